@@ -6,6 +6,7 @@ pub mod after;
 pub mod attention;
 pub mod decoder;
 pub mod feed_forward;
+pub mod folded;
 pub mod functions;
 pub mod head;
 pub mod key_mask;

@@ -185,7 +185,7 @@ impl FhePlanReport {
         let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
             let keys = key_bytes(&key_specs(run, params, bootstrap)?, params)?;
             let vectors = steps.iter().map(|s| s.peak).max().unwrap_or(0);
-            let around = FheMemory::around(params, program, keys);
+            let around = FheMemory::around(params, program, options.answer, keys);
             Ok(around.with_vectors(vectors, run.counts.disk > 0))
         };
         let parted = |placement: &Placement| {

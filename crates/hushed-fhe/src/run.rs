@@ -5,4 +5,5 @@ pub mod client;
 pub mod clock;
 pub mod encrypted;
 pub mod job;
+pub mod prepared;
 pub mod reply;

@@ -1,5 +1,7 @@
 //! The operations of a run on vectors of slots, encrypted or not.
 
+use std::sync::Arc;
+
 use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::poly::SlotArithmetic;
 use hushed_ckks::{Complex64, Scale};
@@ -8,6 +10,7 @@ use hushed_lower::LinearMap;
 use hushed_model::StepId;
 
 use crate::error::FheError;
+use crate::ops::folded::{Folded, Polynomials};
 use crate::ops::functions::Function;
 
 /// Vectors refreshed in one call: a pair for each ciphertext that a bootstrap takes through its steps together.
@@ -50,6 +53,31 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// polynomial. The operations are the same, as they never depend on numbers.
     fn only_shapes(&self) -> bool {
         false
+    }
+
+    /// What was folded and fitted before, if this arithmetic keeps it.
+    fn folded(&self) -> Option<&Folded> {
+        None
+    }
+
+    /// The map of step `id`: the one that was kept, or the one that `fold` makes of the model's numbers.
+    ///
+    /// # Errors
+    /// Those of `fold`.
+    fn map(
+        &self,
+        id: StepId,
+        fold: impl FnOnce() -> Result<LinearMap, FheError>,
+    ) -> Result<Arc<LinearMap>, FheError> {
+        match self.folded() {
+            Some(folded) => folded.map(id, fold),
+            None => Ok(Arc::new(fold()?)),
+        }
+    }
+
+    /// The polynomials of activations, those that were kept among them.
+    fn polynomials(&self) -> Arc<Polynomials> {
+        self.folded().map(Folded::polynomials).unwrap_or_default()
     }
 
     /// The numbers of a plaintext vector, one per slot; empty if only shapes count.
@@ -296,8 +324,8 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         self.linear_finish(self.linear_add_at(map, x, at, None)?)
     }
 
-    /// As [`Slots::linear_add`], for weights −1, 0 and 1 without biases: integers, which keep the scale of the
-    /// operands. A partial sum is of one kind.
+    /// As [`Slots::linear_add`], for weights −b, 0 and b without biases, where b is the map's bound. Their signs are
+    /// what is multiplied: integers, which keep the scale of the operands. A partial sum is of one kind.
     ///
     /// # Errors
     /// If blocks differ in rows, primes or scales, or a weight is another number.

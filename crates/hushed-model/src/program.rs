@@ -266,6 +266,32 @@ impl Program {
         self.steps.iter().filter_map(Step::norm)
     }
 
+    /// The same without the numbers that take memory: the token table, and the weights of linear layers but for the
+    /// classes of a head, which are few. Biases and norms stay.
+    #[must_use]
+    pub fn without_weights(mut self) -> Program {
+        for step in &mut self.steps {
+            let linears = match &mut step.block {
+                Block::Attention(a) => vec![&mut a.query, &mut a.key, &mut a.value, &mut a.output],
+                Block::FeedForward(f) => {
+                    let first = f.gate.iter_mut();
+                    first.chain([&mut f.up, &mut f.down]).collect()
+                }
+                Block::Head(c) => vec![&mut c.dense],
+                Block::Linear(w) | Block::Vocabulary(w) => vec![w],
+                Block::Embed(e) => {
+                    (e.tokens, e.stored) = (None, None);
+                    Vec::new()
+                }
+                _ => Vec::new(),
+            };
+            for w in linears {
+                (w.weights, w.stored) = (None, None);
+            }
+        }
+        self
+    }
+
     /// The steps of each layer. Everything before a layer ends in one value, and the layer reads nothing else.
     pub fn layers(&self) -> Vec<Range<usize>> {
         let mut layers: Vec<Range<usize>> = Vec::new();

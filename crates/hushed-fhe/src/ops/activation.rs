@@ -18,53 +18,19 @@
 //! an error of up to 0.25 there. A least-squares fit of GELU itself, of the same degree and interval, has 0.22 with two
 //! levels fewer, and 6·10^−5 on [−6, 4], which may be the interval of a single column.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use hushed_ckks::poly::{Ladder, PolyError, Polynomial, evaluate};
+use hushed_ckks::poly::{Ladder, PolyError, evaluate};
 use hushed_model::Activation;
 use rayon::prelude::*;
 
 use crate::choices::{Column, fits, shapes};
 use crate::error::FheError;
+use crate::ops::folded::Polynomials;
 use crate::ops::functions::Function;
 use crate::ops::levels::scale_of;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
-
-/// A cache of polynomials by function, degree and interval: columns and layers share many intervals.
-#[derive(Default)]
-pub struct Polynomials(Mutex<HashMap<Key, Arc<Polynomial>>>);
-
-/// The function's name (it has no order or hash of its own), the degree, and the bits of the column's numbers.
-type Key = (String, usize, [u64; 4]);
-
-impl Polynomials {
-    /// Returns the polynomial in t, for x in `column` mapped to [−1, 1].
-    ///
-    /// # Errors
-    /// [`FheError::Poly`] if the interval is empty or the degree has no fit.
-    pub fn get(
-        &self,
-        f: Activation,
-        column: Column,
-        degree: usize,
-    ) -> Result<Arc<Polynomial>, FheError> {
-        let key = (
-            format!("{f:?}"),
-            degree,
-            <[f64; 4]>::from(column).map(f64::to_bits),
-        );
-        let held = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = held().get(&key) {
-            return Ok(Arc::clone(found));
-        }
-        // Fitted outside the lock, so threads fit in parallel; two may fit the same polynomial.
-        let fitted = Arc::new(fits::activation(f, column, degree)?);
-        held().insert(key, Arc::clone(&fitted));
-        Ok(fitted)
-    }
-}
 
 /// Levels of a polynomial of this degree.
 #[must_use]

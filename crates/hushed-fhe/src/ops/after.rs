@@ -1,5 +1,7 @@
 //! The reader of a block's result, which decides what is folded into its last map; and that map, scalar or ternary.
 
+use std::sync::Arc;
+
 use hushed_ckks::Scale;
 use hushed_lower::LinearMap;
 use hushed_model::{Linear, Norm, StepId};
@@ -59,15 +61,15 @@ pub enum Last {
     /// With everything folded in: one level.
     Scalar {
         /// The map.
-        map: LinearMap,
+        map: Arc<LinearMap>,
         /// The scale of its results.
         target: Scale,
     },
     /// Weights −1, 0 and 1, for operands at `factor` times the default scale: no level. The result, read as `factor`
     /// times itself, is at the default scale.
     Ternary {
-        /// The signs of the weights.
-        map: LinearMap,
+        /// The layer, its scale as the bound.
+        map: Arc<LinearMap>,
         /// The layer's scale divided by the bound.
         factor: f64,
     },
@@ -101,35 +103,35 @@ impl After<'_> {
     ) -> Result<Last, FheError> {
         let bound = match self {
             After::Norm(norm) => {
-                let map = centred(on, at, w, norm.scale)?;
+                let map = on.map(at, || centred(on, at, w, norm.scale))?;
                 let target = centred_scale(on, below(on, limbs, 1)?)?;
                 return Ok(Last::Scalar { map, target });
             }
             After::Sum(bound) => *bound,
         };
         let shape = on.only_shapes();
-        let mut map = match shape {
-            true => LinearMap::shape(w.outputs, w.inputs),
-            false => LinearMap::of(at, w)?,
-        };
         let levels = Form::levels(form);
         if levels > 0 {
             below(on, limbs, levels)?;
             let target = on.default_scale();
-            let map = match shape {
-                true => map,
-                false => map.times(1.0 / bound).bounded(),
-            };
+            let map = on.map(at, || match shape {
+                true => Ok(LinearMap::shape(w.outputs, w.inputs)),
+                false => Ok(LinearMap::of(at, w)?.times(1.0 / bound).bounded()),
+            })?;
             return Ok(Last::Scalar { map, target });
         }
-        map.bias = None;
-        let size = map.weights.iter().fold(0.0_f64, |s, w| s.max(w.abs()));
-        // A layer of zeros, or one with only a known shape.
-        let size = if size > 0.0 { size } else { bound };
-        // Exact for ternary weights; others are refused when they are added up.
-        map.weights.iter_mut().for_each(|w| *w /= size);
-        map.bound = 1.0;
-        let factor = size / bound;
+        let map = on.map(at, || {
+            let mut map = match shape {
+                true => LinearMap::shape(w.outputs, w.inputs),
+                false => LinearMap::of(at, w)?,
+            };
+            map.bias = None;
+            let size = map.weights.iter().fold(0.0_f64, |s, w| s.max(w.abs()));
+            // A layer of zeros, or one with only a known shape. Weights of other sizes are refused when they are added.
+            map.bound = if size > 0.0 { size } else { bound };
+            Ok(map)
+        })?;
+        let factor = map.bound / bound;
         Ok(Last::Ternary { map, factor })
     }
 }

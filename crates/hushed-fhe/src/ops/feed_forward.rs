@@ -17,6 +17,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::Arithmetic;
@@ -26,10 +27,11 @@ use rayon::prelude::*;
 
 use crate::choices::ActivationChoice;
 use crate::error::FheError;
-use crate::ops::activation::{Polynomials, activation, argument_scale, levels, unit_map};
+use crate::ops::activation::{activation, argument_scale, levels, unit_map};
 use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::after::{After, Form, Last};
 use crate::ops::decoder::sub_norm::SubNorm;
+use crate::ops::folded::Polynomials;
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::norm::product;
 use crate::ops::paired::Inputs;
@@ -151,9 +153,9 @@ struct Run<'a, S: Slots> {
     activation_at: StepId,
     down_at: StepId,
     /// For the activation's arguments: the gate, if there is one.
-    up: LinearMap,
+    up: Arc<LinearMap>,
     /// For what a gate multiplies.
-    factor: Option<LinearMap>,
+    factor: Option<Arc<LinearMap>>,
     limbs: Limbs,
     down: Last,
     /// The scale of the activation's arguments.
@@ -227,9 +229,12 @@ impl<'a, S: Slots> Run<'a, S> {
         };
         let form = down_form(block, layer.after);
         let down = after.last(on, down_at, &w, limbs.products, form)?;
-        let (argument_of, factor) = match &block.gate {
-            Some(gate) => (gate, Some(x.folded(on, up_at, &block.up)?)),
-            None => (&block.up, None),
+        let (argument_at, argument_of, factor) = match &block.gate {
+            Some(gate) => {
+                let factor = on.map(up_at, || x.folded(on, up_at, &block.up))?;
+                (at.part("gate"), gate, Some(factor))
+            }
+            None => (up_at, &block.up, None),
         };
         if let Some(factor) = &factor {
             same(at, "columns of the gate", argument_of.outputs, factor.rows)?;
@@ -237,7 +242,9 @@ impl<'a, S: Slots> Run<'a, S> {
         Ok(Run {
             on,
             layer,
-            up: unit_map(x.folded(on, up_at, argument_of)?, &choice.columns)?,
+            up: on.map(argument_at, || {
+                unit_map(x.folded(on, up_at, argument_of)?, &choice.columns)
+            })?,
             factor,
             limbs,
             down,

@@ -205,10 +205,14 @@ fn arguments<S: Slots>(
 ) -> Result<Vec<S::Value>, FheError> {
     let site = at.part("dense");
     on.at(site);
-    let mut map = x.folded(on, site, &c.dense)?;
-    map.weights.iter_mut().for_each(|w| *w /= choice.reach);
-    map.bound = bound_of(&map.weights);
+    let map = on.map(site, || {
+        let mut map = x.folded(on, site, &c.dense)?;
+        map.weights.iter_mut().for_each(|w| *w /= choice.reach);
+        map.bound = bound_of(&map.weights);
+        Ok(map)
+    })?;
     // Biases are added after packing, when only rows of arguments remain.
+    let mut map = (*map).clone();
     let bias = map.bias.take().unwrap_or_default();
     let limbs = above(on, on.floor())?;
     let mut columns = on.linear_at(&map, &x.columns, (limbs, on.default_scale()))?;

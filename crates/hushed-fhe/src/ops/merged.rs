@@ -22,7 +22,7 @@ pub fn merged<S: Slots>(
     w: &Linear,
     norm: &NormChoice,
 ) -> Result<Vec<S::Value>, FheError> {
-    let map = map(on, at, x, w, norm)?.bounded();
+    let map = on.map(at, || Ok(map(on, at, x, w, norm)?.bounded()))?;
     let limbs = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
     let target = centred_scale(on, below(on, limbs, 1)?)?;
     on.linear(&map, &x.columns, target)

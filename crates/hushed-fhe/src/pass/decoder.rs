@@ -9,6 +9,8 @@
 //! If the placement spills vectors, the primes of the residual stream that a half's sum reads go to disk before its
 //! norm, and the norm's result takes the place of the columns.
 
+use std::sync::Arc;
+
 use hushed_model::{Norm, Program, StepId, same};
 
 use super::beside::Beside;
@@ -17,7 +19,6 @@ use super::forward::{ForwardPass, Look, Viewer};
 use super::shape::absent;
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
 use crate::error::FheError;
-use crate::ops::activation::Polynomials;
 use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::after::After;
 use crate::ops::decoder;
@@ -28,6 +29,7 @@ use crate::ops::decoder::rms::{STATISTIC, normed_limbs, rms_norm, sum};
 use crate::ops::decoder::rows::rows;
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::feed_forward::{self, FeedForwardLayer, feed_forward, feed_forward_spilled};
+use crate::ops::folded::Polynomials;
 use crate::ops::ledger::{self, NORM};
 use crate::ops::levels::{above, above_by, dropped};
 use crate::ops::mask::lifted;
@@ -50,7 +52,7 @@ pub struct DecoderPass<'a, S: Slots> {
     layout: Interleave,
     input_bound: f64,
     width: usize,
-    polynomials: Polynomials,
+    polynomials: Arc<Polynomials>,
     answer: AnswerRows,
     /// The mask of real rows, which a softmax needs.
     real: Option<S::Value>,
@@ -90,7 +92,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             layout,
             input_bound,
             width: program.width(),
-            polynomials: Polynomials::default(),
+            polynomials: on.polynomials(),
             answer: AnswerRows::Last,
             real: None,
             viewer: None,

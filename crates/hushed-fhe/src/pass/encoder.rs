@@ -17,6 +17,7 @@
 //! mask the row, and the second adds the constant. Before a classifier's head the last norm keeps only first rows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hushed_model::{
     Attention, Block, FeedForward, Norm, Program, Step, StepId, Values, here, same,
@@ -26,11 +27,11 @@ use super::forward::{ForwardPass, Look, Viewer};
 use super::shape::{Half, absent, halves, no_layer, shape, supported};
 use crate::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
 use crate::error::FheError;
-use crate::ops::activation::Polynomials;
 use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::after::After;
 use crate::ops::attention::{AttentionLayer, attention, attention_stored};
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward, feed_forward_stored};
+use crate::ops::folded::Polynomials;
 use crate::ops::head::head;
 use crate::ops::ledger::{self, MAP, NORM, POOLING};
 use crate::ops::levels::above_by;
@@ -54,7 +55,7 @@ pub struct Pass<'a, S: Slots> {
     masks: RowMasks<S::Value>,
     /// Public bound on the client's columns.
     input_bound: f64,
-    polynomials: Polynomials,
+    polynomials: Arc<Polynomials>,
     viewer: Option<Viewer<'a, S::Value>>,
 }
 
@@ -116,7 +117,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             placement,
             rows,
             input_bound,
-            polynomials: Polynomials::default(),
+            polynomials: on.polynomials(),
             viewer: None,
         })
     }

@@ -9,6 +9,7 @@
 //! | pooling, or a classifier's head | the first row of each text |
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hushed_ckks::Complex64;
 use hushed_model::{Attention, Block, Norm, Program, Step, StepId, same};
@@ -18,9 +19,9 @@ use super::forward::ForwardPass;
 use super::shape::{absent, no_layer, shape, supported};
 use crate::choices::{Choices, LayerChoice};
 use crate::error::FheError;
-use crate::ops::activation::Polynomials;
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
+use crate::ops::folded::Polynomials;
 use crate::ops::ledger::{MAP, NORM, PACKED_VARIANCE};
 use crate::ops::levels::{above_by, below};
 use crate::ops::packed::attention::{PackedAttention, SCORES, attention, heads_of};
@@ -47,7 +48,7 @@ pub struct PackedPass<'a, S: Slots> {
     columns: Spread,
     answers: Spread,
     input_bound: f64,
-    polynomials: Polynomials,
+    polynomials: Arc<Polynomials>,
 }
 
 /// The steps of a layer.
@@ -109,7 +110,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             columns,
             answers,
             input_bound,
-            polynomials: Polynomials::default(),
+            polynomials: on.polynomials(),
         })
     }
 }

@@ -1,6 +1,8 @@
 //! A decoder in packed rows, layer by layer, for one prompt or a few: like [`super::DecoderPass`], with the steps of
 //! [`crate::ops::packed`].
 
+use std::sync::Arc;
+
 use hushed_model::{Attention, Norm, Program, StepId, same};
 
 use super::blocks::Parts;
@@ -9,9 +11,10 @@ use super::packed::unfit;
 use super::shape::absent;
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice, ScoresChoice};
 use crate::error::FheError;
-use crate::ops::activation::{Polynomials, levels};
+use crate::ops::activation::levels;
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
+use crate::ops::folded::Polynomials;
 use crate::ops::ledger::{self, NORM, POOLING};
 use crate::ops::levels::above_by;
 use crate::ops::packed::attention::heads_of;
@@ -36,7 +39,7 @@ pub struct PackedDecoderPass<'a, S: Slots> {
     rows: PackedRows<S::Value>,
     columns: Spread,
     input_bound: f64,
-    polynomials: Polynomials,
+    polynomials: Arc<Polynomials>,
     answer: AnswerRows,
 }
 
@@ -106,7 +109,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
             rows,
             columns,
             input_bound,
-            polynomials: Polynomials::default(),
+            polynomials: on.polynomials(),
             answer,
         })
     }

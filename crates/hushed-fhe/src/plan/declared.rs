@@ -13,6 +13,7 @@ use hushed_model::{Matrix, Program, TokenIds, Tokenizer};
 use crate::calibrate::vocabulary;
 use crate::choices::{Choices, ChoicesError};
 use crate::error::FheError;
+use crate::ops::folded::Folded;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::simulate::{Batch, Simulator, embedded, those_within};
@@ -51,6 +52,8 @@ pub struct Circuit<'a> {
     pub answer: AnswerRows,
     /// The client's divisor of inputs.
     pub input_bound: f64,
+    /// Where maps and polynomials are kept.
+    pub folded: Arc<Folded>,
 }
 
 impl Circuit<'_> {
@@ -90,7 +93,10 @@ impl Circuit<'_> {
             Some(_) => batch.read_at(&on, self.rows, texts, self.answer),
             None => batch.run(&on, self.rows, texts, None),
         };
-        let on = || Simulator::new(self.params, slots);
+        let on = || {
+            let on = Simulator::new(self.params, slots);
+            on.map(|on| on.keeping(Arc::clone(&self.folded)))
+        };
         let exact = run(on()?)?;
         let mut squares = vec![0.0; texts.len()];
         let numbers = exact.first().map_or(1, Vec::len).max(1);
@@ -192,6 +198,7 @@ mod tests {
                     lengths,
                     answer: AnswerRows::Last,
                     input_bound: plan.input_bound,
+                    folded: Arc::default(),
                 };
                 circuit.deviation(&texts).unwrap()
             };

@@ -4,8 +4,10 @@
 //! the matrices of a bootstrap, its working memory, weights, and what the program and its pool of buffers keep.
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Program, Step};
+use hushed_model::{Linear, Program, Step};
 use serde::Serialize;
+
+use crate::plan::public_plan::AnswerRows;
 
 /// Bytes of a bootstrap's encoded matrices per slot of `n16-boot-14x40`: 614 MB in all.
 const MATRICES_A_SLOT: f64 = 614e6 / 32_768.0;
@@ -37,7 +39,7 @@ pub struct FheMemory {
     pub matrices: u64,
     /// Working memory of a bootstrap.
     pub bootstrap: u64,
-    /// The model's weights, and one layer's as maps.
+    /// The maps of all layers, and one layer's on their way into products.
     pub weights: u64,
     /// The program and what it keeps.
     pub program: u64,
@@ -45,28 +47,34 @@ pub struct FheMemory {
 
 impl FheMemory {
     /// Everything except the vectors.
-    pub(super) fn around(params: &CkksParams, program: &Program, key_bytes: u64) -> FheMemory {
+    pub(super) fn around(
+        params: &CkksParams,
+        program: &Program,
+        answer: AnswerRows,
+        key_bytes: u64,
+    ) -> FheMemory {
         let n = params.n() as f64;
         let residue = 8.0 * n;
+        let size = |w: &Linear| (w.inputs * w.outputs) as u64;
         let layer = |steps: &[Step]| {
             let linears = steps.iter().flat_map(|step| step.block.linears());
-            linears.map(|l| l.inputs * l.outputs).sum::<usize>() as u64
+            linears.map(size).sum::<u64>()
         };
-        let table = program.embedding().map_or(0, |e| {
-            let positions = if e.placed { e.positions } else { 0 };
-            (e.vocabulary + positions) * e.width
-        });
+        // Only logits are computed with the head of a decoder.
+        let unread = program
+            .vocabulary()
+            .filter(|_| answer != AnswerRows::Logits);
+        let kept = program.linears().map(size).sum::<u64>() - unread.map_or(0, size);
         let layers = program.layers().into_iter();
-        let layers: Vec<u64> = layers
-            .map(|range| layer(program.steps().get(range).unwrap_or_default()))
-            .collect();
-        let widest = layers.iter().max().copied().unwrap_or(0);
+        let layers = layers.map(|range| layer(program.steps().get(range).unwrap_or_default()));
+        let widest = layers.max().unwrap_or(0);
         FheMemory {
             vectors: 0,
             keys: key_bytes,
             matrices: (MATRICES_A_SLOT * params.slots() as f64) as u64,
             bootstrap: (BOOTSTRAP_RESIDUES * TOGETHER * params.max_limbs() as f64 * residue) as u64,
-            weights: 4 * (layers.iter().sum::<u64>() + table as u64) + 8 * widest,
+            // In f64 ([`crate::Prepared`]).
+            weights: 8 * (kept + widest),
             program: PROGRAM + POOL.min((64.0 * 29.0 * residue) as u64),
         }
     }

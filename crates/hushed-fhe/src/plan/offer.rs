@@ -76,6 +76,7 @@ impl Offer<'_> {
             lengths: self.options.lengths,
             answer: self.options.answer,
             input_bound,
+            folded: Arc::default(),
         };
         reply.deviation = reply.deviation.max(circuit.deviation(self.texts)?);
         let mut plan = FhePlan {

@@ -21,6 +21,7 @@ use hushed_math::KeepMemory;
 
 use crate::error::FheError;
 use crate::files::spill::{SpillFolder, SpillUse, Spilled};
+use crate::ops::folded::Folded;
 use crate::run::clock::Clock;
 use crate::slots::{REFRESH_TILE, Slots};
 use hushed_lower::LinearMap;
@@ -37,6 +38,7 @@ pub struct Encrypted {
     gemm: ModularGemm,
     clock: Clock,
     spill: Option<SpillFolder>,
+    folded: Option<Arc<Folded>>,
     /// Attention alone allocates and frees gigabytes in every group of its steps.
     _memory: KeepMemory,
 }
@@ -61,6 +63,7 @@ impl Encrypted {
             gemm: ModularGemm::new(&params),
             clock: Clock::default(),
             spill: None,
+            folded: None,
             evaluator,
             bootstrapper,
             _memory: KeepMemory::new(),
@@ -75,6 +78,11 @@ impl Encrypted {
     /// Spills vectors to this folder from now on.
     pub fn spill_to(&mut self, folder: SpillFolder) {
         self.spill = Some(folder);
+    }
+
+    /// Takes maps and polynomials from `folded` from now on, if it has them, and keeps them there.
+    pub fn keep(&mut self, folded: Arc<Folded>) {
+        self.folded = Some(folded);
     }
 
     /// Bytes spilled so far.
@@ -279,6 +287,10 @@ impl Slots for Encrypted {
         self.clock.at(id);
     }
 
+    fn folded(&self) -> Option<&Folded> {
+        self.folded.as_deref()
+    }
+
     fn slots(&self) -> usize {
         self.evaluator.params().slots()
     }
@@ -445,7 +457,8 @@ impl Slots for Encrypted {
     ) -> Result<EncryptedPartial, FheError> {
         // Every weight is read and none is skipped; weights that are not integers are refused at the end.
         let mut other = false;
-        let sign = |&w: &f64| {
+        let sign = |w: &f64| {
+            let w = w / map.bound;
             other |= w.fract() != 0.0;
             w as i8
         };
@@ -513,6 +526,8 @@ mod maps;
 
 #[cfg(test)]
 mod contained;
+#[cfg(test)]
+mod golden;
 #[cfg(test)]
 mod heads_tests;
 #[cfg(test)]

@@ -38,6 +38,7 @@ use crate::plan::Timetable;
 use crate::plan::public_plan::FhePlan;
 use crate::run::clock::Progress;
 use crate::run::encrypted::Encrypted;
+use crate::run::prepared::Prepared;
 use crate::run::reply::{ReplySecret, seal_reply};
 use crate::slots::Slots;
 
@@ -91,7 +92,7 @@ pub struct Engine {
     keys: Hash,
     stop: Arc<AtomicBool>,
     timetable: Arc<Timetable>,
-    /// Error of a run in a slot of its reply.
+    /// Error of a run in a slot of its reply: that of the model that was run; until then no reply is sealed.
     error: f64,
 }
 
@@ -193,12 +194,6 @@ impl Engine {
         Engine { timetable, ..self }
     }
 
-    /// Sets the error of a run, as simulated by [`crate::plan::declared`]: without it no reply is sealed.
-    #[must_use]
-    pub fn erring_by(self, error: f64) -> Engine {
-        Engine { error, ..self }
-    }
-
     /// The id of the keys.
     pub fn keys(&self) -> Hash {
         self.keys
@@ -220,17 +215,21 @@ impl Engine {
     /// # Errors
     /// [`FheError`], including [`FheError::Stopped`]; the last checkpoint stays.
     pub fn run(
-        &self,
-        program: &Program,
+        &mut self,
+        model: &Prepared,
         choices: &Choices,
         batch: Batch,
         save: Option<&Path>,
         watch: Watch<'_>,
     ) -> Result<Vec<Ciphertext>, FheError> {
+        self.on.keep(Arc::clone(&model.folded));
+        self.error = model.error();
         self.on.clock().begin(Arc::clone(&self.timetable));
         let told = |now| watch(Event::Step(now));
         let clock = self.on.clock();
-        clock.tell(&told, || self.layers(program, choices, batch, save, watch))
+        clock.tell(&told, || {
+            self.layers(&model.program, choices, batch, save, watch)
+        })
     }
 
     fn layers(

@@ -41,6 +41,7 @@ pub use slots::{Hoisted, Partial, Stored};
 pub use tally::{Count, Counts, Op, Peak, Rotations, Tally, Visit};
 
 use super::error::FheError;
+use crate::ops::folded::Folded;
 use crate::ops::functions::Function;
 use errors::{Errors, mix};
 use imaginary::Imaginary;
@@ -78,6 +79,7 @@ pub struct Simulator {
     tally: Arc<Tally>,
     /// If present, a function is counted once for all equal vectors.
     applied: Option<Mutex<Applied>>,
+    folded: Option<Arc<Folded>>,
 }
 
 /// What functions count and return, keyed by step, function, primes of the argument and levels they take, and scales of
@@ -143,6 +145,7 @@ impl Simulator {
             errors: None,
             refresh_deviation: REFRESH_DEVIATION,
             watch: None,
+            folded: None,
             decomposed: all,
             room: (0..=params.max_limbs())
                 .map(|limbs| params.rlwe().log2_q(limbs) - 1.0)
@@ -165,6 +168,13 @@ impl Simulator {
     #[must_use]
     pub fn with_refresh_deviation(mut self, deviation: f64) -> Simulator {
         self.refresh_deviation = deviation;
+        self
+    }
+
+    /// Takes maps and polynomials from `folded`, if it has them, and keeps them there.
+    #[must_use]
+    pub fn keeping(mut self, folded: Arc<Folded>) -> Simulator {
+        self.folded = Some(folded);
         self
     }
 

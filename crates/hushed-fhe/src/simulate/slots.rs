@@ -15,6 +15,7 @@ use super::pairs::{check_known, check_real};
 use super::tally::{Held, OnDisk, Op};
 use super::{Applied, Simulator, TOLERANCE, Vector, check_limbs, check_scales, linear, rounded};
 use crate::error::FheError;
+use crate::ops::folded::Folded;
 use crate::ops::functions::Function;
 use crate::packing::PackingError;
 use crate::slots::{OwnedMask, REFRESH_TILE, Slots};
@@ -71,6 +72,10 @@ impl Slots for Simulator {
 
     fn only_shapes(&self) -> bool {
         self.counting
+    }
+
+    fn folded(&self) -> Option<&Folded> {
+        self.folded.as_deref()
     }
 
     fn apply(
@@ -367,9 +372,9 @@ impl Slots for Simulator {
     ) -> Result<Partial, FheError> {
         let first = x.first().ok_or(PackingError::Mismatch)?;
         let absent = self.counting && map.weights.is_empty();
-        let signs = map.weights.iter().all(|w| [-1.0, 0.0, 1.0].contains(w));
+        let signs: Vec<f64> = map.weights.iter().map(|w| w / map.bound).collect();
         if x.len() != map.columns
-            || !signs
+            || !signs.iter().all(|w| [-1.0, 0.0, 1.0].contains(w))
             || !absent && map.weights.len() != map.rows * map.columns
         {
             return Err(PackingError::Mismatch.into());
@@ -399,7 +404,7 @@ impl Slots for Simulator {
         sums.id = x.iter().fold(sums.id, |id, x| mix(id, x.id));
         if !self.counting {
             let views: Vec<&[f64]> = x.iter().map(|x| x.slots.as_slice()).collect();
-            linear::accumulate(&mut sums.rows, &map.weights, &views);
+            linear::accumulate(&mut sums.rows, &signs, &views);
         }
         Ok(sums)
     }

@@ -1,7 +1,7 @@
 //! What all runs of a manifest share, read and predicted once.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hushed_fhe::calibrate::weights_sha256;
 use hushed_fhe::plan::declared::{self, Circuit};
@@ -9,7 +9,7 @@ use hushed_fhe::plan::offer::{answered_logits, needed, sends_real_rows};
 use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
 use hushed_fhe::run::job::{Bootstrapper, KeySpecs, bootstrap};
-use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, can_run};
+use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, Prepared, can_run};
 use hushed_model::{Model, ModelError, Program, TooLong};
 use sha2::{Digest as _, Sha256};
 
@@ -38,18 +38,23 @@ pub struct ContextOptions {
 /// A model, its calibration and its manifest in memory, for any number of runs ([`RunContext::run`]).
 ///
 /// They are read once. A later change of the model folder, calibration or manifest on disk is not noticed: runs go on
-/// with what was loaded until it is loaded again. The dry run of the plan is made at the first run and kept.
+/// with what was loaded until it is loaded again. The dry run of the plan is made at the first run and kept. So is what
+/// runs make of the weights, which then takes their place in memory ([`Prepared`]).
 pub struct RunContext {
     pub(super) plan: FhePlan,
     pub(super) params: Params,
-    pub(super) model: Model,
-    pub(super) program: Program,
     pub(super) choices: Choices,
     pub(super) secret: PathBuf,
     pub(super) threads: Option<usize>,
     max_memory: Option<u64>,
     predicted: OnceLock<Predicted>,
-    error: OnceLock<f64>,
+    weights: Mutex<Weights>,
+}
+
+/// A model's weights: as published until the first run, and then as runs read them.
+enum Weights {
+    Published(Box<Model>, Program),
+    Prepared(Arc<Prepared>),
 }
 
 /// The result of the dry run of a plan.
@@ -79,14 +84,12 @@ impl RunContext {
         Ok(RunContext {
             plan,
             params,
-            model,
-            program,
             choices,
             secret: options.secret.clone(),
             threads: options.threads,
             max_memory: options.max_memory,
             predicted: OnceLock::new(),
-            error: OnceLock::new(),
+            weights: Mutex::new(Weights::Published(Box::new(model), program)),
         })
     }
 
@@ -126,8 +129,14 @@ impl RunContext {
             prices: reference(self.threads.unwrap_or(all)),
             placement: Some(plan.placement.clone()),
         };
-        self.check_needed(&bootstrap, &options)?;
-        let (program, choices) = (&self.program, &self.choices);
+        // Made before the weights are prepared: bounds on logits follow from the published ones.
+        let weights = self.weights();
+        let program = match &*weights {
+            Weights::Published(_, program) => program,
+            Weights::Prepared(prepared) => prepared.program(),
+        };
+        self.check_needed(program, &bootstrap, &options)?;
+        let choices = &self.choices;
         let report = FhePlanReport::new(program, choices, false, params, &bootstrap, &options);
         Ok(Predicted {
             report: report.map_err(FheJobError::from)?,
@@ -135,18 +144,25 @@ impl RunContext {
         })
     }
 
-    /// The error of a run, simulated on the texts with which the manifest was made.
-    pub(super) fn simulated_error(&self) -> Result<f64, FheError> {
-        if let Some(error) = self.error.get() {
-            return Ok(*error);
-        }
-        let (plan, model) = (&self.plan, &self.model);
+    /// The model as runs read it, with the error of a run: simulated on the texts with which the manifest was made.
+    pub(super) fn prepared(&self) -> Result<Arc<Prepared>, FheError> {
+        let mut weights = self.weights();
+        let prepared = match &*weights {
+            Weights::Prepared(prepared) => return Ok(Arc::clone(prepared)),
+            Weights::Published(model, program) => Arc::new(self.prepare(model, program)?),
+        };
+        *weights = Weights::Prepared(Arc::clone(&prepared));
+        Ok(prepared)
+    }
+
+    fn prepare(&self, model: &Model, program: &Program) -> Result<Prepared, FheError> {
+        let plan = &self.plan;
         let known = plan.canary.as_ref();
         let known = known.map(|canary| model.tokens(&canary.text, TooLong::Refuse));
         let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
         let texts = declared::texts(tokenizer, plan.rows, known.transpose()?);
         let circuit = Circuit {
-            program: &self.program,
+            program,
             choices: &self.choices,
             params: &self.params,
             placement: &plan.placement,
@@ -154,14 +170,23 @@ impl RunContext {
             lengths: plan.lengths,
             answer: plan.answer.unwrap_or_default(),
             input_bound: plan.input_bound,
+            folded: Arc::default(),
         };
-        let error = circuit.deviation(&texts)?;
-        Ok(*self.error.get_or_init(|| error))
+        Prepared::new(&circuit, &texts)
+    }
+
+    fn weights(&self) -> MutexGuard<'_, Weights> {
+        self.weights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks that the manifest's keys, its reply and whether rows of tokens are sent are those that an offer of this
     /// model lists. With fewer keys a run would fail after hours; otherwise a reply could leave more than the answer.
-    fn check_needed(&self, bootstrap: &KeySpecs, asked: &FheOptions) -> Result<(), ServeError> {
+    fn check_needed(
+        &self,
+        program: &Program,
+        bootstrap: &KeySpecs,
+        asked: &FheOptions,
+    ) -> Result<(), ServeError> {
         let plan = &self.plan;
         let other = |what, planned, found| {
             Err(FheJobError::OtherModel {
@@ -171,13 +196,13 @@ impl RunContext {
             }
             .into())
         };
-        let real_rows = sends_real_rows(&self.program, plan.lengths);
+        let real_rows = sends_real_rows(program, plan.lengths);
         if real_rows != plan.real_rows {
             let said = |sent: bool| if sent { "sent" } else { "not sent" }.to_owned();
             return other("vector of real rows", said(plan.real_rows), said(real_rows));
         }
         let found = needed(
-            &self.program,
+            program,
             &self.choices,
             &self.params,
             bootstrap,

@@ -356,25 +356,24 @@ impl RunContext {
         });
         let done = pool.install(|| -> Result<_, FheJobError> {
             // Reading keys occupies at most one thread.
-            let (engine, error) = rayon::join(
+            let (engine, model) = rayon::join(
                 || {
                     let mut told = |done, of| watch(JobEvent::Keys { done, of });
                     let bootstrapper = Arc::clone(bootstrapper);
                     Engine::load(plan, params, bootstrapper, work.keys, &mut told)
                 },
-                || self.simulated_error(),
+                || self.prepared(),
             );
-            let (mut engine, error) = (engine?, error?);
+            let (mut engine, model) = (engine?, model?);
             if let Some(folder) = work.spill {
                 engine.spill_to(folder);
             }
             let engine = engine.stopped_by(Arc::clone(work.stop));
-            let engine = engine.timed_by(Arc::clone(&predicted.timetable));
+            let mut engine = engine.timed_by(Arc::clone(&predicted.timetable));
             // Checked again before a reply is sealed, hours later.
-            covers(&plan.reply, error)?;
-            let engine = engine.erring_by(error);
+            covers(&plan.reply, model.error())?;
             let (head, name) = (work.batch.head().clone(), work.batch.name());
-            let answer = engine.run(&self.program, &self.choices, work.batch, work.save, &told)?;
+            let answer = engine.run(&model, &self.choices, work.batch, work.save, &told)?;
             engine.reply(out()?, path, &head, &name, &answer, &secret)?;
             let steps = ledger(predicted, &engine.on().clock().seconds());
             let counts = engine.on().evaluator().counters().snapshot();

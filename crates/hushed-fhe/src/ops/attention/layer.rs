@@ -1,7 +1,9 @@
 //! What the heads of a layer share: linear maps, levels and their softmaxes.
 
+use std::sync::Arc;
+
 use hushed_ckks::Scale;
-use hushed_model::{Attention, StepId, same};
+use hushed_model::{Attention, Linear, StepId, same};
 
 use crate::choices::{AttentionChoice, HeadChoice, NormChoice, shapes};
 use crate::error::FheError;
@@ -182,12 +184,12 @@ impl Limbs {
 
 /// The maps of a layer, with gains and offsets folded in.
 pub struct Maps {
-    pub query: LinearMap,
+    pub query: Arc<LinearMap>,
     /// Without its bias, which changes no softmax.
-    pub key: LinearMap,
+    pub key: Arc<LinearMap>,
     /// Without its bias, which is in the output's bias.
-    pub value: LinearMap,
-    pub output: LinearMap,
+    pub value: Arc<LinearMap>,
+    pub output: Arc<LinearMap>,
 }
 
 impl Maps {
@@ -199,17 +201,27 @@ impl Maps {
         kappa: f64,
     ) -> Result<Maps, FheError> {
         let inner = layer.heads.count * layer.heads.width;
-        let query = x.folded(on, at.part("query"), &layer.query)?;
-        let mut key = x.folded(on, at.part("key"), &layer.key)?;
-        let mut value = x.folded(on, at.part("value"), &layer.value)?;
+        let folded = |part: &'static str, w: &Linear| x.folded(on, at.part(part), w);
+        let unbiased = |part: &'static str, w: &Linear| {
+            on.map(at.part(part), || {
+                Ok(LinearMap {
+                    bias: None,
+                    ..folded(part, w)?
+                })
+            })
+        };
+        let query = on.map(at.part("query"), || folded("query", &layer.query))?;
+        let key = unbiased("key", &layer.key)?;
+        let value = unbiased("value", &layer.value)?;
+        let output = on.map(at.part("output"), || {
+            let through = folded("value", &layer.value)?.bias.unwrap_or_default();
+            centred_output(on, at.part("output"), &layer.output, kappa, &through)
+        })?;
         let at = at.part("output");
         for map in [&query, &key, &value] {
             same(at, "columns of all heads", map.rows, inner)?;
         }
         same(at, "columns of all heads", layer.output.inputs, inner)?;
-        key.bias = None;
-        let through = value.bias.take().unwrap_or_default();
-        let output = centred_output(on, at, &layer.output, kappa, &through)?;
         Ok(Maps {
             query,
             key,

@@ -44,8 +44,11 @@ pub fn logits<S: Slots>(
     layout: Interleave,
 ) -> Result<Pooled<S::Value>, FheError> {
     on.at(at);
-    let mut map = x.folded(on, at, head)?;
-    map.bias = None;
+    let map = on.map(at, || {
+        let mut map = x.folded(on, at, head)?;
+        map.bias = None;
+        Ok(map)
+    })?;
     let limbs = above(on, above(on, on.floor())?)?;
     let m = layout.rows();
     let block = |first: usize| {

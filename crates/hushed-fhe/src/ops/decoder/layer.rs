@@ -1,6 +1,7 @@
 //! What the heads of a decoder layer share: linear maps, levels, and the functions from scores to weights.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use hushed_lower::LinearMap;
 use hushed_model::{Attention, StepId, same};
@@ -94,9 +95,9 @@ impl Limbs {
 pub(super) struct Run<'a, S: Slots> {
     pub on: &'a S,
     pub layer: &'a CausalLayer<'a, S::Value>,
-    pub query: LinearMap,
-    pub key: LinearMap,
-    pub value: LinearMap,
+    pub query: Arc<LinearMap>,
+    pub key: Arc<LinearMap>,
+    pub value: Arc<LinearMap>,
     pub output: Last,
     pub weighing: Weighing<'a, S::Value>,
     /// For a softmax, the token rows, as one more pair of all keys.
@@ -121,10 +122,12 @@ impl<'a, S: Slots> Run<'a, S> {
             block.heads.count,
         )?;
         // Biases are zeros: a decoder with other biases is refused before it begins.
-        let map = |part, w| -> Result<LinearMap, FheError> {
-            let mut map = x.folded(on, at.part(part), w)?;
-            map.bias = None;
-            Ok(map)
+        let map = |part, w| {
+            on.map(at.part(part), || {
+                let mut map = x.folded(on, at.part(part), w)?;
+                map.bias = None;
+                Ok(map)
+            })
         };
         let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
         let limbs = Limbs::of(on, columns, layer)?;

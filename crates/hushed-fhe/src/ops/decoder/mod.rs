@@ -21,5 +21,5 @@ mod source;
 mod spill_tests;
 pub mod sub_norm;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod weigh;

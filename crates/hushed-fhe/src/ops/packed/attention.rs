@@ -84,7 +84,7 @@ pub fn attention<S: Slots>(
     let x0 = x.columns.first().ok_or(PackingError::Mismatch)?;
     enough(on, at, on.limbs(x0), layer)?;
     on.at(at.part("query_key"));
-    let (maps, through) = inputs(on, x, layer, &softmax)?;
+    let maps = on.map(at.part("query_key"), || inputs(on, x, layer, &softmax))?;
     let [q, k, v] = projected(on, x, layer, &maps)?;
     on.at(at.part("scores"));
     let argument = argument_scale(on, below(on, on.limbs(x0), SCORES)?)?;
@@ -109,9 +109,13 @@ pub fn attention<S: Slots>(
         };
         attended.push(attend_times(on, &heads, e, v, masked)?);
     }
-    let at = at.part("output");
-    on.at(at);
-    let output = centred_output(on, at, &block.output, layer.norm.scale, &through)?;
+    let site = at.part("output");
+    on.at(site);
+    let output = on.map(site, || {
+        let value = folded(on, at.part("value"), x, &block.value)?;
+        let through = value.bias.unwrap_or_default();
+        centred_output(on, site, &block.output, layer.norm.scale, &through)
+    })?;
     summed(on, x, layer, (&attended, &output))
 }
 
@@ -147,14 +151,14 @@ fn enough<S: Slots>(
     }
 }
 
-/// The stacked maps of Q, of the conjugates of K, and of V; and the bias of V, which goes through the output map, as
-/// weights sum to 1. K has no bias, as it would not change the softmax.
+/// The stacked maps of Q, of the conjugates of K, and of V. K has no bias, as it would not change the softmax, and that
+/// of V goes through the output map, as weights sum to 1.
 fn inputs<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
     layer: &PackedAttention<'_, S::Value>,
     softmax: &PackedSoftmax<'_, S::Value>,
-) -> Result<(LinearMap, Vec<f64>), FheError> {
+) -> Result<LinearMap, FheError> {
     let PackedAttention { at, block, .. } = *layer;
     let mut query = folded(on, at.part("query"), x, &block.query)?;
     let mut key = folded(on, at.part("key"), x, &block.key)?;
@@ -170,14 +174,13 @@ fn inputs<S: Slots>(
     for (row, bias) in query.bias.iter_mut().flatten().enumerate() {
         *bias *= factor(row);
     }
-    key.bias = None;
-    let through = value.bias.take().unwrap_or_default();
+    (key.bias, value.bias) = (None, None);
     // a − i·b: the second row of each pair is negated.
     let weights = key.weights.chunks_exact_mut(key.columns.max(1));
     for weights in weights.skip(1).step_by(2) {
         weights.iter_mut().for_each(|w| *w = -*w);
     }
-    Ok((LinearMap::stacked(vec![query, key, value]), through))
+    Ok(LinearMap::stacked(vec![query, key, value]))
 }
 
 /// Q, the conjugate of K, and V, laid out like x.

@@ -92,7 +92,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         }
         let at = self.at.part("output");
         on.at(at);
-        let output = over(on, at, &self.block.output, self.bound)?;
+        let output = on.map(at, || over(on, at, &self.block.output, self.bound))?;
         let term = Term {
             places: self.columns,
             vectors: &attended,
@@ -135,18 +135,20 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         };
         let count = heads.query_columns();
         let folded = |part, w| folded(on, self.at.part(part), x, w);
-        let maps = vec![
-            arranged(&folded("query", &self.block.query)?, count, |row| {
-                (turning(row / width, row), half(row))
-            })?,
-            arranged(&folded("key", &self.block.key)?, count, |row| {
-                (turning(shared(row), row), conjugate(row))
-            })?,
-            arranged(&folded("value", &self.block.value)?, count, |row| {
-                (shared(row) * width + row % width, 1.0)
-            })?,
-        ];
-        let map = LinearMap::stacked(maps);
+        let map = on.map(self.at.part("query_key"), || {
+            let maps = vec![
+                arranged(&folded("query", &self.block.query)?, count, |row| {
+                    (turning(row / width, row), half(row))
+                })?,
+                arranged(&folded("key", &self.block.key)?, count, |row| {
+                    (turning(shared(row), row), conjugate(row))
+                })?,
+                arranged(&folded("value", &self.block.value)?, count, |row| {
+                    (shared(row) * width + row % width, 1.0)
+                })?,
+            ];
+            Ok(LinearMap::stacked(maps))
+        })?;
         let (columns, out) = (self.columns, self.columns.repeated(3)?);
         let term = Term {
             places: columns,

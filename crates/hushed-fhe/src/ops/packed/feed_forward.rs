@@ -11,9 +11,10 @@ use super::linear::{Term, biases, folded, linear, over, residual};
 use super::rows::{Kept, PackedRows};
 use crate::choices::{ActivationChoice, NormChoice};
 use crate::error::FheError;
-use crate::ops::activation::{Polynomials, argument_scale, unit_map};
+use crate::ops::activation::{argument_scale, unit_map};
 use crate::ops::acts::{Acts, centred};
 use crate::ops::after::After;
+use crate::ops::folded::Polynomials;
 use crate::ops::levels::{above, below, scale_of};
 use crate::ops::norm::product;
 use crate::packing::{PackingError, Spread};
@@ -55,9 +56,9 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         same(self.at, "hidden columns", self.block.down.inputs, hidden)?;
         let places = self.rows.layout().spread(hidden, 1)?;
         let hidden = match &self.block.gate {
-            None => self.activated(on, x, &self.block.up, &places)?,
+            None => self.activated(on, x, ("up", &self.block.up), &places)?,
             Some(gate) => {
-                let gate = self.activated(on, x, gate, &places)?;
+                let gate = self.activated(on, x, ("gate", gate), &places)?;
                 self.gated(on, x, gate, &places)?
             }
         };
@@ -68,18 +69,20 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         }
     }
 
-    /// The activation of the result of `w`, as both parts of each vector of pairs.
+    /// The activation of the result of `w`, part `part` of the block, as both parts of each vector of pairs.
     fn activated<S: Slots<Value = V>>(
         &self,
         on: &S,
         x: &Acts<S::Value>,
-        w: &Linear,
+        (part, w): (&'static str, &Linear),
         places: &Spread,
     ) -> Result<Vec<S::Value>, FheError> {
         let first = x.columns.first().ok_or(PackingError::Mismatch)?;
         let up = self.at.part("up");
         on.at(up);
-        let map = unit_map(folded(on, up, x, w)?, &self.choice.columns)?;
+        let map = on.map(self.at.part(part), || {
+            unit_map(folded(on, up, x, w)?, &self.choice.columns)
+        })?;
         let term = Term {
             places: self.columns,
             vectors: &x.columns,
@@ -127,7 +130,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         let from = above(on, on.limbs(first))?;
         let low = x.columns.iter().map(|v| on.drop_to(v, from));
         let low = low.collect::<Result<Vec<_>, FheError>>()?;
-        let map = folded(on, up, x, &self.block.up)?;
+        let map = on.map(up, || folded(on, up, x, &self.block.up))?;
         same(up, "columns of the gate", map.rows, places.width())?;
         let term = Term {
             places: self.columns,
@@ -155,7 +158,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
     ) -> Result<Vec<S::Value>, FheError> {
         let at = self.at.part("down");
         on.at(at);
-        let down = over(on, at, &self.block.down, bound)?;
+        let down = on.map(at, || over(on, at, &self.block.down, bound))?;
         let term = Term {
             places: *places,
             vectors: hidden,
@@ -175,7 +178,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
     ) -> Result<Vec<S::Value>, FheError> {
         let at = self.at.part("down");
         on.at(at);
-        let down = centred(on, at, &self.block.down, norm.scale)?;
+        let down = on.map(at, || centred(on, at, &self.block.down, norm.scale))?;
         let rest = residual(on, x, norm.scale);
         let terms = [
             Term {

@@ -41,7 +41,9 @@ pub fn head<S: Slots>(
     let site = at.part("dense");
     on.at(site);
     let layout = rows.layout();
-    let dense = folded(on, site, x, &c.dense)?.times(1.0 / choice.reach);
+    let dense = on.map(site, || {
+        Ok(folded(on, site, x, &c.dense)?.times(1.0 / choice.reach))
+    })?;
     let inner = layout.spread(c.dense.outputs, 1)?;
     let limbs = above(on, on.floor())?;
     let cut = x.columns.iter().map(|v| on.drop_to(v, limbs));

@@ -24,7 +24,9 @@ pub fn merged<S: Slots>(
     (rows, kept, columns): (&PackedRows<S::Value>, Kept, Spread),
 ) -> Result<Vec<S::Value>, FheError> {
     on.at(at);
-    let map = map(on, at, x, w, norm)?.plus(&residual(on, x, norm.scale));
+    let map = on.map(at, || {
+        Ok(map(on, at, x, w, norm)?.plus(&residual(on, x, norm.scale)))
+    })?;
     let term = Term {
         places: columns,
         vectors: &x.columns,

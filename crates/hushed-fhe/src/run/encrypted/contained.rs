@@ -14,9 +14,9 @@ use super::testing::{Keys, random, seeded};
 use crate::choices::{
     ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, NormChoice,
 };
-use crate::ops::activation::Polynomials;
 use crate::ops::after::After;
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
+use crate::ops::folded::Polynomials;
 use crate::ops::head::head;
 use crate::ops::norm::{NormSettings, centred_scale, norm, residual};
 use crate::ops::softmax::{Softmax, weights};

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use hushed_ckks::CkksParams;
 use hushed_ckks::keys::PublicKey;
+use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{ternary_config, ternary_network};
 use hushed_model::{Matrix, NetworkConfig, Pool, Program, TokenIds, Weigh, cosine};
 
+use super::Encrypted;
 use super::testing::{Keys, assert_too_deep, distance, planned, received, seeded};
 use crate::FheError;
 use crate::calibrate::decoder::{Degrees, measure};
@@ -26,7 +27,7 @@ use crate::simulate::{Batch, Op, Simulator, embedded};
 const PARAMETERS: &str = "insecure-test/9/14";
 const ROWS: usize = 16;
 
-struct Subject {
+pub(super) struct Subject {
     params: Arc<CkksParams>,
     program: Program,
     texts: Vec<TokenIds>,
@@ -34,7 +35,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(config: &NetworkConfig) -> Subject {
+    pub(super) fn new(config: &NetworkConfig) -> Subject {
         Subject::seeded(config, 3)
     }
 
@@ -111,6 +112,65 @@ impl Subject {
             &self.texts,
         )
     }
+
+    /// The client's part for two texts.
+    fn request(&self, plan: &FhePlan) -> Request {
+        let key_plan = plan.key_specs(&self.params).unwrap();
+        let keys = Keys::new(&self.params, |_| key_plan);
+        let mut rng = seeded(7);
+        let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
+        let embedding = self.program.embedding().unwrap().clone();
+        let client = FheClient::new(plan.clone(), &self.params, embedding, None, Pool::Last);
+        let client = client.unwrap();
+        let upload = client.pack(&self.texts[..2], None).unwrap();
+        assert!(upload.declared().iter().all(|&length| length == 0));
+        let sent = upload.encrypt(0, &keys.encryptor, &mut rng).unwrap();
+        Request {
+            sent: sent.expand(),
+            lengths: upload.lengths().to_vec(),
+            keys,
+            public,
+            client,
+        }
+    }
+
+    /// The server's part, every layer as if from a checkpoint.
+    fn served(&self, on: &Encrypted, plan: &FhePlan, sent: Ciphertext) -> Vec<Ciphertext> {
+        let layout = plan.layout(&self.params).unwrap();
+        let read = Texts::PackedLast(layout, plan.answer.unwrap());
+        let (program, choices) = (&self.program, &self.choices);
+        let (placement, bound) = (plan.placement.clone(), plan.input_bound);
+        let mut pass = forward_pass(on, program, choices, placement, read, bound).unwrap();
+        let mut x = pass.start(vec![sent]).unwrap();
+        for layer in 0..pass.layers() {
+            x = pass.layer(layer, x).unwrap();
+            x = pass.resume(layer + 1, x.columns).unwrap();
+        }
+        pass.finish(&x).unwrap().vectors
+    }
+
+    /// Two replies to two texts: the second by what the first has kept, without the model's weights.
+    pub(super) fn replies(mut self, answer: AnswerRows) -> [Vec<Ciphertext>; 2] {
+        let plan = self.plan(answer);
+        let mut request = self.request(&plan);
+        request.keys.on.keep(Arc::default());
+        let reply = |subject: &Subject| {
+            let answer = subject.served(&request.keys.on, &plan, request.sent.clone());
+            received(&plan, &subject.params, &request.public, &answer)
+        };
+        let first = reply(&self);
+        self.program = self.program.without_weights();
+        [first, reply(&self)]
+    }
+}
+
+/// A client's keys and request.
+struct Request {
+    keys: Keys,
+    public: Arc<PublicKey>,
+    client: FheClient,
+    sent: Ciphertext,
+    lengths: Vec<usize>,
 }
 
 fn clear(program: &Program, text: &TokenIds, answer: AnswerRows) -> Vec<f64> {
@@ -205,45 +265,30 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     let subject = Subject::new(&ternary_config(2, 2));
     let answer = AnswerRows::Rows;
     let plan = subject.plan(answer);
-    let (plan, params) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
+    let (plan, _) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
+    let params = &subject.params;
     assert_eq!((plan.placement.columns, plan.request_ciphertexts()), (8, 1));
     assert_eq!(
-        (plan.places(&params).unwrap(), plan.reply.ciphertexts),
+        (plan.places(params).unwrap(), plan.reply.ciphertexts),
         (2, 1)
     );
     let texts = &subject.embedded()[..2];
-    let on = Simulator::new(&params, params.slots()).unwrap();
+    let on = Simulator::new(params, params.slots()).unwrap();
     let on = on.with_errors(2);
     let simulated = subject.simulated(&on, &plan.placement, answer, texts);
     let simulated = simulated.unwrap();
 
-    let key_specs = plan.key_specs(&params).unwrap();
-    let keys = Keys::new(&params, |_| key_specs);
-    let mut rng = seeded(7);
-    let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
-    let embedding = subject.program.embedding().unwrap().clone();
-    let client = FheClient::new(plan.clone(), &params, embedding, None, Pool::Last).unwrap();
-    let upload = client.pack(&subject.texts[..2], None).unwrap();
-    assert!(upload.declared().iter().all(|&length| length == 0));
-    let sent = upload.encrypt(0, &keys.encryptor, &mut rng).unwrap();
-    let layout = plan.layout(&params).unwrap();
-    let (on, bound) = (&keys.on, plan.input_bound);
-    let read = Texts::PackedLast(layout, answer);
-    let (program, choices) = (&subject.program, &subject.choices);
-    let placement = plan.placement.clone();
-    let mut pass = forward_pass(on, program, choices, placement, read, bound).unwrap();
-    on.evaluator().counters().reset();
-    let mut x = pass.start(vec![sent.expand()]).unwrap();
-    for layer in 0..pass.layers() {
-        x = pass.layer(layer, x).unwrap();
-        x = pass.resume(layer + 1, x.columns).unwrap();
-    }
-    let found = pass.finish(&x).unwrap().vectors;
-    let done = on.evaluator().counters().snapshot();
-    let received = received(&plan, &params, &public, &found);
-    let opened = client.open(keys.decryptor(), &received, upload.lengths());
+    let request = subject.request(&plan);
+    let counters = request.keys.on.evaluator().counters();
+    counters.reset();
+    let found = subject.served(&request.keys.on, &plan, request.sent);
+    let done = counters.snapshot();
+    let received = received(&plan, params, &request.public, &found);
+    let opened = request
+        .client
+        .open(request.keys.decryptor(), &received, &request.lengths);
     for ((text, opened), simulated) in subject.texts.iter().zip(opened.unwrap()).zip(&simulated) {
-        let (opened, clear) = (opened.unwrap(), clear(program, text, answer));
+        let (opened, clear) = (opened.unwrap(), clear(&subject.program, text, answer));
         assert_eq!(opened.len(), clear.len());
         let near = cosine(&opened, &clear);
         assert!(near > 0.9995, "{near}");
@@ -253,7 +298,8 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     }
     // The run does what was planned.
     let options = subject.options(answer);
-    let run = dry_run(program, choices, &params, &options, &plan.placement);
+    let (program, choices) = (&subject.program, &subject.choices);
+    let run = dry_run(program, choices, params, &options, &plan.placement);
     assert_eq!(done.bootstrap, run.unwrap().counts.total(Op::Bootstrap));
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
-use hushed_model::{Matrix, Network, Pool, StepId, TokenIds, cosine, plain, random_network};
+use hushed_model::{
+    Matrix, Network, Pool, Program, StepId, TokenIds, cosine, plain, random_network,
+};
 
 use super::testing::{Keys, assert_too_deep, distance, planned, received, seeded};
 use crate::ops::packed::pool::unpack;
@@ -26,9 +28,10 @@ use crate::{Choices, FheError, KeyDemand, Pass, Placement, RowsKnown, Slots};
 const PARAMETERS: &str = "insecure-test/9/14";
 const ROWS: usize = 16;
 
-struct Subject {
+pub(super) struct Subject {
     params: Arc<CkksParams>,
     network: Network,
+    program: Program,
     texts: Vec<TokenIds>,
     embedded: Vec<Matrix<f64>>,
     /// In the clear.
@@ -36,8 +39,18 @@ struct Subject {
     choices: Choices,
 }
 
+/// A client's keys and request.
+struct Request {
+    keys: Keys,
+    public: Arc<PublicKey>,
+    client: FheClient,
+    sent: Vec<Ciphertext>,
+    declared: Vec<usize>,
+    lengths: Vec<usize>,
+}
+
 impl Subject {
-    fn new() -> Subject {
+    pub(super) fn new() -> Subject {
         Subject::of(random_network(&tiny_config(), Pool::Mean, 5))
     }
 
@@ -78,6 +91,7 @@ impl Subject {
         };
         Subject {
             params: named(PARAMETERS).unwrap(),
+            program: network.program(),
             network,
             texts,
             embedded,
@@ -102,7 +116,7 @@ impl Subject {
     fn plan(&self, lengths: Lengths, texts: usize) -> FhePlan {
         let options = self.options(lengths, texts);
         planned(
-            &self.network.program(),
+            &self.program,
             &self.choices,
             PARAMETERS,
             &options,
@@ -132,10 +146,9 @@ impl Subject {
             true => PackedRows::private(layout, sent.pop().unwrap()),
             false => PackedRows::new(layout, declared.to_vec()).unwrap(),
         };
-        let (program, placement) = (self.network.program(), plan.placement.clone());
-        let bound = plan.input_bound;
-        let mut pass =
-            PackedPass::new(on, &program, &self.choices, placement, rows, bound).unwrap();
+        let (placement, bound) = (plan.placement.clone(), plan.input_bound);
+        let pass = PackedPass::new(on, &self.program, &self.choices, placement, rows, bound);
+        let mut pass = pass.unwrap();
         let mut x = pass.start(sent).unwrap();
         let mut found = Vec::new();
         for layer in 0..pass.layers() {
@@ -145,6 +158,44 @@ impl Subject {
         }
         found.push(pass.finish(&x).unwrap().vectors);
         found
+    }
+
+    /// The client's part for the first texts.
+    fn request(&self, plan: &FhePlan, count: usize) -> Request {
+        let key_plan = plan.key_specs(&self.params).unwrap();
+        let keys = Keys::new(&self.params, |_| key_plan);
+        let mut rng = seeded(7);
+        let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
+        let client = self.client(plan);
+        let upload = client.pack(&self.texts[..count], None).unwrap();
+        let sent = (0..upload.count()).map(|i| {
+            let sent = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
+            sent.expand()
+        });
+        Request {
+            sent: sent.collect(),
+            declared: upload.declared(),
+            lengths: upload.lengths().to_vec(),
+            keys,
+            public,
+            client,
+        }
+    }
+
+    /// Two replies to one text: the second by what the first has kept, without the model's weights.
+    pub(super) fn replies(mut self, lengths: Lengths) -> [Vec<Ciphertext>; 2] {
+        let plan = self.plan(lengths, 1);
+        let mut request = self.request(&plan, 1);
+        request.keys.on.keep(Arc::default());
+        let reply = |subject: &Subject| {
+            let (on, sent) = (&request.keys.on, request.sent.clone());
+            let mut served = subject.served(on, &plan, &request.declared, sent);
+            let answer = served.pop().unwrap();
+            received(&plan, &subject.params, &request.public, &answer)
+        };
+        let first = reply(&self);
+        self.program = self.program.without_weights();
+        [first, reply(&self)]
     }
 
     fn interleave(&self) -> Interleave {
@@ -160,8 +211,7 @@ impl Subject {
         let rows = RowsKnown::public(self.interleave(), self.lengths()).unwrap();
         let width = self.network.layers[0].attention.heads.width;
         let placement = Placement::plain(self.params.fresh_limbs(), ROWS, width);
-        let program = self.network.program();
-        let pass = Pass::new(on, &program, &self.choices, placement, rows, bound);
+        let pass = Pass::new(on, &self.program, &self.choices, placement, rows, bound);
         pass.unwrap().run(columns).unwrap()
     }
 }
@@ -227,9 +277,8 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
         (16 / places, places + hidden)
     );
     assert_eq!(plan.places(&subject.params).unwrap(), places);
-    let program = subject.network.program();
     let batch = Batch {
-        program: &program,
+        program: &subject.program,
         choices: &subject.choices,
         placement: &plan.placement,
         lengths,
@@ -240,19 +289,15 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let texts = &subject.embedded[..count];
     let simulated = batch.run(&on, ROWS, texts, None).unwrap();
 
-    let key_specs = plan.key_specs(&subject.params).unwrap();
-    let mut keys = Keys::new(&subject.params, |_| key_specs);
+    let Request {
+        mut keys,
+        public,
+        client,
+        sent,
+        declared,
+        lengths: rows,
+    } = subject.request(&plan, count);
     let deviation = keys.refresh_deviation();
-    let mut rng = seeded(7);
-    let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
-    let client = subject.client(&plan);
-    let upload = client.pack(&subject.texts[..count], None).unwrap();
-    let sent = (0..upload.count()).map(|i| {
-        let sent = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
-        sent.expand()
-    });
-    let sent: Vec<Ciphertext> = sent.collect();
-    let declared = upload.declared();
     if lengths.encrypted() {
         assert_eq!(declared, vec![0; places]);
     }
@@ -268,7 +313,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     errs_as_predicted(subject, &plan, (&declared, &held), deviation, &stages);
     let answer = served.pop().unwrap();
     let received = received(&plan, &subject.params, &public, &answer);
-    let opened = client.open(keys.decryptor(), &received, upload.lengths());
+    let opened = client.open(keys.decryptor(), &received, &rows);
     let opened: Vec<Vec<f64>> = opened.unwrap().into_iter().flatten().collect();
     assert_eq!(opened.len(), count);
     for ((opened, clear), simulated) in opened.iter().zip(&subject.answers).zip(&simulated) {
@@ -301,7 +346,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     // The run does what was planned.
     let options = subject.options(lengths, places);
     let run = dry_run(
-        &program,
+        &subject.program,
         &subject.choices,
         &subject.params,
         &options,
@@ -376,9 +421,9 @@ fn errs_as_predicted(
 #[test]
 fn what_packed_rows_do_not_take_is_refused_by_name() {
     let subject = Subject::new();
-    let program = subject.network.program();
+    let program = &subject.program;
     let (choices, params) = (&subject.choices, &subject.params);
-    let place = |options: &FheOptions| packed_placement(&program, choices, params, options);
+    let place = |options: &FheOptions| packed_placement(program, choices, params, options);
     // More texts than fit are a batch.
     let many = subject.options(Lengths::Public, 5);
     assert_eq!(place(&many).unwrap(), None);
@@ -397,7 +442,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let mut deep = choices.clone();
     deep.layers[0].attention.first_steps = 14;
     let options = subject.options(Lengths::Public, 1);
-    let refused = packed_placement(&program, &deep, params, &options)
+    let refused = packed_placement(program, &deep, params, &options)
         .err()
         .unwrap();
     assert_too_deep(refused, "layer.0.attention");
@@ -408,7 +453,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
         placement: place(&options).unwrap(),
         ..options
     };
-    let refused = FhePlanReport::new(&program, choices, false, params, &keys, &small);
+    let refused = FhePlanReport::new(program, choices, false, params, &keys, &small);
     let refused = refused.err().unwrap();
     assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
     let told = refused.to_string();

@@ -7,11 +7,11 @@ use hushed_model::{Activation, FeedForward, Linear, NetworkConfig, Norm, StepId}
 
 use super::interpreted::{Computation, interpreted};
 use super::{config, network, test_params};
-use crate::ops::activation::Polynomials;
 use crate::ops::after::After;
 use crate::ops::decoder::rms::root_levels;
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
+use crate::ops::folded::Polynomials;
 use crate::run::encrypted::testing::{random, seeded};
 use crate::slots::Slots;
 use crate::{ActivationChoice, Acts, FheError, Interval, NormChoice};
