@@ -154,7 +154,7 @@ mod tests {
         };
         Stage {
             output: true,
-            site: format!("layer.{layer}.feed_forward.norm"),
+            site: hushed_model::StepId::outside("feed_forward").part("norm"),
             layer,
             clear_rms: 1.0,
             polynomial: d,
