@@ -8,6 +8,7 @@ mod error;
 mod handed;
 mod images;
 mod input;
+mod labels;
 mod lengths;
 mod machine;
 mod output;

@@ -12,11 +12,11 @@ use hushed_fhe::verify::{
 use hushed_model::{Matrix, Model, cosine, likeliest};
 use serde_json::{Map, Value, json};
 
-use super::labels::rank_correlation;
 use super::plot;
 use crate::connect::at_least_one;
 use crate::error::CliError;
 use crate::input::{self, Truncate};
+use crate::labels::rank_correlation;
 use crate::lengths::Learns;
 use crate::machine::Machine;
 use crate::output::Output;

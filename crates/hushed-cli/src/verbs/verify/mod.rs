@@ -1,7 +1,6 @@
 //! `hushed verify`: where accuracy goes, stage by stage, and how accurate the answers are.
 
 mod fhe;
-mod labels;
 mod plot;
 mod twopc;
 
@@ -13,6 +12,7 @@ use hushed_model::Model;
 use crate::error::CliError;
 use crate::images::{self, Read};
 use crate::input::{self, Truncate};
+use crate::labels;
 use crate::output::Output;
 
 /// Compare the private run with the clear one, stage by stage: all of it on this machine

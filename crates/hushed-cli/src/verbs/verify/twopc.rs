@@ -4,8 +4,8 @@ use hushed_model::{Item, Model, Task, cosine, largest};
 use hushed_mpc::verify::{Answer, Report, verify};
 use serde_json::json;
 
-use super::labels::rank_correlation;
 use crate::error::CliError;
+use crate::labels::rank_correlation;
 use crate::output::Output;
 
 /// The lead of a clear logit above which a private run must find the same token.
