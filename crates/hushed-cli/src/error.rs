@@ -38,8 +38,17 @@ pub enum CliError {
         column: usize,
     },
 
-    #[error("labels, line {line}: expected text, text and a number, separated by tabs")]
-    Labels { line: usize },
+    #[error("labels, line {line}: expected {expected}, separated by tabs")]
+    Labels { line: usize, expected: &'static str },
+
+    #[error("labels, line {line}: not a label of this model, which has {names}")]
+    NoSuchLabel { line: usize, names: String },
+
+    #[error("this model does not take {given}: give {instead}")]
+    OtherTask {
+        given: &'static str,
+        instead: &'static str,
+    },
 
     #[error("text {index} (the first is 0): {source}")]
     Text { index: usize, source: ModelError },
@@ -150,6 +159,7 @@ impl CliError {
             | Self::Messages { .. }
             | Self::InputTooLarge { .. }
             | Self::Labels { .. }
+            | Self::NoSuchLabel { .. }
             | Self::Prices { .. }
             | Self::Tokens { .. }
             | Self::Plan(_) => 3,
@@ -183,6 +193,7 @@ impl CliError {
             | Self::NoGeneration
             | Self::NotForImages
             | Self::OtherProtocol { .. }
+            | Self::OtherTask { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => 2,
             Self::Serve(error) => error.category().exit_code(),
@@ -202,7 +213,7 @@ impl CliError {
             Self::NotADocument { .. } => "not-a-document",
             Self::Messages { .. } => "messages-malformed",
             Self::InputTooLarge { .. } => "input-too-large",
-            Self::Labels { .. } => "labels-malformed",
+            Self::Labels { .. } | Self::NoSuchLabel { .. } => "labels-malformed",
             Self::Prices { .. } => "prices",
             Self::Image { .. } | Self::Model(ModelError::Image(_)) => match self.exit_code() {
                 3 => "image-refused",
@@ -233,6 +244,7 @@ impl CliError {
             | Self::NoGeneration
             | Self::NotForImages
             | Self::OtherProtocol { .. }
+            | Self::OtherTask { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => "usage",
             Self::Signals(_) => "system",

@@ -1,6 +1,6 @@
 //! Texts or images, for the verbs that take what the model reads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hushed_model::folder::Public;
 use hushed_model::{Item, ModelError, Pixels};
@@ -79,8 +79,11 @@ impl Read {
 }
 
 /// The bytes of files.
-pub fn files(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>, CliError> {
-    paths.iter().map(|path| input::read(path)).collect()
+pub fn files(paths: &[impl AsRef<Path>]) -> Result<Vec<Vec<u8>>, CliError> {
+    paths
+        .iter()
+        .map(|path| input::read(path.as_ref()))
+        .collect()
 }
 
 /// Images as the model reads them.

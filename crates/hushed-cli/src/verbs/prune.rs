@@ -1,17 +1,19 @@
 //! `hushed prune`: linear layers in place of feed-forward blocks, and what that costs in accuracy.
 
+mod measures;
+
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use hushed_model::prune::{PruneError, prune, write};
-use hushed_model::{FUNCTIONS, Item, Model, Task, TokenIds, cosine, largest};
-use hushed_serve::fhe::{perplexity, tokens_scored_in_clear};
+use hushed_model::{FUNCTIONS, Item, Model, Task, cosine, largest};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::images::Given;
 use crate::input::Truncate;
 use crate::output::Output;
+use measures::Known;
 
 /// One item in this many is not fitted, but compared.
 const HELD: usize = 4;
@@ -22,14 +24,17 @@ const HELD: usize = 4;
     override_usage = "hushed prune [OPTIONS] --layers <LIST> --out <DIR2> <DIR> <--input <FILE>|--image <FILE>>",
     after_help = "A feed-forward block (two wide layers with an activation between them) becomes the one linear layer that is nearest to it on the
 sample, by least squares. Nothing is trained, so that answers change: what comes out is compared with the model as it was on every
-fourth text, which is not fitted. Under encryption such a block takes one level and no polynomial, between two parties one product.
+fourth text, which is not fitted. --labels (--perplexity, --choices) takes labelled texts besides, and shows how good answers to them
+were and are. Under encryption such a block takes one level and no polynomial, between two parties one product.
 
 DIR2 is a model folder that every other verb takes. Which layers were pruned is public, as the sizes of a model are. Calibrations and
 keys of DIR are not DIR2's: make them again. functions.json is left out: make it by `hushed calibrate --declare` of DIR2.
 
 Examples:
   hushed prune models/all-MiniLM-L6-v2 --layers 5 --input data/calibration.txt --out models/pruned
-  hushed prune models/gpt2 --layers 1,3-5 --input texts.txt --truncate --out models/gpt2-pruned --json"
+  hushed prune models/all-MiniLM-L6-v2 --layers 5 --input data/calibration.txt --labels pairs.tsv --out models/pruned
+  hushed prune models/classifier --layers 2 --input texts.txt --labels labelled.tsv --out models/pruned
+  hushed prune models/gpt2 --layers 1,3-5 --input texts.txt --perplexity held-out.txt --truncate --out models/gpt2-pruned --json"
 )]
 pub struct Args {
     /// The model folder
@@ -46,6 +51,9 @@ pub struct Args {
     /// The folder to write, which must not exist
     #[arg(long, value_name = "DIR2")]
     out: PathBuf,
+
+    #[command(flatten)]
+    known: Known,
 
     #[command(flatten)]
     too_long: Truncate,
@@ -66,35 +74,21 @@ impl Args {
         let whole = Model::load(&self.dir)?;
         let layers = layers(&self.layers, whole.public.config.layers)?;
         let items = given.items(&whole.public, &self.too_long)?;
-        let held = |&(i, _): &(usize, &Item)| i % HELD == HELD - 1;
-        let sample: Vec<Item> = (items.iter().enumerate())
-            .filter(|item| !held(item))
-            .map(|(_, item)| item.clone())
-            .collect();
+        let (mut sample, mut held): (Vec<Item>, Vec<Item>) = Default::default();
+        for (i, item) in items.into_iter().enumerate() {
+            match i % HELD == HELD - 1 {
+                true => held.push(item),
+                false => sample.push(item),
+            }
+        }
+        let measures = self.known.measures(&whole, &held, &self.too_long)?;
+        let before = measures.iter().map(|measure| measure.of(&whole));
+        let before = before.collect::<Result<Vec<_>, _>>()?;
         out.note(&format!(
             "fitting {} layer(s) to {} texts or images …",
             layers.len(),
             sample.len()
         ));
-        let held: Vec<Item> = (items.iter().enumerate())
-            .filter(held)
-            .map(|(_, item)| item.clone())
-            .collect();
-        let text = |item: &Item| match item {
-            Item::Text(ids) => Some(ids.clone()),
-            Item::Image(_) => None,
-        };
-        let scored: Vec<TokenIds> = match whole.public.task() {
-            Task::Generate => held.iter().filter_map(text).collect(),
-            _ => Vec::new(),
-        };
-        let of = |model: &Model| {
-            tokens_scored_in_clear(model, &scored).map(|scored| perplexity(&scored))
-        };
-        let before = match scored.is_empty() {
-            true => None,
-            false => Some(of(&whole)?),
-        };
         let mut pruned = whole.clone();
         for fit in prune(&mut pruned, &layers, &sample)? {
             let object =
@@ -107,9 +101,9 @@ impl Args {
                 )
             })?;
         }
-        let (mut object, words) = compared(&whole, &pruned, held)?;
-        if let Some(before) = before {
-            object["perplexity"] = json!({ "before": before, "after": of(&pruned)? });
+        let (mut object, mut words) = compared(&whole, &pruned, held)?;
+        for (measure, before) in measures.iter().zip(before) {
+            words += &measure.show(&mut object, [before, measure.of(&pruned)?]);
         }
         write(&pruned, &self.dir, &self.out)?;
         object["written"] = json!(self.out);
@@ -127,23 +121,11 @@ impl Args {
                 self.out.display()
             ));
         }
-        let beside = match object["perplexity"].as_object() {
-            Some(p) => format!(
-                "; perplexity {:.3} and {:.3}",
-                real(p.get("before")),
-                real(p.get("after"))
-            ),
-            None => String::new(),
-        };
         out.summary(
             object,
-            &format!("{words}{beside}; written to {}", self.out.display()),
+            &format!("{words}; written to {}", self.out.display()),
         )
     }
-}
-
-fn real(value: Option<&Value>) -> f64 {
-    value.and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
 /// Compares the answers of two models to the same items.
