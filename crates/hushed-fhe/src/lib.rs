@@ -38,6 +38,7 @@ mod error;
 pub mod files;
 mod hex;
 mod inputs;
+mod ledger;
 pub mod ops;
 pub mod packing;
 mod pass;

@@ -10,7 +10,6 @@ pub mod folded;
 pub mod functions;
 pub mod head;
 pub mod key_mask;
-pub(crate) mod ledger;
 pub(crate) mod levels;
 pub mod mask;
 pub mod merged;

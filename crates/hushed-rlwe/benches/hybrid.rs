@@ -1,9 +1,10 @@
 //! Milliseconds per rotation and its parts on one thread, and the bytes of its key:
 //! `cargo bench -p hushed-rlwe --bench hybrid`.
 //!
-//! N = 2^16, q = 50 | 17×40 | 11×50, P of up to 11×50 bits, within the security limit: the chain of a bootstrapped parameter set. Each length uses
-//! the gadget with the fewest transforms, unless `LIMBS:SPECIAL …` are given as arguments. Prints the minimum of many
-//! rounds, the time when nothing else runs. A report, not a test: it asserts nothing about time.
+//! N = 2^16, q = 50 | 17×40 | 11×50, P of up to 11×50 bits, within the security limit: the chain of a bootstrapped
+//! parameter set. Each length uses the gadget with the fewest transforms, unless `LIMBS:SPECIAL …` are given as
+//! arguments. Prints the minimum of many rounds, the time when nothing else runs. A report, not a test: it asserts
+//! nothing about time.
 
 use hushed_math::RnsPoly;
 use hushed_math::cpu::Cpu;

@@ -13,10 +13,11 @@
 //! worst slot has one bit more than with `n16-boot-14x40` ([`MEASURED`]), at the price of larger keys and slower first
 //! steps.
 //!
-//! The sum is the largest for any key. Keys for the whole chain have room for eight special primes (seven in the precise
-//! set), those for shorter ciphertexts for up to twelve ([`most_special`](hushed_rlwe::RlweParams::most_special)): three
-//! digits instead of four at 28 to 26 primes, and two instead of three at 25 to 20, where EvalMod is. With eight
-//! throughout, keys of a bootstrap take a sixth more and it 3 to 7 % more time.
+//! The sum is the largest for any key. Keys for the whole chain have room for eight special primes (seven in the
+//! precise set), those for shorter ciphertexts for up to twelve
+//! ([`most_special`](hushed_rlwe::RlweParams::most_special)): three digits instead of four at 28 to 26 primes, and two
+//! instead of three at 25 to 20, where EvalMod is. With eight throughout, keys of a bootstrap take a sixth more and it
+//! 3 to 7 % more time.
 //!
 //! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them fit into a key-switching digit (96 bits, below the
 //! 110 of P): eight digits instead of thirteen with 49-bit primes. This costs a bootstrap about two bits of precision.

@@ -52,8 +52,8 @@ pub struct ParamsReport {
     pub bootstrap_bits: Option<[f64; 2]>,
     /// log2(QP), the largest modulus of a key.
     pub log2_qp: f64,
-    /// Special primes of a key for the whole chain, and the most of one for shorter ciphertexts, which have room for more
-    /// within the limit.
+    /// Special primes of a key for the whole chain, and the most of one for shorter ciphertexts, which have room for
+    /// more within the limit.
     pub special: [usize; 2],
     /// The limit on log2(QP).
     pub security_limit: Option<f64>,

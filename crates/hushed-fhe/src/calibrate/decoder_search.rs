@@ -7,7 +7,7 @@ use super::decoder::{Degrees, measure};
 use super::embed::{answers, refuse};
 use super::search::{Search, compared, no_candidate, shown};
 use crate::clear::last_row;
-use crate::ops::ledger;
+use crate::ledger;
 use crate::{Candidate, Choices, FheError, Report, VERSION};
 
 /// Degrees to try, ordered by their levels.

@@ -16,7 +16,7 @@ use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
 use hushed_model::Layer;
 
 use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen, values};
-use crate::ops::ledger::{self, AFTER_EXPONENTIALS, AFTER_SQUARES, NORM};
+use crate::ledger::{self, AFTER_EXPONENTIALS, AFTER_SQUARES, NORM};
 use crate::{
     ActivationChoice, AttentionChoice, Column, FheError, HeadChoice, Interval, LayerChoice,
     NormChoice, fits,

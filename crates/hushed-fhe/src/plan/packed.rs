@@ -8,7 +8,7 @@ use hushed_model::{Program, StepId};
 use super::{FheOptions, dry_run};
 use crate::choices::{Choices, DecoderChoice};
 use crate::error::FheError;
-use crate::ops::ledger::{self, NORM, PACKED_VARIANCE};
+use crate::ledger::{self, NORM, PACKED_VARIANCE};
 use crate::ops::levels::above_by;
 use crate::ops::packed::causal::sigmoid_bias;
 use crate::pass::packed_halves;

@@ -53,8 +53,8 @@ fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, Fhe
     FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), options)
 }
 
-/// A dry run counts stand-ins, which fit anything: a calibration of which a function has no fit is refused all the same,
-/// by the step and the function.
+/// A dry run counts stand-ins, which fit anything: a calibration of which a function has no fit is refused all the
+/// same, by the step and the function.
 #[test]
 fn a_calibration_without_a_fit_is_refused_by_name() {
     let program = small().program();

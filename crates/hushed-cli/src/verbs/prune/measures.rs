@@ -120,7 +120,7 @@ impl Measure {
             Measure::Classes(items, classes) => {
                 let answers = answers(model, items)?;
                 let both = answers.iter().zip(classes);
-                let right = both.filter(|(logits, class)| largest(logits) == Some(**class));
+                let right = both.filter(|(logits, class)| largest(logits) as usize == **class);
                 Ok(share(right.count(), classes.len()))
             }
             Measure::Pairs(items, scores) => {

@@ -20,21 +20,21 @@ fn assert_folder_answered(name: &str, lengths: Lengths) {
 }
 
 #[test]
-fn roberta_is_answered() {
+fn positions_after_an_offset_are_answered() {
     assert_folder_answered("roberta", Lengths::Private);
 }
 
 #[test]
-fn a_classifier_of_roberta_is_answered() {
+fn a_head_of_two_maps_is_answered() {
     assert_folder_answered("roberta-classifier", Lengths::Private);
 }
 
 #[test]
-fn xlm_roberta_is_answered() {
+fn a_unigram_vocabulary_is_answered() {
     assert_folder_answered("xlm-roberta", Lengths::Public);
 }
 
 #[test]
-fn distilbert_is_answered() {
+fn rows_without_types_are_answered() {
     assert_folder_answered("distilbert", Lengths::Private);
 }
