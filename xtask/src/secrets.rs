@@ -70,7 +70,7 @@ const DECLARED: [(&str, usize); 56] = [
     ("hushed_math::kernels::ifma::points::short", 12),
     ("hushed_math::kernels::ifma::points::tile", 40),
     ("hushed_math::kernels::ifma::points::whole_run", 3),
-    ("hushed_math::kernels::ring::words_eight", 15),
+    ("hushed_math::kernels::ring::words_eight", 16),
     ("hushed_math::kernels::sums::eight", 18),
 ];
 

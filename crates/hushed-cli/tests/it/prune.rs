@@ -162,7 +162,7 @@ fn a_decoder_is_measured_on_texts_and_choices() {
     let before = done["perplexity"]["before"].as_f64().expect("a number");
     assert!((before / clear - 1.0).abs() < 1e-9, "{before} {clear}");
     assert_eq!(done["perplexity"]["over"], 2);
-    let item = r#"{"prompt": "the ", "endings": ["people", "quick brown fox"], "label": 1}"#;
+    let item = r#"{"prompt": "the", "endings": [" people", " quick brown fox"], "label": 1}"#;
     let done = end(&known(work.path(), "gpt2", ("--choices", item)));
     assert_eq!(done["accuracy"]["over"], 1);
     let other = item.replace(": 1}", ": 0}");

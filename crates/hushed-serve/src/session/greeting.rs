@@ -1,9 +1,8 @@
-//! The handshake: hello, answer, confirmation. The server's side first.
+//! The handshake on a server: hello, answer, confirmation.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::{Expect, Party, Session};
 
-use super::connect::ClientConfig;
 use super::listener::Listener;
 use super::outcome::Stop;
 use super::owner::Owner;
@@ -12,8 +11,8 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::agree;
 use crate::session::wire::{
-    self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, READY, REPLY,
-    Refusal, Reply, WireFault,
+    self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, REPLY, Refusal,
+    Reply, WireFault,
 };
 
 /// Ends a session. After a refusal the client already knows why; after a failure it is told that there was one.
@@ -105,43 +104,4 @@ pub(crate) fn confirmed(
     let confirm = Confirm::decode(&confirm).map_err(ServeError::malformed("confirmation"))?;
     identity.check(Party::Client, &confirm.tag)?;
     Ok((confirm, identity))
-}
-
-/// The client's first message, and the server's reply to it.
-pub(crate) fn replied(
-    session: &mut Session,
-    config: &ClientConfig,
-    agreement: Digest,
-    pinned: Option<Digest>,
-) -> Result<Reply, ServeError> {
-    let hello = Hello {
-        nonce: agree::nonce()?,
-        agreement,
-        pinned,
-        token: config.token.clone(),
-    };
-    session.send_vec(HELLO, hello.encode())?;
-    let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
-    Reply::decode(&reply).map_err(ServeError::malformed("welcome"))
-}
-
-/// Sends the client's confirmation of a welcome. Returns the identity that the server confirms too.
-pub(crate) fn confirm(
-    session: &mut Session,
-    wants_bundle: bool,
-) -> Result<agree::Identity, ServeError> {
-    let identity = agree::Identity::of(session)?;
-    let confirm = Confirm {
-        tag: identity.tag(Party::Client),
-        wants_bundle,
-    };
-    session.send_vec(CONFIRM, confirm.encode())?;
-    Ok(identity)
-}
-
-/// Checks the server's confirmation.
-pub(crate) fn ready(session: &mut Session, identity: &agree::Identity) -> Result<(), ServeError> {
-    let tag = session.recv(READY, Expect::Exactly(32))?;
-    let tag = tag.try_into().map_err(|_| ServeError::WrongConfirmation)?;
-    identity.check(Party::Server, &tag)
 }

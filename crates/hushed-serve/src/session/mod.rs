@@ -1,7 +1,8 @@
 //! Code shared by the sessions of both protocols: TLS connections, the handshake, tokens, per-client limits, deadlines
 //! and counters.
 //!
-//! On a server, [`listener`] accepts connections and `greeting` performs the handshake; a client starts in `connect`.
+//! On a server, [`listener`] accepts connections and `greeting` performs the handshake; a client starts in `connect`
+//! and `hello`.
 
 pub(crate) mod agree;
 pub(crate) mod allowance;
@@ -11,6 +12,8 @@ pub(crate) mod config;
 pub(crate) mod connect;
 pub(crate) mod deadlines;
 pub(crate) mod greeting;
+#[cfg(feature = "client")]
+pub(crate) mod hello;
 pub mod listener;
 pub(crate) mod metrics;
 pub(crate) mod outcome;

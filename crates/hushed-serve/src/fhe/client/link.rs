@@ -21,7 +21,7 @@ use crate::fhe::wire::{
 };
 use crate::files::open_append;
 use crate::session::connect::{ClientConfig, open};
-use crate::session::greeting::{confirm, ready, replied};
+use crate::session::hello::{confirm, ready, replied};
 use crate::session::wire::{FheWelcome, Refusal, Reply, WireFault};
 
 /// A session.

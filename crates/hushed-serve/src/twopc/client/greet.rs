@@ -8,7 +8,7 @@ use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{BundlePin, ClientConfig};
-use crate::session::greeting::{confirm, ready, replied};
+use crate::session::hello::{confirm, ready, replied};
 use crate::session::wire::{Refusal, Reply, Welcome};
 use crate::twopc::wire::BUNDLE;
 
