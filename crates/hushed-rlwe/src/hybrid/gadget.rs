@@ -38,16 +38,7 @@ impl Gadget {
     /// [`RlweError::LimbCount`] for `limbs`. [`RlweError::Gadget`] if there are fewer special primes than asked for, or
     /// so many would exceed the security limit, none is asked for, or a prime exceeds 2·P, or 32·P if it is alone.
     pub fn new(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
-        if limbs == 0 || limbs > params.q_len() {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available: params.q_len(),
-            });
-        }
-        let refused = RlweError::Gadget { limbs, special };
-        if special == 0 || special > params.most_special(limbs) {
-            return Err(refused);
-        }
+        check(params, limbs, special)?;
         let q = &params.q()[..limbs];
         let p = product(&params.literal().p[..special]);
         let most = if (limbs, special) == (1, 1) {
@@ -56,7 +47,7 @@ impl Gadget {
             2.0
         };
         if q.iter().any(|&q| q as f64 > most * p) {
-            return Err(refused);
+            return Err(RlweError::Gadget { limbs, special });
         }
         let fewest = cut(q, p / MARGIN).len();
         // The least size that needs no more digits is the product of a run of primes.
@@ -84,15 +75,7 @@ impl Gadget {
     pub fn raised(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
         // Only the first prime matters for digits, all of them for security.
         let first = Self::new(params, 1, special)?;
-        if limbs == 0 || limbs > params.q_len() {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available: params.q_len(),
-            });
-        }
-        if special > params.most_special(limbs) {
-            return Err(RlweError::Gadget { limbs, special });
-        }
+        check(params, limbs, special)?;
         Ok(Self {
             limbs,
             digits: std::iter::once(0..limbs).collect(),
@@ -169,6 +152,20 @@ impl Gadget {
         };
         switched.add(&NoiseBound::rounding(params))
     }
+}
+
+/// Refuses numbers of primes that there are not, and more special primes than the security limit allows.
+fn check(params: &RlweParams, limbs: usize, special: usize) -> Result<(), RlweError> {
+    if limbs == 0 || limbs > params.q_len() {
+        return Err(RlweError::LimbCount {
+            given: limbs,
+            available: params.q_len(),
+        });
+    }
+    if special == 0 || special > params.most_special(limbs) {
+        return Err(RlweError::Gadget { limbs, special });
+    }
+    Ok(())
 }
 
 /// Cuts digits as long as `size` allows, with at least one prime each.
