@@ -1,6 +1,7 @@
 //! What a circuit makes of a model's numbers alone, kept for other runs of the same circuit.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_ckks::poly::Polynomial;
@@ -15,7 +16,7 @@ use crate::error::FheError;
 /// What is folded into a map depends on the layout of vectors, so one of these belongs to one plan.
 #[derive(Default)]
 pub struct Folded {
-    maps: Mutex<HashMap<StepId, Arc<LinearMap>>>,
+    maps: Kept<StepId, LinearMap>,
     polynomials: Arc<Polynomials>,
 }
 
@@ -29,13 +30,7 @@ impl Folded {
         id: StepId,
         fold: impl FnOnce() -> Result<LinearMap, FheError>,
     ) -> Result<Arc<LinearMap>, FheError> {
-        let held = || self.maps.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = held().get(&id) {
-            return Ok(Arc::clone(found));
-        }
-        let map = Arc::new(fold()?);
-        held().insert(id, Arc::clone(&map));
-        Ok(map)
+        self.maps.get(id, fold)
     }
 
     pub(crate) fn polynomials(&self) -> Arc<Polynomials> {
@@ -45,7 +40,7 @@ impl Folded {
 
 /// A cache of polynomials by function, degree and interval: columns and layers share many intervals.
 #[derive(Default)]
-pub struct Polynomials(Mutex<HashMap<Key, Arc<Polynomial>>>);
+pub struct Polynomials(Kept<Key, Polynomial>);
 
 /// The function's name (it has no order or hash of its own), the degree, and the bits of the column's numbers.
 type Key = (String, usize, [u64; 4]);
@@ -66,14 +61,30 @@ impl Polynomials {
             degree,
             <[f64; 4]>::from(column).map(f64::to_bits),
         );
+        self.0.get(key, || Ok(fits::activation(f, column, degree)?))
+    }
+}
+
+/// Values by what they are made of.
+struct Kept<K, V>(Mutex<HashMap<K, Arc<V>>>);
+
+impl<K, V> Default for Kept<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, V> Kept<K, V> {
+    /// The value of `key`, which `make` makes the first time: outside the lock, so threads work in parallel, and two
+    /// may make the same.
+    fn get(&self, key: K, make: impl FnOnce() -> Result<V, FheError>) -> Result<Arc<V>, FheError> {
         let held = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = held().get(&key) {
             return Ok(Arc::clone(found));
         }
-        // Fitted outside the lock, so threads fit in parallel; two may fit the same polynomial.
-        let fitted = Arc::new(fits::activation(f, column, degree)?);
-        held().insert(key, Arc::clone(&fitted));
-        Ok(fitted)
+        let made = Arc::new(make()?);
+        held().insert(key, Arc::clone(&made));
+        Ok(made)
     }
 }
 
@@ -101,6 +112,6 @@ mod tests {
         for other in [get(-1.5, 15), get(-1.0, 7)] {
             assert!(!Arc::ptr_eq(&first, &other));
         }
-        assert_eq!(polynomials.0.lock().unwrap().len(), 3);
+        assert_eq!(polynomials.0.0.lock().unwrap().len(), 3);
     }
 }
