@@ -31,6 +31,17 @@ any() {
     return 1
 }
 
+# in_python PEER VERSION PYTHON: installs it in a venv of this Python.
+in_python() {
+    if "$3" --version >/dev/null 2>&1; then
+        [[ -x .venv/$1/bin/python ]] || "$3" -m venv ".venv/$1"
+        ".venv/$1/bin/python" -m pip install --quiet -r "benches/peers/$1/requirements.txt"
+        have+=("$1")
+    else
+        lacks "$1" "Python $2 (PYTHON${2/./} may point to it)"
+    fi
+}
+
 keep() { tee -a "$results"; }
 
 # What can be built is built before anything is measured.
@@ -71,23 +82,11 @@ if asked poulpy; then
     fi
 fi
 if asked openfhe; then
-    if "${PYTHON310:-python3.10}" --version >/dev/null 2>&1; then
-        [[ -x .venv/openfhe/bin/python ]] || "${PYTHON310:-python3.10}" -m venv .venv/openfhe
-        .venv/openfhe/bin/python -m pip install --quiet -r benches/peers/openfhe/requirements.txt
-        have+=(openfhe)
-    else
-        lacks openfhe "Python 3.10 (PYTHON310 may point to it)"
-    fi
+    in_python openfhe 3.10 "${PYTHON310:-python3.10}"
 fi
 # Its PyTorch is several gigabytes, so that it is only installed if it is asked for.
 if [[ $which == orion ]]; then
-    if "${PYTHON311:-python3.11}" --version >/dev/null 2>&1; then
-        [[ -x .venv/orion/bin/python ]] || "${PYTHON311:-python3.11}" -m venv .venv/orion
-        .venv/orion/bin/python -m pip install --quiet -r benches/peers/orion/requirements.txt
-        have+=(orion)
-    else
-        lacks orion "Python 3.11 (PYTHON311 may point to it)"
-    fi
+    in_python orion 3.11 "${PYTHON311:-python3.11}"
 fi
 
 # Each runs one thing on the first core; a peer that is not here, nothing.

@@ -8,7 +8,6 @@ import (
 	"github.com/tuneinsight/lattigo/v6/circuits/ckks/lintrans"
 	"github.com/tuneinsight/lattigo/v6/circuits/ckks/polynomial"
 	"github.com/tuneinsight/lattigo/v6/core/rlwe"
-	"github.com/tuneinsight/lattigo/v6/schemes/ckks"
 	"github.com/tuneinsight/lattigo/v6/utils/bignum"
 )
 
@@ -67,9 +66,6 @@ func ffn(form string, degree int) {
 	levels := len(maps) + depth
 	// Two digits at the top.
 	params := chain(levels, (levels+2)/2)
-	kg := rlwe.NewKeyGenerator(params)
-	sk, pk := kg.GenKeyPairNew()
-	ecd := ckks.NewEncoder(params)
 	slots := params.MaxSlots()
 	elements := map[uint64]bool{}
 	transforms := make([]lintrans.LinearTransformation, len(maps))
@@ -84,16 +80,8 @@ func ffn(form string, degree int) {
 			}
 			clear[i][d] = v
 		}
-		lp := lintrans.Parameters{
-			DiagonalsIndexList:        clear[i].DiagonalsIndexList(),
-			LevelQ:                    level,
-			LevelP:                    params.MaxLevelP(),
-			Scale:                     rlwe.NewScale(params.Q()[level]),
-			LogDimensions:             params.LogMaxDimensions(),
-			LogBabyStepGiantStepRatio: 1,
-		}
+		lp := bySteps(params, clear[i].DiagonalsIndexList(), level, 1)
 		transforms[i] = lintrans.NewTransformation(params, lp)
-		must(lintrans.Encode(ecd, clear[i], transforms[i]))
 		for _, e := range lintrans.GaloisElements(params, lp) {
 			elements[e] = true
 		}
@@ -109,8 +97,11 @@ func ffn(form string, degree int) {
 	for e := range elements {
 		list = append(list, e)
 	}
-	keys := rlwe.NewMemEvaluationKeySet(kg.GenRelinearizationKeyNew(sk), kg.GenGaloisKeysNew(list, sk)...)
-	ev := ckks.NewEvaluator(params, keys)
+	on := newSession(params, levels, list, true)
+	for i := range maps {
+		must(lintrans.Encode(on.ecd, clear[i], transforms[i]))
+	}
+	ev := on.ev
 	lt, pe := lintrans.NewEvaluator(ev), polynomial.NewEvaluator(params, ev)
 	coeffs, f := gelu(degree, half)
 	poly := polynomial.NewPolynomial(bignum.NewPolynomial(bignum.Chebyshev, coeffs, [2]float64{-1, 1}))
@@ -119,16 +110,14 @@ func ffn(form string, degree int) {
 	for s := range x {
 		x[s] = complex(real(x[s]), 0)
 	}
-	pt := ckks.NewPlaintext(params, levels)
-	must(ecd.Encode(x, pt))
-	in, err := ckks.NewEncryptor(params, pk).EncryptNew(pt)
-	must(err)
+	in := on.encrypt(x, levels)
 	var out *rlwe.Ciphertext
 	run := func() {
 		ct := in
 		for i, m := range maps {
-			ct, err = lt.EvaluateNew(ct, transforms[i])
+			mapped, err := lt.EvaluateNew(ct, transforms[i])
 			must(err)
+			ct = mapped
 			must(ev.Rescale(ct, ct))
 			for by := 1; by < m.classes; by *= 2 {
 				turned, err := ev.RotateNew(ct, by*m.step)
@@ -173,7 +162,7 @@ func ffn(form string, degree int) {
 	for s := range expected {
 		expected[s] = complex(want[s], 0)
 	}
-	worst, mean := errors(params, ecd, ckks.NewDecryptor(params, sk), expected, sameSlot, out)
+	worst, mean := errors(params, on.ecd, on.dec, expected, sameSlot, out)
 	d := describe(params)
 	d["width"], d["hidden"], d["form"], d["layout"] = 768, 3072, form, "one vector over all slots"
 	if depth > 0 {
@@ -181,6 +170,6 @@ func ffn(form string, degree int) {
 	}
 	print(fields{
 		"name": "ffn", "params": d, "level": levels, "seconds": seconds, "runs": runs, "level_left": out.Level(),
-		"key_bytes": keys.BinarySize(), "precision_bits_min": worst, "precision_bits_mean": mean,
+		"key_bytes": on.keys.BinarySize(), "precision_bits_min": worst, "precision_bits_mean": mean,
 	})
 }

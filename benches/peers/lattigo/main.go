@@ -180,25 +180,12 @@ func linearTransform(level int) {
 	for i := 0; i < 768; i++ {
 		diagonals[i] = random(params.MaxSlots())
 	}
-	lp := lintrans.Parameters{
-		DiagonalsIndexList:        diagonals.DiagonalsIndexList(),
-		LevelQ:                    level,
-		LevelP:                    params.MaxLevelP(),
-		Scale:                     rlwe.NewScale(params.Q()[level]),
-		LogDimensions:             params.LogMaxDimensions(),
-		LogBabyStepGiantStepRatio: 1,
-	}
+	lp := bySteps(params, diagonals.DiagonalsIndexList(), level, 1)
 	lt := lintrans.NewTransformation(params, lp)
-	ecd := ckks.NewEncoder(params)
-	must(lintrans.Encode(ecd, diagonals, lt))
-	kg := rlwe.NewKeyGenerator(params)
-	sk, pk := kg.GenKeyPairNew()
-	evk := rlwe.NewMemEvaluationKeySet(nil, kg.GenGaloisKeysNew(lintrans.GaloisElements(params, lp), sk)...)
-	ev := lintrans.NewEvaluator(ckks.NewEvaluator(params, evk))
-	pt := ckks.NewPlaintext(params, level)
-	must(ecd.Encode(random(params.MaxSlots()), pt))
-	ct := ckks.NewCiphertext(params, 1, level)
-	must(ckks.NewEncryptor(params, pk).Encrypt(pt, ct))
+	s := newSession(params, params.MaxLevel(), lintrans.GaloisElements(params, lp), false)
+	must(lintrans.Encode(s.ecd, diagonals, lt))
+	ev := lintrans.NewEvaluator(s.ev)
+	ct := s.encrypt(random(params.MaxSlots()), level)
 	row("lintrans", d, level, 1, func() {
 		_, err := ev.EvaluateNew(ct, lt)
 		must(err)

@@ -102,14 +102,7 @@ func matvecBySteps(inputs, outputs int, about fields) {
 		}
 	}
 	// More baby steps for a giant one than elsewhere here: the smallest shape takes a quarter less time.
-	lp := lintrans.Parameters{
-		DiagonalsIndexList:        diagonals.DiagonalsIndexList(),
-		LevelQ:                    wideLevel,
-		LevelP:                    params.MaxLevelP(),
-		Scale:                     rlwe.NewScale(params.Q()[wideLevel]),
-		LogDimensions:             params.LogMaxDimensions(),
-		LogBabyStepGiantStepRatio: 3,
-	}
+	lp := bySteps(params, diagonals.DiagonalsIndexList(), wideLevel, 3)
 	lt := lintrans.NewTransformation(params, lp)
 	elements := lintrans.GaloisElements(params, lp)
 	folds := []int{}

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/tuneinsight/lattigo/v6/circuits/ckks/lintrans"
 	"github.com/tuneinsight/lattigo/v6/core/rlwe"
 	"github.com/tuneinsight/lattigo/v6/schemes/ckks"
 )
@@ -32,6 +33,18 @@ func specials(limbs int) int {
 		return limbs
 	}
 	return (limbs + 1) / 2
+}
+
+// A map with these diagonals at a level, with 2^ratio times as many baby steps as giant ones.
+func bySteps(params ckks.Parameters, diagonals []int, level, ratio int) lintrans.Parameters {
+	return lintrans.Parameters{
+		DiagonalsIndexList:        diagonals,
+		LevelQ:                    level,
+		LevelP:                    params.MaxLevelP(),
+		Scale:                     rlwe.NewScale(params.Q()[level]),
+		LogDimensions:             params.LogMaxDimensions(),
+		LogBabyStepGiantStepRatio: ratio,
+	}
 }
 
 // Keys of one parameter set, and what uses them.
