@@ -80,7 +80,7 @@ func ffn(form string, degree int) {
 			}
 			clear[i][d] = v
 		}
-		lp := bySteps(params, clear[i].DiagonalsIndexList(), level, 1)
+		lp := bySteps(params, clear[i].DiagonalsIndexList(), level, 3)
 		transforms[i] = lintrans.NewTransformation(params, lp)
 		for _, e := range lintrans.GaloisElements(params, lp) {
 			elements[e] = true
