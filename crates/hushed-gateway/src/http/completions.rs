@@ -7,10 +7,9 @@ mod chat;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use hushed_serve::{GenerateOptions, Message, Penalties, Prompt};
 use serde_json::{Value, json};
@@ -18,13 +17,12 @@ use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
 use super::fields::{Fields, wrong};
-use super::prepare::{Asker, asker, other_task, text_refused};
+use super::prepare::{Asker, other_task, text_refused};
 use super::refusal::{Refusal, Shape};
 use super::served::Served;
 use crate::sessions::Queue;
 use crate::sessions::failure::Failure;
 use crate::sessions::generate::{Event, Job};
-use crate::sessions::share::Caller;
 use answer::{Answer, Route, next};
 
 /// OpenAI's defaults.
@@ -53,25 +51,13 @@ enum Text {
 }
 
 /// `POST /v1/completions`
-pub async fn completions(
-    State(served): State<Arc<Served>>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let asker = asker(&served, caller, &headers);
+pub async fn completions(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) -> Response {
     let answered = answer(&served, asker, &body, Route::Completions).await;
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }
 
 /// `POST /v1/chat/completions`
-pub async fn chat(
-    State(served): State<Arc<Served>>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let asker = asker(&served, caller, &headers);
+pub async fn chat(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) -> Response {
     let answered = answer(&served, asker, &body, Route::Chat).await;
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }

@@ -3,28 +3,20 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use serde_json::Value;
 
 use super::fields::Fields;
-use super::prepare::{Asker, asker, embed};
+use super::prepare::{Asker, embed};
 use super::refusal::{Refusal, Shape};
 use super::served::Served;
 use super::wanted::{Embeddings, Wanted};
-use crate::sessions::share::Caller;
 
 /// `POST /v1/embeddings`
-pub async fn embeddings(
-    State(served): State<Arc<Served>>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let asker = asker(&served, caller, &headers);
+pub async fn embeddings(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) -> Response {
     let answered = answer(&served, asker, &body).await;
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }

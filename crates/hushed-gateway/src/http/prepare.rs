@@ -4,6 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
+use axum::extract::FromRequestParts;
+use axum::extract::rejection::ExtensionRejection;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use hushed_model::TextError;
 use hushed_serve::TooLong;
@@ -131,11 +135,18 @@ pub fn other_task(message: &str) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, "other-task", message)
 }
 
-/// The asker, from the request's headers.
-pub fn asker(served: &Served, caller: Caller, headers: &HeaderMap) -> Asker {
-    Asker {
-        caller,
-        patience: patience(headers, served.patience),
+impl FromRequestParts<Arc<Served>> for Asker {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        served: &Arc<Served>,
+    ) -> Result<Asker, ExtensionRejection> {
+        let Extension(caller) = Extension::from_request_parts(parts, served).await?;
+        Ok(Asker {
+            caller,
+            patience: patience(&parts.headers, served.patience),
+        })
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use hushed_mpc::Index;
 use hushed_serve::{Found, ServeError, TooLong, Wanted};
 use serde_json::json;
@@ -15,13 +15,12 @@ use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 use super::fields::{Fields, wrong};
-use super::prepare::{Asker, asker, other_task, tokens};
+use super::prepare::{Asker, other_task, tokens};
 use super::refusal::{Refusal, Shape};
 use super::served::Served;
 use crate::sessions::Queue;
 use crate::sessions::failure::Failure;
 use crate::sessions::search::Job;
-use crate::sessions::share::Caller;
 
 /// Number of documents if the client does not say.
 const TOP: u64 = 5;
@@ -40,13 +39,7 @@ struct Asked {
 type Coming = oneshot::Receiver<Result<Found, Failure>>;
 
 /// `POST /v1/search`
-pub async fn search(
-    State(served): State<Arc<Served>>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let asker = asker(&served, caller, &headers);
+pub async fn search(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) -> Response {
     let answered = answer(&served, asker, &body).await;
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }

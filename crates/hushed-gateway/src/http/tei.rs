@@ -6,20 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::fields::{Fields, wrong};
-use super::prepare::{Asker, MOST_TEXTS, asker, embed};
+use super::prepare::{Asker, MOST_TEXTS, embed};
 use super::refusal::{Refusal, Shape};
 use super::served::Served;
 use crate::sessions::Queue;
-use crate::sessions::share::Caller;
 
 const TOKEN_IDS: &str = "lists of token ids are not supported: send strings";
 /// How long `/ready` tries to reach a server that was not there the last time.
@@ -35,13 +34,7 @@ struct Parameters {
 }
 
 /// `POST /embed`
-pub async fn embed_route(
-    State(served): State<Arc<Served>>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let asker = asker(&served, caller, &headers);
+pub async fn embed_route(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) -> Response {
     let answered = async {
         let mut fields = merged(Fields::parse(&body)?)?;
         vectors(&served, asker, &mut fields).await
@@ -50,13 +43,7 @@ pub async fn embed_route(
 }
 
 /// `POST /`: embeddings or similarities, depending on `inputs`.
-pub async fn root(
-    State(served): State<Arc<Served>>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let asker = asker(&served, caller, &headers);
+pub async fn root(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) -> Response {
     let answered = async {
         let mut fields = merged(Fields::parse(&body)?)?;
         match fields.take("inputs") {
@@ -73,13 +60,7 @@ pub async fn root(
 }
 
 /// `POST /similarity`
-pub async fn similarity(
-    State(served): State<Arc<Served>>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let asker = asker(&served, caller, &headers);
+pub async fn similarity(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) -> Response {
     let answered = async {
         let mut fields = merged(Fields::parse(&body)?)?;
         match fields.take("inputs") {

@@ -519,6 +519,19 @@ mod tests {
     use crate::twopc::wire::{Ahead, Next};
     use crate::{Server, ServerConfig, ServerTrust};
 
+    /// Serves while `ask` runs.
+    fn served(config: &ServerConfig, ask: impl FnOnce(&ClientConfig)) {
+        let server = Server::bind(config).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
+            let address = server.listener().local_addr().to_string();
+            ask(&ClientConfig::new(address, pin));
+            stop.store(true, Ordering::SeqCst);
+        });
+    }
+
     /// A client that ignores what the welcome said.
     #[test]
     fn the_server_holds_its_limits_itself() {
@@ -528,14 +541,9 @@ mod tests {
         config.max_tokens = Some(8);
         config.max_pass_tokens = 8;
         config.max_texts = 1;
-        let server = Server::bind(&config).unwrap();
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| server.run(&stop).unwrap());
-            let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
-            let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
+        served(&config, |config| {
             let unbridled = || {
-                let mut client = Client::connect(&config).unwrap();
+                let mut client = Client::connect(config).unwrap();
                 client.welcome.max_tokens = u32::MAX;
                 client.welcome.max_pass_tokens = u32::MAX;
                 client.welcome.max_texts = u32::MAX;
@@ -555,7 +563,6 @@ mod tests {
             };
             let together = unbridled().embed(&["a b c d", "a b c d"], batch, None);
             assert_eq!(refused(together), Refusal::PassTooLarge { limit: 8 });
-            stop.store(true, Ordering::SeqCst);
         });
     }
 
@@ -569,14 +576,9 @@ mod tests {
         config.max_texts = 5;
         config.max_ahead = 1;
         config.answers = Answers::Top(3);
-        let server = Server::bind(&config).unwrap();
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| server.run(&stop).unwrap());
-            let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
-            let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
+        served(&config, |config| {
             let ask = |request: Request| {
-                let mut client = Client::connect(&config).unwrap();
+                let mut client = Client::connect(config).unwrap();
                 client.ask(&request).err()
             };
             let with = |begins, rows, ahead| {
@@ -622,7 +624,7 @@ mod tests {
             assert!(refused(ahead(2, false), far));
             assert!(refused(ahead(1, true), Refusal::PrivateTable));
             assert!(ask(ahead(1, false)).is_none());
-            let mut client = Client::connect(&config).unwrap();
+            let mut client = Client::connect(config).unwrap();
             let mut generation = client
                 .generate(
                     "a",
@@ -638,7 +640,7 @@ mod tests {
             assert_eq!(error.name(), "peer-gone");
             assert!(ask(next(true, 8)).is_none());
             // Three tokens are opened per pass, and each counts.
-            let mut client = Client::connect(&config).unwrap();
+            let mut client = Client::connect(config).unwrap();
             assert_eq!(client.texts_left(), 1);
             client.welcome.max_texts = u32::MAX;
             let two = GenerateOptions {
@@ -651,7 +653,6 @@ mod tests {
             let refused = generation.next().unwrap().err();
             let limit = Refusal::TooManyTexts { limit: 5 };
             assert!(matches!(refused, Some(ServeError::Refused(r)) if r == limit));
-            stop.store(true, Ordering::SeqCst);
         });
     }
 
@@ -664,15 +665,10 @@ mod tests {
         config.max_tokens = Some(12);
         config.max_texts = 4;
         config.max_drafts = 2;
-        let server = Server::bind(&config).unwrap();
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| server.run(&stop).unwrap());
-            let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
-            let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
+        served(&config, |config| {
             // Asks after the prompt's pass (one text) and, if `passes` is 2, a pass with two drafts (three texts).
             let ask = |passes: usize, begins, rows, dropped, ahead| {
-                let mut client = Client::connect(&config).unwrap();
+                let mut client = Client::connect(config).unwrap();
                 client.welcome.max_texts = u32::MAX;
                 let options = GenerateOptions {
                     max_tokens: 4,
@@ -711,7 +707,6 @@ mod tests {
             assert_eq!(ask(2, false, 2, 3, false), "peer-gone");
             // Each row counted.
             assert_eq!(ask(2, false, 1, 2, false), "too-many-texts");
-            stop.store(true, Ordering::SeqCst);
         });
     }
 
@@ -721,14 +716,9 @@ mod tests {
         let folder = hushed_model::testing::tiny_golden("vit");
         let certificates = tempfile::tempdir().unwrap();
         let config = ServerConfig::local(folder, certificates.path());
-        let server = Server::bind(&config).unwrap();
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| server.run(&stop).unwrap());
-            let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
-            let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
+        served(&config, |config| {
             let ask = |rows: Vec<u32>, padded, public_table| {
-                Client::connect(&config).unwrap().ask(&Request::Embed {
+                Client::connect(config).unwrap().ask(&Request::Embed {
                     rows,
                     padded,
                     public_table,
@@ -741,7 +731,6 @@ mod tests {
             let private = Refusal::PrivateTable;
             assert!(matches!(refused, Err(ServeError::Refused(r)) if r == private));
             assert!(ask(vec![17], false, false).is_ok());
-            stop.store(true, Ordering::SeqCst);
         });
     }
 }
