@@ -34,7 +34,7 @@ pub use kernels::{
 pub use machine::{cache, cpu, process};
 pub use modulus::Modulus;
 pub use ntt::{EveryCoefficient, NttTables};
-pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};
+pub use poly::{Coeff, Eval, RnsPoly, SecretPoly};
 pub use rns::RnsBasis;
 pub use words::room::{Lists, Room};
 pub use words::slab::KeepMemory;

@@ -18,7 +18,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use zeroize::Zeroize;
 
-pub use eval::dot_eval;
 pub use secret::SecretPoly;
 
 /// Domain marker: coefficients, constant term first.

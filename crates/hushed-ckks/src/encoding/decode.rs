@@ -10,18 +10,18 @@
 use hushed_math::{Coeff, Modulus, RnsPoly};
 use zeroize::Zeroizing;
 
-/// Every `gap`-th coefficient as its representative in (−Q/2, Q/2), rounded to f64.
-pub(super) fn centred(poly: &RnsPoly<Coeff>, gap: usize) -> Zeroizing<Vec<f64>> {
-    Zeroizing::new(numbers(poly, gap))
+/// The coefficients as their representatives in (−Q/2, Q/2), rounded to f64.
+pub(super) fn centred(poly: &RnsPoly<Coeff>) -> Zeroizing<Vec<f64>> {
+    Zeroizing::new(numbers(poly))
 }
 
-fn numbers(poly: &RnsPoly<Coeff>, gap: usize) -> Vec<f64> {
+fn numbers(poly: &RnsPoly<Coeff>) -> Vec<f64> {
     let moduli: Vec<Modulus> = poly
         .ids()
         .iter()
         .map(|&id| *poly.basis().modulus(id))
         .collect();
-    let every = |j: usize| poly.limb(j).iter().step_by(gap).copied();
+    let every = |j: usize| poly.limb(j).iter().copied();
     let Some(q1) = moduli.get(1) else {
         return every(0).map(|r| moduli[0].centre(r) as f64).collect();
     };
@@ -42,7 +42,6 @@ fn numbers(poly: &RnsPoly<Coeff>, gap: usize) -> Vec<f64> {
     let mixed = MixedRadix::new(&moduli);
     let mut digits = Zeroizing::new(vec![0; moduli.len()]);
     (0..poly.n())
-        .step_by(gap)
         .map(|k| {
             for (j, digit) in digits.iter_mut().enumerate() {
                 *digit = poly.limb(j)[k];
@@ -179,7 +178,7 @@ mod tests {
                 .collect();
             values.extend((0..6usize).map(|i| -shifted(9 * i)));
             values.extend([0, 1, -1, 12345].map(BigInt::from));
-            let found = centred(&poly(&params, limbs, &values), 1);
+            let found = centred(&poly(&params, limbs, &values));
             for (found, value) in found.iter().zip(&values) {
                 let expected: f64 = value.to_string().parse().unwrap();
                 let error = (found - expected).abs();
@@ -194,9 +193,9 @@ mod tests {
         let values: Vec<BigInt> = (0..16)
             .map(|i| BigInt::from((i - 8) * 1_234_567_891_234i64))
             .collect();
-        let found = centred(&poly(&params, 10, &values), 2);
+        let found = centred(&poly(&params, 10, &values));
         for (i, found) in found.iter().enumerate() {
-            assert_eq!(*found, ((2 * i as i64 - 8) * 1_234_567_891_234) as f64);
+            assert_eq!(*found, ((i as i64 - 8) * 1_234_567_891_234) as f64);
         }
     }
 }

@@ -194,38 +194,7 @@ impl Encoder {
 
     /// The n slots of a decrypted polynomial.
     pub fn decode(&self, poly: &RnsPoly<Coeff>, scale: Scale) -> Vec<Complex64> {
-        self.decode_every(poly, scale, 1)
-    }
-
-    /// The first `period` slots of a decrypted polynomial whose message repeats with that period. Coefficients not at
-    /// multiples of X^(n/period) hold only error and are left out.
-    ///
-    /// # Errors
-    /// [`CkksError::NotPeriodic`].
-    pub fn decode_periodic(
-        &self,
-        poly: &RnsPoly<Coeff>,
-        scale: Scale,
-        period: usize,
-    ) -> Result<Vec<Complex64>, CkksError> {
-        let slots = self.params.slots();
-        if !period.is_power_of_two() || period > slots {
-            return Err(CkksError::NotPeriodic {
-                given: period,
-                slots,
-            });
-        }
-        Ok(self.decode_every(poly, scale, slots / period))
-    }
-
-    /// The N coefficients of a decrypted polynomial, divided by the scale.
-    pub fn decode_coefficients(&self, poly: &RnsPoly<Coeff>, scale: Scale) -> Vec<f64> {
-        let coefficients = decode::centred(poly, 1);
-        coefficients.iter().map(|c| c / scale.value()).collect()
-    }
-
-    fn decode_every(&self, poly: &RnsPoly<Coeff>, scale: Scale, gap: usize) -> Vec<Complex64> {
-        let coefficients = decode::centred(poly, gap);
+        let coefficients = decode::centred(poly);
         let (real, imaginary) = coefficients.split_at(coefficients.len() / 2);
         let mut values: Vec<Complex64> = real
             .iter()
@@ -234,6 +203,12 @@ impl Encoder {
             .collect();
         self.transform.forward(&mut values);
         values
+    }
+
+    /// The N coefficients of a decrypted polynomial, divided by the scale.
+    pub fn decode_coefficients(&self, poly: &RnsPoly<Coeff>, scale: Scale) -> Vec<f64> {
+        let coefficients = decode::centred(poly);
+        coefficients.iter().map(|c| c / scale.value()).collect()
     }
 }
 

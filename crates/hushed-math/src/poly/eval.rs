@@ -95,22 +95,3 @@ impl<D: Domain> RnsPoly<D> {
         (self.keep_limbs(&self.ids[..last]), last, inverses)
     }
 }
-
-/// acc ← acc + Σ a_i·b_i, value by value: one pass over the accumulator and one reduction for up to 4096 terms, where
-/// repeated [`RnsPoly::mul_add_assign`] would take one per term.
-///
-/// # Panics
-/// If the lists differ in length, or the bases or moduli differ.
-pub fn dot_eval(acc: &mut RnsPoly<Eval>, a: &[&RnsPoly<Eval>], b: &[&RnsPoly<Eval>]) {
-    a.iter().chain(b).for_each(|poly| acc.check_shape(poly));
-    let (mut left, mut right) = (Vec::with_capacity(a.len()), Vec::with_capacity(b.len()));
-    let mut j = 0;
-    acc.each(|ntt, limb| {
-        left.clear();
-        left.extend(a.iter().map(|poly| poly.limb(j)));
-        right.clear();
-        right.extend(b.iter().map(|poly| poly.limb(j)));
-        ntt.pointwise().dot_assign(limb, &left, &right);
-        j += 1;
-    });
-}

@@ -221,35 +221,6 @@ fn limbs_are_lifted_centred_and_kept_by_name() {
 }
 
 #[test]
-fn lazy_inner_products_equal_repeated_ones() {
-    let basis = basis(64);
-    let ids = [0, 1];
-    for terms in [0, 1, 2, 17, 300] {
-        let mut a: Vec<RnsPoly<Eval>> = (0..terms).map(|i| random(&basis, &ids, 10 + i)).collect();
-        let mut b: Vec<RnsPoly<Eval>> =
-            (0..terms).map(|i| random(&basis, &ids, 1000 + i)).collect();
-        // The largest residues throughout one column.
-        for poly in a.iter_mut().chain(&mut b) {
-            for j in 0..2 {
-                let top = basis.modulus(j).value() - 1;
-                poly.limb_mut(j)[0] = top;
-            }
-        }
-        let mut one_by_one: RnsPoly<Eval> = random(&basis, &ids, 5);
-        let mut lazy = one_by_one.clone();
-        for (a, b) in a.iter().zip(&b) {
-            one_by_one.mul_add_assign(a, b);
-        }
-        dot_eval(
-            &mut lazy,
-            &a.iter().collect::<Vec<_>>(),
-            &b.iter().collect::<Vec<_>>(),
-        );
-        assert_eq!(lazy, one_by_one);
-    }
-}
-
-#[test]
 fn limbs_are_written_one_by_one_and_cut() {
     let basis = basis(64);
     let a: RnsPoly<Coeff> = random(&basis, &[2, 0, 1], 3);
