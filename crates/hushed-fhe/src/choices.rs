@@ -4,7 +4,6 @@
 
 pub mod decoder;
 pub mod fits;
-mod fitted;
 mod layer;
 pub(crate) mod read;
 pub(crate) mod shapes;
@@ -119,13 +118,11 @@ pub enum ChoicesError {
     },
     /// A function without a fit on its interval.
     #[error(
-        "{step}: no {function} fits the interval that was calibrated ({source}); make the calibration again with `hushed calibrate DIR --input FILE --protocol fhe`"
+        "{step}: no polynomial fits the interval that was calibrated ({source}); make the calibration again with `hushed calibrate DIR --input FILE --protocol fhe`"
     )]
     Unfit {
         /// The step.
         step: StepId,
-        /// The function, and of which head.
-        function: String,
         /// Why there is no fit.
         source: Box<PolyError>,
     },

@@ -48,8 +48,6 @@ pub struct FheOptions {
 pub struct DryRun {
     /// The counters.
     pub counts: Counts,
-    /// Primes of an uploaded ciphertext.
-    pub upload: usize,
     /// Ciphertexts of the reply.
     pub reply: usize,
     /// Primes of each of them.
@@ -70,12 +68,38 @@ pub fn dry_run(
     options: &FheOptions,
     placement: &Placement,
 ) -> Result<DryRun, FheError> {
-    // On one thread: counting is so little work that threads would wait for each other's counts, and for jobs. A search
-    // counts hundreds of times; callers on other threads do not wait for each other.
+    let on = Simulator::new(params, params.slots())?.counting();
+    counted_alone(on, program, choices, options, placement)
+}
+
+/// Tries the fits of a run. Where runs are counted, stand-ins take their place ([`Slots::fitted`]), so that a
+/// calibration without a fit would be refused only by the server.
+///
+/// # Errors
+/// As [`dry_run`]; [`crate::choices::ChoicesError::Unfit`] for a function without a fit.
+pub(crate) fn check_fits(
+    program: &Program,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+    placement: &Placement,
+) -> Result<(), FheError> {
+    let on = Simulator::new(params, params.slots())?.counting();
+    counted_alone(on.trying_fits(), program, choices, options, placement).map(drop)
+}
+
+/// Counts on one thread: counting is so little work that threads would wait for each other's counts, and for jobs. A
+/// search counts hundreds of times; callers on other threads do not wait for each other.
+fn counted_alone(
+    on: Simulator,
+    program: &Program,
+    choices: &Choices,
+    options: &FheOptions,
+    placement: &Placement,
+) -> Result<DryRun, FheError> {
     thread_local! {
         static ALONE: Option<ThreadPool> = ThreadPoolBuilder::new().num_threads(1).build().ok();
     }
-    let on = Simulator::new(params, params.slots())?.counting();
     let run = |on| counted(&on, program, choices, options, placement);
     ALONE.with(|alone| match alone {
         Some(pool) => pool.install(|| run(on.repeating())),
@@ -125,13 +149,15 @@ pub(crate) fn counted(
         }
     };
     let mut pass = forward_pass(on, program, choices, placement.clone(), rows, 1.0)?;
-    let vectors = (0..vectors)
-        .map(|_| on.vector(Vec::new(), placement.upload))
-        .collect::<Result<Vec<Vector>, _>>()?;
+    let vectors = match placement.columns {
+        1 => columns(on, vectors, placement.upload)?,
+        _ => (0..vectors)
+            .map(|_| on.vector(Vec::new(), placement.upload))
+            .collect::<Result<Vec<Vector>, _>>()?,
+    };
     let answer = pass.run(vectors)?.vectors;
     let first = answer.first();
     Ok(DryRun {
-        upload: placement.upload,
         reply: answer.len(),
         reply_limbs: first.map_or(0, |v| on.limbs(v)),
         reply_scale: first.map_or(0.0, |v| on.scale(v).value()),
@@ -139,8 +165,20 @@ pub(crate) fn counted(
     })
 }
 
-/// The evaluation keys of a run, those of its bootstraps, and the conjugation that splits an uploaded ciphertext into
-/// its two columns.
+/// The columns of an upload, split from ciphertexts of two by a conjugation each ([`crate::Encrypted::split`]).
+fn columns(on: &Simulator, width: usize, limbs: usize) -> Result<Vec<Vector>, FheError> {
+    on.at(StepId::outside("input.columns"));
+    let mut columns = Vec::with_capacity(width + 1);
+    while columns.len() < width {
+        for part in on.parts(&on.vector(Vec::new(), limbs)?)? {
+            columns.push(on.read_as(part, 2.0)?);
+        }
+    }
+    columns.truncate(width);
+    Ok(columns)
+}
+
+/// The evaluation keys of a run and those of its bootstraps.
 ///
 /// # Errors
 /// As [`KeyDemand::specs`].
@@ -149,7 +187,5 @@ pub fn key_specs(
     params: &CkksParams,
     bootstrap: &KeySpecs,
 ) -> Result<KeySpecs, FheError> {
-    let mut specs = KeyDemand::of(params, &run.counts).specs(params, bootstrap)?;
-    specs.merge(&params.key_specs(run.upload, false, &[], true)?);
-    Ok(specs)
+    KeyDemand::of(params, &run.counts).specs(params, bootstrap)
 }

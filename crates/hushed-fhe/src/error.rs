@@ -40,7 +40,7 @@ pub enum FheError {
     File(#[from] FileError),
     /// The chain of primes is too short for a step.
     #[error(
-        "{step} needs {needed} levels and has {available}; start it with more primes, or choose lower degrees or fewer steps"
+        "{step} needs {needed} level(s) and has {available}; start it with more primes, or choose lower degrees or fewer steps"
     )]
     Levels {
         /// The step.
@@ -122,15 +122,26 @@ impl FheError {
         }
     }
 
-    /// Attributes the error to `step`: missing levels become `FheError::Levels`, other errors stay as they are.
+    /// Attributes the error to `step`: missing levels become [`FheError::Levels`], a function without a fit
+    /// [`ChoicesError::Unfit`], other errors stay as they are.
     #[must_use]
-    pub(crate) fn lacking_at(self, step: StepId) -> FheError {
+    pub(crate) fn at_step(self, step: StepId) -> FheError {
         let (needed, available) = match self {
             FheError::Poly(PolyError::LevelsTooFew {
                 needed, available, ..
             }) => (needed, available),
             // A vector without even the primes that a refresh or a sum takes.
             FheError::Ckks(CkksError::LevelTooLow { .. }) => (1, 0),
+            FheError::Poly(
+                source @ (PolyError::Fit(_)
+                | PolyError::Degree { .. }
+                | PolyError::Coefficient { .. }
+                | PolyError::Range { .. }
+                | PolyError::Parameter { .. }),
+            ) => {
+                let source = Box::new(source);
+                return ChoicesError::Unfit { step, source }.into();
+            }
             other => return other,
         };
         FheError::Levels {

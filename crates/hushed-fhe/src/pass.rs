@@ -31,7 +31,6 @@ pub use encoder::Pass;
 pub use forward::{ForwardPass, Look, Viewer};
 pub use packed::PackedPass;
 pub use packed_decoder::PackedDecoderPass;
-pub(crate) use packed_decoder::halves as packed_halves;
 pub use shape::{can_run, head_is_public};
 
 /// A pass over these texts.

@@ -52,6 +52,7 @@ use super::choices::Choices;
 use super::error::FheError;
 use super::simulate::{Op, Simulator};
 use super::slots::Slots;
+use crate::dry::check_fits;
 use crate::packing::Layout;
 use crate::plan::offer::{answered_logits, reply_form};
 use crate::plan::placement::Placement;
@@ -148,7 +149,7 @@ impl FhePlanReport {
     ///
     /// # Errors
     /// Fails if no placement runs or none fits, the choices belong to another model or, unless assumed, have a function
-    /// without a fit ([`Choices::check_fits`]), or layers have no numbers.
+    /// without a fit, or layers have no numbers.
     pub fn new(
         program: &Program,
         choices: &Choices,
@@ -157,15 +158,16 @@ impl FhePlanReport {
         bootstrap: &KeySpecs,
         options: &FheOptions,
     ) -> Result<FhePlanReport, FheError> {
-        // A dry run counts stand-ins: it would not notice.
+        let report =
+            FhePlanReport::unfitted(program, choices, assumed, params, bootstrap, options)?;
         if !assumed {
-            choices.check_fits(program)?;
+            check_fits(program, choices, params, options, &report.placement)?;
         }
-        FhePlanReport::of_fitted(program, choices, assumed, params, bootstrap, options)
+        Ok(report)
     }
 
-    /// As [`FhePlanReport::new`], for choices whose fits were checked.
-    fn of_fitted(
+    /// As [`FhePlanReport::new`], without a check of the fits.
+    fn unfitted(
         program: &Program,
         choices: &Choices,
         assumed: bool,
@@ -188,10 +190,6 @@ impl FhePlanReport {
             let around = FheMemory::around(params, program, options.answer, keys);
             Ok(around.with_vectors(vectors, run.counts.disk > 0))
         };
-        let parted = |placement: &Placement| {
-            let batch = placement.columns == 1;
-            batch.then(|| steps::parted(placement, width, params, &options.prices))
-        };
         let priced = |program: &Program, choices: &Choices, placement: &Placement| {
             let run = dry_run(program, choices, params, options, placement)?;
             // How many vectors are refreshed together when columns are.
@@ -200,7 +198,6 @@ impl FhePlanReport {
                 columns => 2 * width.div_ceil(2 * columns),
             };
             let steps = steps::steps(&run.counts, params, &options.prices, wide);
-            let steps: Vec<Step> = parted(placement).into_iter().chain(steps).collect();
             let memory = memory(&run, &steps)?;
             Ok::<_, FheError>((run, steps, memory))
         };
@@ -263,10 +260,7 @@ impl FhePlanReport {
                 found
             }
         };
-        let mut timetable = Timetable::new(&run.counts, params, &options.prices);
-        if let Some(parted) = parted(&placement) {
-            timetable = timetable.with_parted(&parted);
-        }
+        let timetable = Timetable::new(&run.counts, params, &options.prices);
         let keys = key_specs(&run, params, bootstrap)?;
         let mut work = Work::default();
         for step in &steps {

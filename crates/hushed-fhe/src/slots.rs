@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::maps::{GridSplit, MapGrid};
-use hushed_ckks::poly::SlotArithmetic;
+use hushed_ckks::poly::{PolyError, SlotArithmetic};
 use hushed_ckks::{Complex64, Scale};
 
 use hushed_lower::LinearMap;
@@ -53,6 +53,30 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// polynomial. The operations are the same, as they never depend on numbers.
     fn only_shapes(&self) -> bool {
         false
+    }
+
+    /// Whether fits are tried where only shapes count and stand-ins are used.
+    fn tries_fits(&self) -> bool {
+        false
+    }
+
+    /// The function that `fit` makes of the choices; where only shapes count, `stand_in`, which takes the same
+    /// operations.
+    ///
+    /// # Errors
+    /// Those of `fit` and `stand_in`.
+    fn fitted<T, E: Into<FheError>>(
+        &self,
+        fit: impl FnOnce() -> Result<T, E>,
+        stand_in: impl FnOnce() -> Result<T, PolyError>,
+    ) -> Result<T, FheError> {
+        if !self.only_shapes() {
+            return fit().map_err(E::into);
+        }
+        if self.tries_fits() {
+            fit().map_err(E::into)?;
+        }
+        Ok(stand_in()?)
     }
 
     /// What was folded and fitted before, if this arithmetic keeps it.

@@ -256,7 +256,7 @@ fn rms(
     };
     let site = StepId::outside("norm");
     let limbs = params.bootstrap_limbs() + 3;
-    let statistics = limbs + root_levels(&choice);
+    let statistics = limbs + root_levels(&choice)?;
     let counts = counted(&params, |on| {
         let columns = (0..width).map(|_| on.vector(Vec::new(), limbs));
         let x = Acts::from_client(columns.collect::<Result<_, _>>()?, BOUND);
@@ -297,7 +297,7 @@ fn rms(
     let parts = json!({
         "error": largest,
         "mean_error": sum / (kept.len() * slots) as f64,
-        "ours": { "counted": ensi::levels(STATISTIC, root_levels(&choice) + 1, counts.total(Op::Bootstrap)) },
+        "ours": { "counted": ensi::levels(STATISTIC, root_levels(&choice)? + 1, counts.total(Op::Bootstrap)) },
         "ensi_algorithm_3": ensi::norm(width)?,
         "setup_seconds": setup,
         "texts": texts,

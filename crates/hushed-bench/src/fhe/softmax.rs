@@ -6,7 +6,7 @@ use hushed_ckks::poly::Arithmetic;
 use hushed_fhe::ops::activation::argument_scale;
 use hushed_fhe::ops::softmax::{Softmax, weights};
 use hushed_fhe::packing::Interleave;
-use hushed_fhe::simulate::Op;
+use hushed_fhe::simulate::{Op, Simulator};
 use hushed_fhe::{AttentionChoice, FheError, HeadChoice, Interval, KeyMask, RowsKnown, Slots};
 use hushed_model::StepId;
 use rayon::prelude::*;
@@ -61,10 +61,11 @@ fn choice() -> AttentionChoice {
 fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
     let params = CkksParams::n16_boot()?;
     let (layout, choice) = (layout(&params)?, choice());
+    let clear = Simulator::new(&params, params.slots())?;
     let heads = choice
         .heads
         .iter()
-        .map(|head| Softmax::new(head, &choice))
+        .map(|head| Softmax::new(&clear, head, &choice))
         .collect::<Result<Vec<_>, _>>()?;
     let limbs = params.bootstrap_limbs() + LEVELS;
     // Puts the first inverse at the level of the exponentials; the second needs less.

@@ -240,7 +240,7 @@ impl<'a> Search<'a> {
         let (attention_levels, feed_forward_levels) = degrees.levels();
         Ok(Candidate {
             name: format!(
-                "exponential {}, activation {}; first row given after {} layers, {} heads fixed",
+                "exponential {}, activation {}; first row replaced by a constant after {} layers, {} heads fixed",
                 degrees.exponential,
                 degrees.activation,
                 structure.frozen.len(),

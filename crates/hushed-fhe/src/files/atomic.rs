@@ -155,10 +155,10 @@ pub fn clear_drafts(path: &Path) {
     }
 }
 
-/// Returns [`FileError::Exists`] if there is anything at `path`.
+/// Checks that there is nothing at `path`.
 ///
 /// # Errors
-/// As stated.
+/// [`FileError::Exists`].
 pub fn refuse_existing(path: &Path) -> Result<(), FileError> {
     match path.symlink_metadata() {
         Ok(_) => Err(FileError::Exists {
@@ -168,10 +168,10 @@ pub fn refuse_existing(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Returns [`FileError::NotPrivate`] if anyone but the owner can read a file.
+/// Checks that nobody but the owner can read a file.
 ///
 /// # Errors
-/// As stated.
+/// [`FileError::NotPrivate`].
 #[cfg(unix)]
 pub fn check_private(path: &Path, metadata: &std::fs::Metadata) -> Result<(), FileError> {
     use std::os::unix::fs::PermissionsExt;

@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 
-use hushed_ckks::poly::{Ladder, PolyError, evaluate};
+use hushed_ckks::poly::{Ladder, PolyError, Polynomial, evaluate};
 use hushed_model::Activation;
 use rayon::prelude::*;
 
@@ -70,6 +70,28 @@ pub fn argument_scale<S: Slots>(on: &S, limbs: usize) -> Result<hushed_ckks::Sca
     scale_of(2.0 * Ladder::new(on, limbs, 1)?.divisor(0))
 }
 
+/// Where only shapes count, a polynomial for any of the columns. Their fits differ in the intervals alone, and a plan
+/// has thousands of them: that of the widest is tried.
+///
+/// # Errors
+/// [`FheError::Poly`] if it has no fit.
+pub fn any_column<S: Slots>(
+    on: &S,
+    f: Activation,
+    columns: &[Column],
+    degree: usize,
+    polynomials: &Polynomials,
+) -> Result<Option<Arc<Polynomial>>, FheError> {
+    let half = |column: &Column| column.interval().half();
+    let widest = columns.iter().max_by(|a, b| half(a).total_cmp(&half(b)));
+    let widest = widest.filter(|_| on.only_shapes());
+    let any = |&column| {
+        let stand_in = || Ok(Arc::new(shapes::polynomial(degree)?));
+        on.fitted(|| polynomials.get(f, column, degree), stand_in)
+    };
+    widest.map(any).transpose()
+}
+
 /// Applies f to every column, each already mapped from its domain to [−1, 1]; `first` is the index of the first column.
 /// The results are at [`Slots::default_scale`], [`levels`] below.
 ///
@@ -84,8 +106,7 @@ pub fn activation<S: Slots>(
     degree: usize,
     polynomials: &Polynomials,
 ) -> Result<Vec<S::Value>, FheError> {
-    let shape = on.only_shapes().then(|| shapes::polynomial(degree));
-    let shape = shape.transpose()?.map(Arc::new);
+    let shape = any_column(on, f, intervals, degree, polynomials)?;
     let column = |(i, (t, &column)): (usize, (S::Value, &Column))| {
         let polynomial = match &shape {
             Some(shape) => Arc::clone(shape),

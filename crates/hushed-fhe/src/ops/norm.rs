@@ -24,7 +24,7 @@
 //! calibration leaves a margin for that. Masked rows do no harm, whatever they hold at the refresh.
 
 use hushed_ckks::Scale;
-use hushed_ckks::poly::Weight;
+use hushed_ckks::poly::{InverseSqrt, Weight};
 use hushed_model::{Norm, NormKind, StepId, same};
 use rayon::prelude::*;
 
@@ -227,6 +227,14 @@ pub(crate) fn refreshed<S: Slots>(
     on.read_as(v, 1.0 / ratio)
 }
 
+/// v^{−1/2} on the range of `choice`.
+///
+/// # Errors
+/// [`FheError::Poly`] for a range without a fit.
+pub(crate) fn inverse_root<S: Slots>(on: &S, choice: &NormChoice) -> Result<InverseSqrt, FheError> {
+    on.fitted(|| fits::root(choice), || shapes::root(choice))
+}
+
 /// `factor`·mask·v^{−1/2} at scale `target`, with `limbs` primes or a few more.
 fn masked_root<S: Slots>(
     on: &S,
@@ -237,10 +245,7 @@ fn masked_root<S: Slots>(
     limbs: usize,
     target: Scale,
 ) -> Result<S::Value, FheError> {
-    let root = match on.only_shapes() {
-        true => shapes::root(choice)?,
-        false => fits::root(choice)?,
-    };
+    let root = inverse_root(on, choice)?;
     // 1 + mask·(v − 1).
     let less = on.add_constant(v.clone(), -1.0)?;
     let masked = match rows {

@@ -29,8 +29,7 @@ use hushed_ckks::poly::{Inverse, Polynomial, evaluate};
 use hushed_model::StepId;
 use rayon::prelude::*;
 
-use crate::choices::fits;
-use crate::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval};
+use crate::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval, fits, shapes};
 use crate::error::FheError;
 use crate::ops::functions::Function;
 use crate::ops::key_mask::KeyMask;
@@ -56,8 +55,17 @@ impl Softmax {
     ///
     /// # Errors
     /// [`FheError::Choices`] for a head with a fixed pattern; [`FheError::Poly`] for intervals without a fit.
-    pub fn new(head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
-        Softmax::of(fits::exponential(head, choice.degree)?, head, choice)
+    pub fn new<S: Slots>(
+        on: &S,
+        head: &HeadChoice,
+        choice: &AttentionChoice,
+    ) -> Result<Softmax, FheError> {
+        let fit = || fits::exponential(head, choice.degree);
+        Softmax::of(
+            on.fitted(fit, || shapes::polynomial(choice.degree))?,
+            head,
+            choice,
+        )
     }
 
     /// As [`Softmax::new`] for causal attention: the exponential is 0 at −1, and scores are mapped from
@@ -65,17 +73,13 @@ impl Softmax {
     ///
     /// # Errors
     /// As [`Softmax::new`].
-    pub fn masked(head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
-        let exponential = fits::masked_exponential(head, choice.degree)?;
-        Softmax::masked_of(exponential, head, choice)
-    }
-
-    /// As [`Softmax::masked`], with an exponential that is given.
-    pub(crate) fn masked_of(
-        exponential: Polynomial,
+    pub fn masked<S: Slots>(
+        on: &S,
         head: &HeadChoice,
         choice: &AttentionChoice,
     ) -> Result<Softmax, FheError> {
+        let fit = || fits::masked_exponential(head, choice.degree);
+        let exponential = on.fitted(fit, || shapes::polynomial(choice.degree))?;
         let softmax = Softmax::of(exponential, head, choice)?;
         Ok(Softmax {
             scores: fits::masked(softmax.scores),
@@ -83,8 +87,7 @@ impl Softmax {
         })
     }
 
-    /// As [`Softmax::new`], with an exponential that is given.
-    pub(crate) fn of(
+    fn of(
         exponential: Polynomial,
         head: &HeadChoice,
         choice: &AttentionChoice,

@@ -78,7 +78,7 @@ fn choice() -> AttentionChoice {
 fn normalising_before_squaring_is_a_softmax_and_rotates_nothing() {
     for on in [simulator(), simulator().with_errors(11)] {
         let choice = choice();
-        let head = Softmax::new(&choice.heads[0], &choice).unwrap();
+        let head = Softmax::new(&on, &choice.heads[0], &choice).unwrap();
         let (factor, offset) = head.argument();
         let t = diagonals(&on, |s| factor * s + offset);
         let p: Vec<Vector> = t

@@ -176,7 +176,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for DecoderPass<'a, S> {
             true => attention_spilled(on, y, &run),
             false => attention(on, &y, &run),
         };
-        let y = y.map_err(|error| error.lacking_at(id))?;
+        let y = y.map_err(|error| error.at_step(id))?;
         let x = self.summed(layer.attention_sum, beside, y, choice.attention_bound)?;
         let id = layer.attention_sum;
         let x = self.at_rest(x, id, self.feed_forward_limbs(choice, last)?)?;
@@ -202,7 +202,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for DecoderPass<'a, S> {
             true => feed_forward_spilled(on, y, &run),
             false => feed_forward(on, &y, &run),
         };
-        let y = y.map_err(|error| error.lacking_at(id))?;
+        let y = y.map_err(|error| error.at_step(id))?;
         let id = layer.feed_forward_sum;
         let x = self.summed(id, beside, y, choice.feed_forward_bound)?;
         // The last norm and the packing use the remaining levels.
@@ -217,7 +217,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for DecoderPass<'a, S> {
         on.at(id);
         let how = (self.placement.statistics, self.placement.pairs);
         let y = rms_norm(on, id, x.clone(), norm, &self.choices.norm, how);
-        let mut y = y.map_err(|error| error.lacking_at(id))?;
+        let mut y = y.map_err(|error| error.at_step(id))?;
         if !self.placement.pairs {
             return self.answered(&y);
         }
@@ -257,7 +257,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             AnswerRows::Rows => rows(on, id, y),
             AnswerRows::Logits => logits(on, self.parts.head, y, self.layout),
         };
-        answer.map_err(|error| error.lacking_at(id))
+        answer.map_err(|error| error.at_step(id))
     }
 
     /// The norm inside block `at`, if it has one.
@@ -294,7 +294,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             (Some(result), Some(limbs)) => {
                 let limbs = normed_limbs(on, limbs, choice, statistics);
                 let limbs = limbs.and_then(result).and_then(|limbs| above(on, limbs));
-                let limbs = limbs.map_err(|error| error.lacking_at(at))?;
+                let limbs = limbs.map_err(|error| error.at_step(at))?;
                 on.at(at.part("kept"));
                 Beside::Stored(StoredActs::copy(on, &x, limbs)?)
             }
@@ -302,7 +302,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         };
         on.at(id);
         let y = rms_norm(on, id, x, norm, choice, (statistics, self.placement.pairs));
-        Ok((y.map_err(|error| error.lacking_at(id))?, beside))
+        Ok((y.map_err(|error| error.at_step(id))?, beside))
     }
 
     /// The residual sum, within `bound`.
@@ -316,7 +316,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         let on = self.on;
         on.at(id);
         let sum = |x: &Acts<S::Value>, y: Vec<S::Value>| {
-            sum(on, id, x, y, bound).map_err(|error| error.lacking_at(id))
+            sum(on, id, x, y, bound).map_err(|error| error.at_step(id))
         };
         if !self.placement.pairs {
             let x = match beside {
@@ -334,7 +334,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             let Some(first) = rest.as_slice().first() else {
                 break;
             };
-            let low = above(on, on.limbs(first)).map_err(|error| error.lacking_at(id))?;
+            let low = above(on, on.limbs(first)).map_err(|error| error.at_step(id))?;
             let columns = split(on, &dropped(on, &pairs, low)?)?;
             let count = columns.len();
             let block = rest.by_ref().take(count).collect();

@@ -165,7 +165,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         let before = Some(Value::Columns(x));
         let last = program.run(range, before, |number, step, values| {
             self.step(number, step, values)
-                .map_err(|error| error.lacking_at(step.id))
+                .map_err(|error| error.at_step(step.id))
         })?;
         match last {
             Value::Columns(x) => Ok(x),
@@ -188,7 +188,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
             }
             _ => Err(shape(id)),
         };
-        answer.map_err(|error| error.lacking_at(id))
+        answer.map_err(|error| error.at_step(id))
     }
 }
 

@@ -163,7 +163,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedPass<'a, S> {
                 statistics,
             },
         );
-        let centred = centred.map_err(|error| error.lacking_at(at))?;
+        let centred = centred.map_err(|error| error.at_step(at))?;
         drop(x);
         let norm = |(at, norm): (StepId, &'a Norm), choice| PackedNorm {
             at,
@@ -181,16 +181,16 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedPass<'a, S> {
             _ => self.placement.feed_forward,
         };
         let x = first.after_refresh(on, &centred, limbs);
-        let x = x.map_err(|error| error.lacking_at(first.at))?;
+        let x = x.map_err(|error| error.at_step(first.at))?;
         let centred = self.feed_forward(at, block, &x, layer.choice, kept);
-        let centred = centred.map_err(|error| error.lacking_at(at))?;
+        let centred = centred.map_err(|error| error.at_step(at))?;
         let mut second = norm(layer.feed_forward_norm, &layer.choice.feed_forward_norm);
         if i + 1 == self.layers.len() && self.choices.classifier.is_some() {
             // A head reads first rows only: others may be outside its range.
             second.kept = Kept::First;
         }
         let x = second.at_level(on, centred);
-        let x = x.map_err(|error| error.lacking_at(second.at))?;
+        let x = x.map_err(|error| error.at_step(second.at))?;
         self.ended(i, &layer, x)
     }
 
@@ -209,7 +209,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedPass<'a, S> {
             }
             _ => Err(shape(id)),
         };
-        let vectors = answer.map_err(|error| error.lacking_at(id))?;
+        let vectors = answer.map_err(|error| error.at_step(id))?;
         Ok(Pooled::packed(vectors, &self.answers))
     }
 

@@ -9,10 +9,9 @@ use super::blocks::Parts;
 use super::forward::ForwardPass;
 use super::packed::unfit;
 use super::shape::absent;
-use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice, ScoresChoice};
+use crate::choices::{Choices, DecoderChoice, NormChoice, ScoresChoice};
 use crate::error::FheError;
 use crate::ledger::{self, NORM, POOLING};
-use crate::ops::activation::levels;
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
 use crate::ops::folded::Polynomials;
@@ -41,18 +40,6 @@ pub struct PackedDecoderPass<'a, S: Slots> {
     input_bound: f64,
     polynomials: Arc<Polynomials>,
     answer: AnswerRows,
-}
-
-/// Levels of the two halves of a layer, each the maximum over layers.
-pub(crate) fn halves(choices: &DecoderChoice) -> [usize; 2] {
-    let most = |of: fn(&DecoderLayerChoice) -> usize| {
-        let degrees = choices.layers.iter().map(of);
-        degrees.max().unwrap_or(1)
-    };
-    [
-        NORM + causal::LEVELS + levels(most(|layer| layer.scores.degree())),
-        NORM + ledger::feed_forward(most(|layer| layer.activation.degree), true),
-    ]
 }
 
 impl<'a, S: Slots> PackedDecoderPass<'a, S> {
@@ -152,13 +139,15 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
             rows: &self.rows,
             columns: self.columns,
         };
-        let y = run.run(on, &n.map_err(|error| error.lacking_at(norm.at))?);
-        let y = y.map_err(|error| error.lacking_at(at))?;
-        let x = self.added(layer.attention_sum, &x, y, choice.attention_bound)?;
+        let y = run.run(on, &n.map_err(|error| error.at_step(norm.at))?);
+        let y = y.map_err(|error| error.at_step(at))?;
+        let sum = layer.attention_sum;
+        let x = self.added(sum, &x, y, choice.attention_bound);
 
         let norm = self.norm(layer.feed_forward_norm, &choice.feed_forward_norm);
         let limbs = self.feed_forward_limbs(i)?;
-        let x = lifted(on, layer.attention_sum, x, norm.refreshed_to(on, limbs))?;
+        let x = x.and_then(|x| lifted(on, sum, x, norm.refreshed_to(on, limbs)));
+        let x = x.map_err(|error| error.at_step(sum))?;
         let (at, block) = layer.feed_forward;
         let n = norm.of_stream(on, &x, limbs);
         let run = PackedFeedForward {
@@ -171,22 +160,27 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
             columns: self.columns,
             polynomials: &self.polynomials,
         };
-        let y = run.run(on, &n.map_err(|error| error.lacking_at(norm.at))?);
-        let y = y.map_err(|error| error.lacking_at(at))?;
-        let x = self.added(layer.feed_forward_sum, &x, y, choice.feed_forward_bound)?;
-        match i + 1 == self.layers() {
-            true => Ok(x),
-            false => lifted(on, layer.feed_forward_sum, x, self.attention_limbs(i + 1)?),
-        }
+        let y = run.run(on, &n.map_err(|error| error.at_step(norm.at))?);
+        let y = y.map_err(|error| error.at_step(at))?;
+        let sum = layer.feed_forward_sum;
+        let x = self.added(sum, &x, y, choice.feed_forward_bound);
+        let x = match i + 1 == self.layers() {
+            true => x,
+            false => {
+                let limbs = self.attention_limbs(i + 1)?;
+                x.and_then(|x| lifted(on, sum, x, limbs))
+            }
+        };
+        x.map_err(|error| error.at_step(sum))
     }
 
     fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let norm = self.norm(self.parts.norm, &self.choices.norm);
         let x = norm.of_low_stream(self.on, x);
-        let x = x.map_err(|error| error.lacking_at(norm.at))?;
+        let x = x.map_err(|error| error.at_step(norm.at))?;
         let at = self.parts.last;
         let answer = states(self.on, at, &x, &self.rows, &self.columns, self.answer);
-        let vectors = answer.map_err(|error| error.lacking_at(at))?;
+        let vectors = answer.map_err(|error| error.at_step(at))?;
         Ok(Pooled::packed(vectors, &self.columns))
     }
 
@@ -230,7 +224,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     ) -> Result<Acts<S::Value>, FheError> {
         self.on.at(at);
         let x = sum(self.on, at, &self.rows, x, y, bound);
-        x.map_err(|error| error.lacking_at(at))
+        x.map_err(|error| error.at_step(at))
     }
 
     /// Primes that layer `i` begins with.

@@ -44,8 +44,12 @@ fn run_knowing(
     bound: f64,
     texts: &[Matrix<f64>],
 ) -> Result<Vec<Vec<f64>>, FheError> {
-    let degree = choices.layers.iter().map(|l| l.activation.degree).max();
-    let placement = placed(on, columns, degree.unwrap_or(1))?;
+    let options = FheOptions {
+        rows,
+        lengths,
+        ..options(1)
+    };
+    let placement = placed(program, choices, on.params(), &options, columns)?;
     let batch = Batch {
         program,
         choices,

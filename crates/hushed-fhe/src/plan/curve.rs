@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{FheOptions, FhePlanReport, packed_placement};
 use crate::choices::Choices;
+use crate::dry::check_fits;
 use crate::error::FheError;
 
 /// The quantity that a plan minimises.
@@ -63,11 +64,8 @@ impl Goal {
         bootstrap: &KeySpecs,
         options: &FheOptions,
     ) -> Result<Curve, FheError> {
-        if !assumed {
-            choices.check_fits(program)?;
-        }
         let report = |asked: &FheOptions| {
-            FhePlanReport::of_fitted(program, choices, assumed, params, bootstrap, asked)
+            FhePlanReport::unfitted(program, choices, assumed, params, bootstrap, asked)
         };
         let asked = |texts, placement| FheOptions {
             texts,
@@ -114,6 +112,9 @@ impl Goal {
         };
         let points = plans.iter().enumerate().map(point).collect();
         let (options, report) = plans.swap_remove(chosen);
+        if !assumed {
+            check_fits(program, choices, params, &options, &report.placement)?;
+        }
         Ok(Curve {
             points,
             options,

@@ -147,7 +147,7 @@ pub(super) fn exposures(
     }
     all.push(see(
         "server alone",
-        "intervals, constants and coefficients of approximations. A text that leaves the calibrated ranges gets garbage for an \
+        "intervals, constants and coefficients of approximations. A text that leaves the calibrated ranges gets a meaningless \
          answer, and may spoil the others of its batch"
             .to_owned(),
     ));

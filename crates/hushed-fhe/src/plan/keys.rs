@@ -53,8 +53,8 @@ impl KeyDemand {
         demand
     }
 
-    /// Adds the conjugations that split an upload of `columns` columns at `limbs` primes ([`crate::Encrypted::split`]).
-    #[must_use]
+    /// Adds the conjugations that split an upload of `columns` columns at `limbs` primes.
+    #[cfg(test)]
     pub fn with_upload(mut self, params: &CkksParams, limbs: usize, columns: usize) -> KeyDemand {
         let pairs = columns.div_ceil(2) as u64;
         self.add(KeyUse::Galois(params.conjugation_element()), limbs, pairs);

@@ -8,6 +8,7 @@ use hushed_model::{Linear, Program, Step};
 use serde::Serialize;
 
 use crate::plan::public_plan::AnswerRows;
+use crate::slots::REFRESH_TILE;
 
 /// Bytes of a bootstrap's encoded matrices per slot of `n16-boot-14x40`: 614 MB in all.
 const MATRICES_A_SLOT: f64 = 614e6 / 32_768.0;
@@ -16,8 +17,8 @@ const MATRICES_A_SLOT: f64 = 614e6 / 32_768.0;
 /// raised ciphertext: 0.4 GiB at 29 primes of N = 2^16.
 const BOOTSTRAP_RESIDUES: f64 = 28.0;
 
-/// Ciphertexts that are bootstrapped together.
-const TOGETHER: f64 = 4.0;
+/// Ciphertexts that are bootstrapped together, of two columns each.
+const TOGETHER: f64 = (REFRESH_TILE / 2) as f64;
 
 /// Program, allocator, encoder.
 const PROGRAM: u64 = 150 << 20;

@@ -1,17 +1,15 @@
-//! Where packed rows refresh: all starts at the top except the feed-forward, whose steps end at the lowest level.
+//! Where packed rows refresh, and how many columns lie side by side.
 
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_model::{Program, StepId};
 
+use super::search::lowest;
 use super::{FheOptions, dry_run};
-use crate::choices::{Choices, DecoderChoice};
+use crate::choices::Choices;
 use crate::error::FheError;
-use crate::ledger::{self, NORM, PACKED_VARIANCE};
-use crate::ops::levels::above_by;
 use crate::ops::packed::causal::sigmoid_bias;
-use crate::pass::packed_halves;
 use crate::plan::placement::Placement;
 use crate::simulate::Simulator;
 use crate::slots::Slots;
@@ -39,22 +37,34 @@ pub fn packed_placement(
         let mut blocks = program.attentions();
         blocks.try_for_each(|a| sigmoid_bias(StepId::outside("attention"), a).map(drop))?;
     }
+    placed(program, choices, params, options, columns).map(Some)
+}
+
+/// Packed rows of `columns` places: the fewest primes before either half of a layer with which it runs. Columns are
+/// always refreshed first, so that they are sent with as few primes as a refresh takes.
+///
+/// # Errors
+/// [`FheError::Levels`] for a model that is too deep; as [`dry_run`].
+pub(crate) fn placed(
+    program: &Program,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+    columns: usize,
+) -> Result<Placement, FheError> {
     let on = Simulator::new(params, params.slots())?.counting();
-    let placement = match &choices.decoder {
-        Some(decoder) => placed_decoder(&on, columns, decoder)?,
-        None => {
-            let activations = choices.layers.iter().map(|l| &l.activation);
-            let degree = activations
-                .filter(|a| !a.columns.is_empty())
-                .map(|a| a.degree);
-            let degree = degree.max();
-            let placement = placed(&on, columns, degree.unwrap_or(1));
-            placement.map_err(|e| e.lacking_at(StepId::outside("feed_forward")))?
-        }
+    let mut at = Placement {
+        upload: on.floor(),
+        attention: on.floor(),
+        feed_forward: on.floor(),
+        columns,
+        ..Placement::plain(on.top(), 1, 2)
     };
-    // Refuses a placement that cannot run.
-    dry_run(program, choices, params, options, &placement)?;
-    Ok(Some(placement))
+    let mut runs = |at: &Placement| dry_run(program, choices, params, options, at).map(drop);
+    lowest(&mut runs, &mut at, on.top())?;
+    at.upload = on.floor();
+    runs(&at)?;
+    Ok(at)
 }
 
 /// Places per row of a text: as many as there are pairs of columns, so that one vector holds them, or fewer if `slots`
@@ -86,46 +96,4 @@ fn too_long(program: &Program, rows: usize, places: usize) -> FheError {
         ),
         remedy: "use fewer rows, or omit --texts to plan a batch",
     }
-}
-
-/// Packed rows of `columns` places for a decoder: each half of a layer starts as low as it can.
-///
-/// # Errors
-/// Fails if there are too few levels for either half.
-pub(crate) fn placed_decoder<S: Slots>(
-    on: &S,
-    columns: usize,
-    choices: &DecoderChoice,
-) -> Result<Placement, FheError> {
-    let [attention, feed_forward] = packed_halves(choices);
-    let least = |levels, half| {
-        let least = above_by(on, on.floor(), levels);
-        least.map_err(|error| error.lacking_at(StepId::outside(half)))
-    };
-    Ok(Placement {
-        upload: on.floor(),
-        attention: least(attention, "attention")?,
-        feed_forward: least(feed_forward, "feed_forward")?,
-        columns,
-        ..Placement::plain(on.top(), 1, 2)
-    })
-}
-
-/// Packed rows of `columns` places. `degree`: the maximum degree of an activation.
-///
-/// # Errors
-/// Fails if there are too few levels for the feed-forward.
-pub(crate) fn placed<S: Slots>(
-    on: &S,
-    columns: usize,
-    degree: usize,
-) -> Result<Placement, FheError> {
-    let levels = NORM + ledger::feed_forward(degree, false) + PACKED_VARIANCE;
-    let least = above_by(on, on.floor(), levels);
-    Ok(Placement {
-        upload: on.floor(),
-        feed_forward: least?,
-        columns,
-        ..Placement::plain(on.top(), 1, 2)
-    })
 }

@@ -7,7 +7,6 @@ use hushed_model::StepId;
 use serde::Serialize;
 
 use super::prices::Prices;
-use crate::Placement;
 use crate::simulate::{Counts, Op};
 
 /// An operation, the primes of its operands, and how often it is done.
@@ -126,30 +125,6 @@ pub(super) fn steps(
     }
     steps.sort_by_key(|step| first.get(&step.site).copied());
     steps
-}
-
-/// The step that splits every uploaded ciphertext into two columns, by a conjugation.
-pub(super) fn parted(
-    placement: &Placement,
-    width: usize,
-    params: &CkksParams,
-    prices: &Prices,
-) -> Step {
-    let (limbs, pairs) = (placement.upload, width.div_ceil(2) as u64);
-    let level = limbs.saturating_sub(params.bootstrap_limbs());
-    let one = prices.seconds(Op::Hoist, limbs) + prices.seconds(Op::Rotate, limbs);
-    Step {
-        site: StepId::outside("input.columns"),
-        level_before: Some(level),
-        level_after: Some(level),
-        refreshed: Vec::new(),
-        work: Work {
-            rotations: pairs,
-            seconds: pairs as f64 * one,
-            ..Work::default()
-        },
-        peak: 16 * (limbs * params.n() * width) as u64,
-    }
 }
 
 /// All operations of a step.

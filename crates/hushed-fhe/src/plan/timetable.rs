@@ -10,8 +10,7 @@ use hushed_ckks::CkksParams;
 use hushed_model::StepId;
 
 use super::prices::Prices;
-use super::steps::{self, Done, Step};
-use crate::ops::mask::REAL_ROWS;
+use super::steps::{self, Done};
 use crate::simulate::{Counts, Op, Visit};
 
 /// The visits of a run. With an empty timetable, a run reports no progress as a fraction.
@@ -60,24 +59,6 @@ impl Timetable {
             }
         };
         Timetable::one_by_one(counts.visits.iter().map(&mut planned).collect())
-    }
-
-    /// Adds a step that a dry run lacks: an upload's ciphertexts are split into columns when the masks of its rows are
-    /// made.
-    pub(super) fn with_parted(self, parted: &Step) -> Timetable {
-        let mut visits = self.visits;
-        let columns = Planned {
-            site: parted.site,
-            layer: None,
-            before: 0.0,
-            seconds: parted.work.seconds,
-            bootstraps: 0.0,
-            refreshed: 0,
-        };
-        let masks = ["input", REAL_ROWS].map(StepId::outside);
-        let masks = visits.iter().take_while(|v| masks.contains(&v.site));
-        visits.insert(masks.count(), columns);
-        Timetable::one_by_one(visits)
     }
 
     fn one_by_one(mut visits: Vec<Planned>) -> Timetable {

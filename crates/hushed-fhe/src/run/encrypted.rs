@@ -537,6 +537,8 @@ mod packed_decoder_tests;
 #[cfg(test)]
 mod packed_tests;
 #[cfg(test)]
+mod sums_tests;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

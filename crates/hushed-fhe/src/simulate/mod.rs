@@ -68,6 +68,7 @@ pub struct Simulator {
     params: Arc<CkksParams>,
     slots: usize,
     counting: bool,
+    tries_fits: bool,
     errors: Option<Errors>,
     refresh_deviation: f64,
     /// If present, functions are exact and nothing is bounded.
@@ -142,6 +143,7 @@ impl Simulator {
         Ok(Simulator {
             slots,
             counting: false,
+            tries_fits: false,
             errors: None,
             refresh_deviation: REFRESH_DEVIATION,
             watch: None,
@@ -193,17 +195,18 @@ impl Simulator {
         self
     }
 
+    /// Tries the fits that stand-ins stand for, if it only counts.
+    #[must_use]
+    pub(crate) fn trying_fits(mut self) -> Simulator {
+        self.tries_fits = true;
+        self
+    }
+
     /// Counts a function once for all equal vectors of a step: for counting on one thread.
     #[must_use]
     pub(crate) fn repeating(mut self) -> Simulator {
         self.applied = Some(Mutex::default());
         self
-    }
-
-    /// Whether it only counts, without numbers.
-    #[must_use]
-    pub fn is_counting(&self) -> bool {
-        self.counting
     }
 
     /// The operations so far.

@@ -74,6 +74,10 @@ impl Slots for Simulator {
         self.counting
     }
 
+    fn tries_fits(&self) -> bool {
+        self.tries_fits
+    }
+
     fn folded(&self) -> Option<&Folded> {
         self.folded.as_deref()
     }

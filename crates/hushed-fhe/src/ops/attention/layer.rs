@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hushed_ckks::Scale;
 use hushed_model::{Attention, Linear, StepId, same};
 
-use crate::choices::{AttentionChoice, HeadChoice, NormChoice, shapes};
+use crate::choices::{AttentionChoice, HeadChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::acts::{Acts, centred_output};
@@ -66,13 +66,9 @@ impl<'a, S: Slots> Run<'a, S> {
         same(at, "heads of the calibration", found, count)?;
         let mut softmaxes: Vec<Option<Softmax>> = Vec::with_capacity(count);
         for head in &choice.heads {
-            let softmax = match (head, on.only_shapes()) {
-                (HeadChoice::Previous, _) => None,
-                (_, true) => {
-                    let any = shapes::polynomial(choice.degree)?;
-                    Some(Softmax::of(any, head, choice)?)
-                }
-                (_, false) => Some(Softmax::new(head, choice)?),
+            let softmax = match head {
+                HeadChoice::Previous => None,
+                HeadChoice::Softmax { .. } => Some(Softmax::new(on, head, choice)?),
             };
             let number = softmaxes.len();
             softmaxes.push(softmax.map(|softmax| softmax.of_head(number)));

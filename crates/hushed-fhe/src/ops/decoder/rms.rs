@@ -23,13 +23,12 @@ use hushed_ckks::poly::Weight;
 use hushed_model::{Norm, StepId, same};
 use rayon::prelude::*;
 
-use crate::choices::{NormChoice, fits, shapes};
+use crate::choices::{NormChoice, shapes};
 use crate::error::FheError;
-use crate::ops::activation;
 use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
 use crate::ops::levels::{above, below, divisor, scale_of};
-use crate::ops::norm::{keeps_zeros, product, refreshed};
+use crate::ops::norm::{inverse_root, keeps_zeros, product, refreshed};
 use crate::ops::paired::{BLOCK, split};
 use crate::packing::PackingError;
 use crate::slots::Slots;
@@ -148,10 +147,7 @@ pub(super) fn root<S: Slots>(
     choice: &NormChoice,
     target: Scale,
 ) -> Result<S::Value, FheError> {
-    let root = match on.only_shapes() {
-        true => shapes::root(choice)?,
-        false => fits::root(choice)?,
-    };
+    let root = inverse_root(on, choice)?;
     let compute = || root.evaluate(on, v, target);
     on.apply(&Function::Root, v, (root.levels(), target), compute)
 }
@@ -221,9 +217,11 @@ pub(super) fn statistic<S: Slots>(
 }
 
 /// Levels of the statistic between its refresh and the columns.
-#[must_use]
-pub fn root_levels(choice: &NormChoice) -> usize {
-    activation::levels(choice.seed) + usize::from(choice.seed > 1) + 2 * choice.steps
+///
+/// # Errors
+/// [`FheError::Poly`] for a seed or steps that no root has.
+pub fn root_levels(choice: &NormChoice) -> Result<usize, FheError> {
+    Ok(shapes::root(choice)?.levels())
 }
 
 /// (x + y)/`bound` by columns, x dropped to one level above the block's result y/`bound`, and losing it.
@@ -262,7 +260,7 @@ pub fn arrives<S: Slots>(
     choice: &NormChoice,
     statistics: usize,
 ) -> Result<usize, FheError> {
-    below(on, statistics, root_levels(choice))
+    below(on, statistics, root_levels(choice)?)
 }
 
 /// The mean square of a row plus ε, and the largest |x̂|, as measured by a calibration.

@@ -112,8 +112,10 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
                     let alike = |like: &&Sigmoid| like.interval == fits::masked(scores);
                     let polynomial = match heads.last().filter(alike) {
                         Some(like) => Arc::clone(&like.polynomial),
-                        None if on.only_shapes() => Arc::new(shapes::polynomial(choice.degree)?),
-                        None => Arc::new(fits::sigmoid(scores, bias, choice.degree)?),
+                        None => Arc::new(on.fitted(
+                            || fits::sigmoid(scores, bias, choice.degree),
+                            || shapes::polynomial(choice.degree),
+                        )?),
                     };
                     heads.push(Sigmoid::new(head, scores, bias, polynomial, layout));
                 }
@@ -128,14 +130,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
                 };
                 let mut heads: Vec<Softmax> = Vec::with_capacity(choice.heads.len());
                 for (number, head) in choice.heads.iter().enumerate() {
-                    let softmax = match on.only_shapes() {
-                        true => {
-                            let any = shapes::polynomial(choice.degree)?;
-                            Softmax::masked_of(any, head, choice)?
-                        }
-                        false => Softmax::masked(head, choice)?,
-                    };
-                    heads.push(softmax.of_head(number));
+                    heads.push(Softmax::masked(on, head, choice)?.of_head(number));
                 }
                 let keys = KeyMask::Turned { layout, real, baby };
                 Ok(Weighing::Softmax(heads, keys))

@@ -25,10 +25,6 @@ use crate::packing::heads::{Heads, Turned, attend, causal_scores};
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
 
-/// Levels of attention, not counting its sigmoid and the norm before it: scores; copies, products and sums of P·V;
-/// output.
-pub const LEVELS: usize = SCORES + 3 + MAP;
-
 /// Levels from the columns to the scores: maps, copies, turns, products, sums.
 const SCORES: usize = MAP + 4;
 
@@ -187,18 +183,18 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
     ) -> Result<Vec<SlotPolynomial>, FheError> {
         let (bias, degree) = (sigmoid_bias(self.at, self.block)?, self.choice.degree);
         let vectors = self.columns.vectors();
-        if on.only_shapes() {
-            return Ok(vec![SlotPolynomial::new(degree, &[])?; vectors]);
-        }
-        let fit = |head| fits::sigmoid(self.interval(head), bias, degree);
-        let fitted = (0..self.block.heads.count).into_par_iter().map(fit);
-        let fitted = fitted.collect::<Result<Vec<_>, _>>()?;
-        let of = |vector| {
-            let places = 0..heads.layout().columns();
-            let at = places.map(|place| fitted.get(self.head(heads, vector, place)?));
-            Ok(SlotPolynomial::new(degree, &at.collect::<Vec<_>>())?)
+        let fit = || -> Result<Vec<_>, FheError> {
+            let fit = |head| fits::sigmoid(self.interval(head), bias, degree);
+            let fitted = (0..self.block.heads.count).into_par_iter().map(fit);
+            let fitted = fitted.collect::<Result<Vec<_>, _>>()?;
+            let of = |vector| {
+                let places = 0..heads.layout().columns();
+                let at = places.map(|place| fitted.get(self.head(heads, vector, place)?));
+                Ok(SlotPolynomial::new(degree, &at.collect::<Vec<_>>())?)
+            };
+            (0..vectors).map(of).collect()
         };
-        (0..vectors).map(of).collect()
+        on.fitted(fit, || Ok(vec![SlotPolynomial::new(degree, &[])?; vectors]))
     }
 
     /// The shift added to vector `number` of the scores of a vector of columns.

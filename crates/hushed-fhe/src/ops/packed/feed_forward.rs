@@ -11,7 +11,7 @@ use super::linear::{Term, biases, folded, linear, over, residual};
 use super::rows::{Kept, PackedRows};
 use crate::choices::{ActivationChoice, NormChoice};
 use crate::error::FheError;
-use crate::ops::activation::{argument_scale, unit_map};
+use crate::ops::activation::{any_column, argument_scale, unit_map};
 use crate::ops::acts::{Acts, centred};
 use crate::ops::after::After;
 use crate::ops::folded::Polynomials;
@@ -213,13 +213,14 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         part: usize,
     ) -> Result<SlotPolynomial, FheError> {
         let degree = self.choice.degree;
-        if on.only_shapes() {
+        let (f, columns) = (self.block.activation, &self.choice.columns);
+        if any_column(on, f, columns, degree, self.polynomials)?.is_some() {
             return Ok(SlotPolynomial::new(degree, &[])?);
         }
         let of = |place: usize| {
             let column = places.columns_at(vector, place).map(|both| both[part]);
-            let column = column.and_then(|c| self.choice.columns.get(c));
-            let fit = |&column| self.polynomials.get(self.block.activation, column, degree);
+            let column = column.and_then(|c| columns.get(c));
+            let fit = |&column| self.polynomials.get(f, column, degree);
             column.map(fit).transpose()
         };
         let fitted = (0..self.rows.layout().columns()).into_par_iter().map(of);

@@ -15,13 +15,13 @@ use hushed_model::{Norm, StepId, same};
 
 use super::rows::{Kept, PackedRows};
 use super::{reaching, refreshed_pairs};
-use crate::choices::{NormChoice, fits, shapes};
+use crate::choices::NormChoice;
 use crate::error::FheError;
 use crate::ledger::PACKED_VARIANCE;
 use crate::ops::acts::Acts;
 use crate::ops::decoder::rms::root_levels;
 use crate::ops::levels::{above_by, below, divisor, scale_of};
-use crate::ops::norm::{has_means, keeps_zeros, refreshed};
+use crate::ops::norm::{has_means, inverse_root, keeps_zeros, refreshed};
 use crate::packing::sums::squares;
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
@@ -120,7 +120,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         let needed = above_by(
             on,
             on.floor(),
-            PACKED_VARIANCE + root_levels(self.choice) + 1,
+            PACKED_VARIANCE + root_levels(self.choice).ok()? + 1,
         );
         needed.ok().filter(|&needed| needed <= self.statistics)
     }
@@ -132,7 +132,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         limbs: usize,
     ) -> Result<Acts<S::Value>, FheError> {
         on.at(self.at);
-        let function = self.function(on)?;
+        let function = inverse_root(on, self.choice)?;
         let mut v = self.variance(on, &centred)?;
         if self.deep(on).is_none() {
             v = refreshed(on, self.at.part("variance"), v, self.statistics)?;
@@ -157,7 +157,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         centred: Vec<S::Value>,
     ) -> Result<Acts<S::Value>, FheError> {
         on.at(self.at);
-        let (v, function) = (self.variance(on, &centred)?, self.function(on)?);
+        let (v, function) = (self.variance(on, &centred)?, inverse_root(on, self.choice)?);
         let first = centred.first().ok_or(PackingError::Mismatch)?;
         let (limbs, scale) = (on.limbs(first), on.scale(first));
         let primes = reaching(on, limbs, function.levels() + 1, self.statistics);
@@ -182,14 +182,6 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
 
     fn factor(&self) -> f64 {
         (self.norm.width as f64).sqrt() / self.choice.bound
-    }
-
-    /// v^{−1/2}.
-    fn function<S: Slots<Value = V>>(&self, on: &S) -> Result<InverseSqrt, FheError> {
-        Ok(match on.only_shapes() {
-            true => shapes::root(self.choice)?,
-            false => fits::root(self.choice)?,
-        })
     }
 
     /// v, [`PACKED_VARIANCE`] levels below `centred`.

@@ -82,25 +82,26 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         }
         let kinds = choice.heads.chunks(each);
         let kinds = kinds.map(|heads| heads.iter().map(Kind::of).collect());
-        let exponentials = match on.only_shapes() {
-            true => vec![SlotPolynomial::new(choice.degree, &[])?; columns.vectors()],
-            false => {
-                let fit = |head: &HeadChoice| match head {
-                    HeadChoice::Previous => Ok(None),
-                    _ => fits::exponential(head, choice.degree).map(Some),
-                };
-                let fitted: Vec<_> = choice.heads.par_iter().map(fit).collect::<Result<_, _>>()?;
-                let of_vector = |fitted: &[Option<_>]| {
-                    let places = 0..heads.layout().columns();
-                    let at = places.map(|u| fitted.get(u / heads.pairs()).and_then(Option::as_ref));
-                    SlotPolynomial::new(choice.degree, &at.collect::<Vec<_>>())
-                };
-                fitted
-                    .chunks(each)
-                    .map(of_vector)
-                    .collect::<Result<_, _>>()?
-            }
+        let fit = || -> Result<Vec<_>, FheError> {
+            let fit = |head: &HeadChoice| match head {
+                HeadChoice::Previous => Ok(None),
+                HeadChoice::Softmax { .. } => fits::exponential(head, choice.degree).map(Some),
+            };
+            let fitted: Vec<_> = choice.heads.par_iter().map(fit).collect::<Result<_, _>>()?;
+            let of_vector = |fitted: &[Option<_>]| {
+                let places = 0..heads.layout().columns();
+                let at = places.map(|u| fitted.get(u / heads.pairs()).and_then(Option::as_ref));
+                Ok(SlotPolynomial::new(choice.degree, &at.collect::<Vec<_>>())?)
+            };
+            fitted.chunks(each).map(of_vector).collect()
         };
+        let any = || {
+            Ok(vec![
+                SlotPolynomial::new(choice.degree, &[])?;
+                columns.vectors()
+            ])
+        };
+        let exponentials = on.fitted(fit, any)?;
         let mut lowest: Option<f64> = None;
         let (mut low, mut high) = NO_HEAD;
         for head in &choice.heads {

@@ -9,8 +9,8 @@
 //! that norms read: whether to upload it with more primes than the columns need, or to refresh it, is tried afterwards.
 //!
 //! Baby steps change one step each, and its price is convex in their logarithm: they are doubled or halved for as long
-//! as that is quicker. So at last are heads at a time, whose sums share calls of bootstraps, if that fits. Larger
-//! groups of hidden columns are never quicker.
+//! as that is quicker. Finally the number of heads processed together is doubled, if that fits: their sums share calls
+//! of bootstraps. Larger groups of hidden columns are never quicker.
 //!
 //! Memory is not a path length: it is the maximum over all steps, plus keys that all steps share. So if the quickest
 //! placement takes more than the server may, it is made smaller: with nothing on disk, with either half of a layer
@@ -68,7 +68,7 @@ pub(super) struct Dry {
 }
 
 type Price<'a> = &'a mut dyn FnMut(&Placement) -> Result<Dry, FheError>;
-type Levels<'a> = &'a mut dyn FnMut(&Placement) -> Result<(), FheError>;
+pub(super) type Levels<'a> = &'a mut dyn FnMut(&Placement) -> Result<(), FheError>;
 
 /// Searches from `start`. `dry` returns the cost of a placement, `levels` whether it has enough levels.
 pub(super) fn search(
@@ -265,8 +265,8 @@ impl Walk<'_> {
         Ok(found)
     }
 
-    /// Makes a placement smaller until it fits or cannot shrink further. One step of a layer holds the most at the
-    /// worst moment; of the changes, ordered by cost, the first that helps is taken.
+    /// Makes a placement smaller until it fits or cannot shrink further. Memory peaks in one step of a
+    /// layer; of the changes, ordered by cost, the first that lowers the peak is taken.
     fn shrunk(
         &mut self,
         what: &str,
@@ -322,7 +322,7 @@ const CHANGES: [Change; 5] = [
 ];
 
 /// Raises `at` to the fewest primes before attention and before the feed-forward with which both run.
-fn lowest(levels: Levels<'_>, at: &mut Placement, top: usize) -> Result<(), FheError> {
+pub(super) fn lowest(levels: Levels<'_>, at: &mut Placement, top: usize) -> Result<(), FheError> {
     if levels(at).is_ok() {
         return Ok(());
     }

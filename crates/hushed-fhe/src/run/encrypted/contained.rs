@@ -430,7 +430,7 @@ impl Step for Weigh {
     }
 
     fn run<S: Slots>(&self, on: &S, t: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let softmax = Softmax::new(&self.choice.heads[0], &self.choice)?;
+        let softmax = Softmax::new(on, &self.choice.heads[0], &self.choice)?;
         let rows = RowsKnown::public(layout(), vec![ROWS; layout().texts()])?;
         let keys = KeyMask::new(on, &rows)?;
         let p = t.iter().map(|t| softmax.exponential(on, 0, t));

@@ -16,7 +16,7 @@ use crate::choices::{Choices, ScoresChoice};
 use crate::clear::{all_rows, last_row};
 use crate::inputs::bound_of_inputs;
 use crate::pass::{Texts, forward_pass};
-use crate::plan::packed::placed_decoder;
+use crate::plan::packed::placed;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, named};
 use crate::plan::{FheOptions, dry_run, packed_placement, reference};
@@ -63,8 +63,15 @@ impl Subject {
     }
 
     fn placement(&self, columns: usize) -> Placement {
-        let on = Simulator::new(&self.params, self.params.slots()).unwrap();
-        placed_decoder(&on, columns, self.choices.decoder.as_ref().unwrap()).unwrap()
+        let options = self.options(AnswerRows::Last);
+        placed(
+            &self.program,
+            &self.choices,
+            &self.params,
+            &options,
+            columns,
+        )
+        .unwrap()
     }
 
     fn embedded(&self) -> Vec<Matrix<f64>> {
@@ -339,5 +346,5 @@ fn decoders_that_packed_rows_do_not_take_are_refused_by_name() {
     };
     scores.degree = 31;
     let refused = place(&deep).err().unwrap();
-    assert_too_deep(refused, "attention");
+    assert_too_deep(refused, "layer.1.attention.add");
 }

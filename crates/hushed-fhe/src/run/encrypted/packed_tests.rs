@@ -438,6 +438,15 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let told = "one text of 128 rows alone, as a head takes 4 places of a row and there are 2, \
                 cannot run under encryption: use fewer rows, or omit --texts to plan a batch";
     assert_eq!(refused.to_string(), told);
+    // A head has four pairs of columns.
+    let few = FheOptions {
+        rows: 2,
+        ..subject.options(Lengths::Public, 1)
+    };
+    let refused = place(&few).err().unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
+    let told = "layer.0.attention: 4 heads of 8 columns on 2 rows of 16 pairs";
+    assert!(refused.to_string().contains(told), "{refused}");
     // A softmax that is too deep for a chain of 14 levels.
     let mut deep = choices.clone();
     deep.layers[0].attention.first_steps = 14;

@@ -56,7 +56,7 @@ impl Computation for Gated {
         // Maps, degree 31, gate; the last map is ternary; a norm inside multiplies by a root.
         let products = on.top() - 1 - 5 - 1;
         let limbs = inside.map_or(products, |(_, choice)| {
-            products.min(on.top() - root_levels(choice)) - 1
+            products.min(on.top() - root_levels(choice).unwrap()) - 1
         });
         for y in &y {
             assert_eq!(on.limbs(y), limbs);

@@ -104,7 +104,10 @@ fn a_root_mean_square_norm_is_its_formula_and_errs_as_predicted() {
             bound,
             limbs,
         };
-        assert_eq!(params.fresh_limbs() - root_levels(&choice) < limbs, again);
+        assert_eq!(
+            params.fresh_limbs() - root_levels(&choice).unwrap() < limbs,
+            again
+        );
         let found = interpreted(&params, &normed, &sent, params.fresh_limbs());
         found.assert_as_predicted();
         assert_eq!(found.exact("norm", "refresh").len(), 1 + usize::from(again));
