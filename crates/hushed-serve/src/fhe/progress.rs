@@ -76,7 +76,7 @@ impl JobEvent {
             Self::Estimate { seconds, .. } => {
                 Some(format!("about {} by the plan", duration(*seconds)))
             }
-            Self::Resumed { layer } => Some(format!("going on before layer {}", layer + 1)),
+            Self::Resumed { layer } => Some(format!("resuming at layer {}", layer + 1)),
             Self::Layer {
                 layer,
                 of,
@@ -205,6 +205,6 @@ mod tests {
         let line = "layer 1 of 6 took 90.0 s; about 2.0 h left";
         assert_eq!(lines.line(&layer).as_deref(), Some(line));
         let resumed = JobEvent::Resumed { layer: 1 };
-        assert_eq!(lines.line(&resumed).unwrap(), "going on before layer 2");
+        assert_eq!(lines.line(&resumed).unwrap(), "resuming at layer 2");
     }
 }

@@ -74,3 +74,19 @@ fn kibibytes(path: &str, key: &str) -> Option<u64> {
     let kibibytes: u64 = value.split_whitespace().next()?.parse().ok()?;
     kibibytes.checked_mul(1024)
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_room_is_refused_before_anything_is_written() {
+        let folder = std::env::temp_dir();
+        let free = free(&folder).expect("a file system with a size");
+        check_room(&folder, 0).unwrap();
+        let refused = check_room(&folder, free).unwrap_err();
+        assert_eq!(refused.name(), "disk-full");
+        let told = refused.to_string();
+        assert!(told.contains(&*folder.to_string_lossy()), "{told}");
+    }
+}
