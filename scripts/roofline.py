@@ -57,7 +57,7 @@ def main():
         svg.write(plot(peak, rows))
     read, lazy = peak["read_bytes_per_second"], peak["lazy_products_per_second"]
     print(f"Peaks, {peak['threads']} thread(s): {read / 1e9:.1f} GB/s read, {peak['products_per_second'] / 1e9:.1f} G products/s, "
-          f"{lazy / 1e9:.1f} G where a sum of eight is reduced once; a transform by itself "
+          f"{lazy / 1e9:.1f} G where a sum of eight is reduced once; one transform in isolation takes "
           f"{peak['transform_seconds'] * 1e6:.0f} µs.\n")
     print("| primitive | level | ms | products | MB | products per byte | G products/s | GB/s | of the roof | transforms |")
     print("|---|---|---|---|---|---|---|---|---|---|")

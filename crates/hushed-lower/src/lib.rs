@@ -1,6 +1,6 @@
 //! Folds what surrounds a linear layer into its weights and biases: gains and offsets of the norm before it, scales,
-//! centring for the norm after it, layers side by side. Both protocols fold by these rules, in f64; the result is
-//! rounded once, after everything is folded in.
+//! centring for the norm after it, layers side by side. Both protocols fold by these rules, in f64, and round
+//! once, after everything is folded in; what one protocol alone folds is in its own crate.
 #![forbid(unsafe_code)]
 
 use std::fmt;

@@ -114,8 +114,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
 
-    /// Have products with weights and tables made for N later tokens at a time, before they are needed, so that each
-    /// token costs less (needs a server with `--max-ahead`; see `hushed plan --ahead`). The server sees for how many
+    /// Precompute the products with weights and tables for N later tokens at a time, so that each token costs less
+    /// when it comes (needs a server with `--max-ahead`; see `hushed plan --ahead`). The server sees for how many
     /// tokens, and whether the text is padded and the table public
     #[arg(long, value_name = "N", default_value_t = 0, env = "HUSHED_AHEAD")]
     ahead: u16,

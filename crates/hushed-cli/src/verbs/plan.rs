@@ -74,13 +74,13 @@ pub struct Args {
     )]
     max_tokens: usize,
 
-    /// With --max-tokens: make products with weights and tables for N later tokens at a time, before they are needed,
-    /// as `generate --ahead N` does
+    /// With --max-tokens: precompute the products with weights and tables for N later tokens at a time, as
+    /// `generate --ahead N` does
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)), env = "HUSHED_AHEAD")]
     ahead: u16,
 
-    /// With a model that generates: show the cost of a pass that verifies N drafts (`generate --draft N`) beside that
-    /// of one row, and the share of right drafts from which it pays. With --ahead N products are counted for every row
+    /// With a model that generates: also show the cost of a pass that verifies N draft tokens (`generate --draft N`),
+    /// and the acceptance rate above which drafting pays. With --ahead N products are counted for every row
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)))]
     draft: u16,
 
@@ -96,7 +96,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
 
-    /// With a classifier or a model that generates: what is opened, as with `serve --answers`
+    /// With a classifier or a model that generates: what the client learns of each result, as with `serve --answers`
     #[arg(
         long,
         value_name = "label|top:K|logits",

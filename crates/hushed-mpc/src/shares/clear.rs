@@ -1,5 +1,6 @@
 //! Runs in the clear: both shares as one number, in the words of the rings. What overflows a ring in a run overflows
-//! here. What the protocols approximate is approximated by their formulas. Rounding is to nearest, where that of shares
+//! here. What the protocols approximate is approximated by their formulas, but for reciprocals and
+//! inverse roots, which are exact. Rounding is to nearest, where that of shares
 //! could go either way.
 
 use std::sync::Arc;

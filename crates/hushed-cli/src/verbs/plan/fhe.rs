@@ -75,7 +75,8 @@ pub struct Args {
     )]
     calibration: Option<PathBuf>,
 
-    /// fhe: what the server learns of a text's length; `bucket` needs --bucket N. Nothing of a decoder's texts
+    /// fhe: what the server learns of a text's length; `bucket` needs --bucket N. Of a
+    /// decoder's texts it learns nothing
     #[arg(
         long,
         value_enum,

@@ -113,7 +113,7 @@ fn other(given: &'static str, instead: &'static str) -> CliError {
 }
 
 impl Measure {
-    /// Its value for a model; none if it has none, as the perplexity of single tokens.
+    /// Its value for a model; `None` where it is undefined, as the perplexity of single tokens.
     pub fn of(&self, model: &Model) -> Result<Option<f64>, CliError> {
         let share = |right: usize, all: usize| Some(right as f64 / all.max(1) as f64);
         match self {

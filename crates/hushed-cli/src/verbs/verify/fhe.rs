@@ -395,7 +395,7 @@ impl Args {
 /// What the summary of a comparison needs to know of the texts.
 #[derive(Clone, Copy)]
 struct Texts<'a> {
-    /// The number of texts that queries are for; the others are queries.
+    /// The number of documents; the remaining texts are queries.
     documents: usize,
     texts: usize,
     scores: &'a [f64],
