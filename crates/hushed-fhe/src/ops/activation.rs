@@ -82,14 +82,16 @@ pub fn any_column<S: Slots>(
     degree: usize,
     polynomials: &Polynomials,
 ) -> Result<Option<Arc<Polynomial>>, FheError> {
+    if !on.only_shapes() {
+        return Ok(None);
+    }
     let half = |column: &Column| column.interval().half();
-    let widest = columns.iter().max_by(|a, b| half(a).total_cmp(&half(b)));
-    let widest = widest.filter(|_| on.only_shapes());
-    let any = |&column| {
-        let stand_in = || Ok(Arc::new(shapes::polynomial(degree)?));
-        on.fitted(|| polynomials.get(f, column, degree), stand_in)
+    let Some(&widest) = columns.iter().max_by(|a, b| half(a).total_cmp(&half(b))) else {
+        return Ok(None);
     };
-    widest.map(any).transpose()
+    let stand_in = || Ok(Arc::new(shapes::polynomial(degree)?));
+    let any = on.fitted(|| polynomials.get(f, widest, degree), stand_in)?;
+    Ok(Some(any))
 }
 
 /// Applies f to every column, each already mapped from its domain to [−1, 1]; `first` is the index of the first column.

@@ -60,12 +60,7 @@ impl Softmax {
         head: &HeadChoice,
         choice: &AttentionChoice,
     ) -> Result<Softmax, FheError> {
-        let fit = || fits::exponential(head, choice.degree);
-        Softmax::of(
-            on.fitted(fit, || shapes::polynomial(choice.degree))?,
-            head,
-            choice,
-        )
+        Softmax::of(on, head, choice, fits::exponential)
     }
 
     /// As [`Softmax::new`] for causal attention: the exponential is 0 at −1, and scores are mapped from
@@ -78,19 +73,18 @@ impl Softmax {
         head: &HeadChoice,
         choice: &AttentionChoice,
     ) -> Result<Softmax, FheError> {
-        let fit = || fits::masked_exponential(head, choice.degree);
-        let exponential = on.fitted(fit, || shapes::polynomial(choice.degree))?;
-        let softmax = Softmax::of(exponential, head, choice)?;
+        let softmax = Softmax::of(on, head, choice, fits::masked_exponential)?;
         Ok(Softmax {
             scores: fits::masked(softmax.scores),
             ..softmax
         })
     }
 
-    fn of(
-        exponential: Polynomial,
+    fn of<S: Slots>(
+        on: &S,
         head: &HeadChoice,
         choice: &AttentionChoice,
+        fit: fn(&HeadChoice, usize) -> Result<Polynomial, FheError>,
     ) -> Result<Softmax, FheError> {
         let HeadChoice::Softmax {
             scores,
@@ -102,8 +96,9 @@ impl Softmax {
             let what = "a head with a fixed pattern has no softmax".to_owned();
             return Err(ChoicesError::Unusable { what }.into());
         };
+        let (fit, degree) = (|| fit(head, choice.degree), choice.degree);
         Ok(Softmax {
-            exponential,
+            exponential: on.fitted(fit, || shapes::polynomial(degree))?,
             first: Inverse::with_steps(first.low / first.high, 1.0, choice.first_steps)?,
             second: Inverse::with_steps(second.low, second.high, choice.second_steps)?,
             scores,

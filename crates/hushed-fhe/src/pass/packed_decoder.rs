@@ -141,13 +141,11 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
         };
         let y = run.run(on, &n.map_err(|error| error.at_step(norm.at))?);
         let y = y.map_err(|error| error.at_step(at))?;
-        let sum = layer.attention_sum;
-        let x = self.added(sum, &x, y, choice.attention_bound);
+        let x = self.added(layer.attention_sum, &x, y, choice.attention_bound)?;
 
         let norm = self.norm(layer.feed_forward_norm, &choice.feed_forward_norm);
         let limbs = self.feed_forward_limbs(i)?;
-        let x = x.and_then(|x| lifted(on, sum, x, norm.refreshed_to(on, limbs)));
-        let x = x.map_err(|error| error.at_step(sum))?;
+        let x = lifted(on, layer.attention_sum, x, norm.refreshed_to(on, limbs))?;
         let (at, block) = layer.feed_forward;
         let n = norm.of_stream(on, &x, limbs);
         let run = PackedFeedForward {
@@ -162,16 +160,11 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
         };
         let y = run.run(on, &n.map_err(|error| error.at_step(norm.at))?);
         let y = y.map_err(|error| error.at_step(at))?;
-        let sum = layer.feed_forward_sum;
-        let x = self.added(sum, &x, y, choice.feed_forward_bound);
-        let x = match i + 1 == self.layers() {
-            true => x,
-            false => {
-                let limbs = self.attention_limbs(i + 1)?;
-                x.and_then(|x| lifted(on, sum, x, limbs))
-            }
-        };
-        x.map_err(|error| error.at_step(sum))
+        let x = self.added(layer.feed_forward_sum, &x, y, choice.feed_forward_bound)?;
+        match i + 1 == self.layers() {
+            true => Ok(x),
+            false => lifted(on, layer.feed_forward_sum, x, self.attention_limbs(i + 1)?),
+        }
     }
 
     fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {

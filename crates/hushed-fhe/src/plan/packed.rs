@@ -53,18 +53,23 @@ pub(crate) fn placed(
     columns: usize,
 ) -> Result<Placement, FheError> {
     let on = Simulator::new(params, params.slots())?.counting();
+    let upload = on.floor();
     let mut at = Placement {
-        upload: on.floor(),
+        upload,
         attention: on.floor(),
         feed_forward: on.floor(),
         columns,
         ..Placement::plain(on.top(), 1, 2)
     };
-    let mut runs = |at: &Placement| dry_run(program, choices, params, options, at).map(drop);
+    let mut runs = |at: &Placement| {
+        let at = Placement {
+            upload,
+            ..at.clone()
+        };
+        dry_run(program, choices, params, options, &at).map(drop)
+    };
     lowest(&mut runs, &mut at, on.top())?;
-    at.upload = on.floor();
-    runs(&at)?;
-    Ok(at)
+    Ok(Placement { upload, ..at })
 }
 
 /// Places per row of a text: as many as there are pairs of columns, so that one vector holds them, or fewer if `slots`

@@ -1,6 +1,6 @@
 mod calibration;
 mod gated;
-mod interpreted;
+pub(crate) mod interpreted;
 mod opened;
 mod operations;
 mod steps;

@@ -75,7 +75,7 @@ pub fn refreshed_pairs<S: Slots>(
 /// Pairs at `limbs` primes: refreshed if some have fewer; those from a client may have more and are cut.
 ///
 /// # Errors
-/// As [`Slots::refresh`].
+/// As [`Slots::refresh`]; [`FheError::Levels`] for fewer primes than a refresh takes.
 pub fn lifted<S: Slots>(
     on: &S,
     at: StepId,
@@ -85,9 +85,10 @@ pub fn lifted<S: Slots>(
     if x.columns.iter().all(|v| on.limbs(v) >= limbs) {
         return x.cut(on, limbs);
     }
-    let at = at.part("refresh");
-    on.at(at);
-    x.columns = refreshed_pairs(on, at, &x.columns, limbs)?;
+    let site = at.part("refresh");
+    on.at(site);
+    let columns = refreshed_pairs(on, site, &x.columns, limbs);
+    x.columns = columns.map_err(|error| error.at_step(at))?;
     Ok(x)
 }
 

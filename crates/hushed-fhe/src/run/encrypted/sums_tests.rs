@@ -5,33 +5,29 @@ use hushed_ckks::poly::{Polynomial, SlotPolynomial, evaluate_slots};
 use hushed_ckks::{Ciphertext, CkksParams};
 
 use super::testing::{Keys, distance, random, seeded};
+use crate::ops::decoder::tests::interpreted::Computation;
 use crate::packing::Layout;
 use crate::packing::sums::{over_places, over_rows, squares};
 use crate::simulate::{Counts, Op, Simulator};
 use crate::{FheError, KeyDemand, Slots};
 
-/// Several results of one circuit over the same vectors.
-trait Circuit {
-    fn run<S: Slots>(&self, on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError>;
-}
-
 /// The decrypted results, after a check that the run does what was counted.
 fn opened(
     params: &std::sync::Arc<CkksParams>,
-    circuit: &impl Circuit,
+    computation: &impl Computation,
     x: &[Vec<f64>],
 ) -> Vec<Vec<f64>> {
     let on = Simulator::new(params, params.slots()).unwrap().counting();
     let shapes = x.iter().map(|_| on.vector(Vec::new(), on.top()));
     let shapes: Vec<_> = shapes.collect::<Result<_, _>>().unwrap();
-    circuit.run(&on, &shapes).unwrap();
+    computation.run(&on, shapes).unwrap();
     let counts: Counts = on.tally().counts();
     let demand = KeyDemand::of(params, &counts);
     let mut keys = Keys::new(params, |bootstrap| demand.specs(params, bootstrap).unwrap());
     let limbs = keys.on.top();
     let x: Vec<Ciphertext> = x.iter().map(|x| keys.encrypt(x, limbs)).collect();
     keys.on.evaluator().counters().reset();
-    let found = circuit.run(&keys.on, &x).unwrap();
+    let found = computation.run(&keys.on, x).unwrap();
     let done = keys.on.evaluator().counters().snapshot();
     let turned = counts.total(Op::Rotate) + counts.total(Op::Conjugate);
     assert_eq!(done.rotation, turned);
@@ -51,8 +47,8 @@ fn near(found: &[Vec<f64>], expected: &[Vec<f64>]) {
 /// Over blocks of eight places, over all rows, and the squares of the pair of two vectors.
 struct Sums(Layout);
 
-impl Circuit for Sums {
-    fn run<S: Slots>(&self, on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
+impl Computation for Sums {
+    fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let layout = self.0;
         let masked = |sum: &S::Value, first: &crate::packing::sums::Firsts<'_>| {
             let place = |slot: usize| slot % layout.columns();
@@ -95,8 +91,8 @@ fn sums_of_full_random_slots() {
 /// Two polynomials of different degrees, and none.
 struct EachSlot(SlotPolynomial);
 
-impl Circuit for EachSlot {
-    fn run<S: Slots>(&self, on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
+impl Computation for EachSlot {
+    fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
         Ok(vec![evaluate_slots(
             on,
             &x[0],
