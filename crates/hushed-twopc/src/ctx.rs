@@ -95,10 +95,12 @@ impl Ctx {
         }
     }
 
-    /// Reveals `x` to `to` alone, which gets the values; the other party gets `None`. This shows every bit of `x`, and
+    /// Reveals `x` to `to` alone, which gets the values; the other party gets `None`. Before that, both check the OTs
+    /// that they have used: only then does a party that cheated in them learn nothing. This shows every bit of `x`, and
     /// how `x` was truncated before. To reveal a value only to a given place, use
     /// [`open_rounded`](crate::gadget::open_rounded).
     pub fn open_to(&mut self, to: Party, x: &Share) -> Result<Option<Vec<u64>>, TwopcError> {
+        self.ot.check(&mut self.session)?;
         let ring = x.ring();
         if self.party() != to {
             self.session

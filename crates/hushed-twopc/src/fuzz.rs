@@ -5,7 +5,7 @@
 
 use crate::error::TwopcError;
 use crate::ot::additive::{self, Shape};
-use crate::ot::base::{self, BaseSender, POINT_BYTES};
+use crate::ot::base::{self, BaseSender, PAIR_BYTES, POINT_BYTES};
 use crate::ot::bit_table;
 use crate::ot::ferret;
 use crate::ot::one_of_n::{self, Batch};
@@ -71,13 +71,13 @@ pub fn packed(data: &[u8]) {
 /// If a message is accepted whose length is not the batch's, or if the result does not have the batch's size.
 pub fn transfers(data: &[u8]) {
     let mut rng = SecretRng::from_os("fuzz");
-    if let Ok(keys) = BaseSender::new([0; 32], &mut rng).finish(data) {
-        assert_eq!(keys.len() * POINT_BYTES, data.len());
+    if let Ok(keys) = BaseSender::new([0; 32], 3, &mut rng).finish(data) {
+        assert_eq!((keys.len(), data.len()), (3, 3 * PAIR_BYTES));
     }
     let choices = [0, 1, 1].map(Choice::from);
     if let Ok((keys, message)) = base::receive([0; 32], data, choices.into_iter(), 3, &mut rng) {
-        assert_eq!((keys.len(), message.len()), (3, 3 * POINT_BYTES));
-        assert_eq!(data.len(), POINT_BYTES);
+        assert_eq!((keys.len(), message.len()), (3, 3 * PAIR_BYTES));
+        assert_eq!(data.len(), 3 * POINT_BYTES);
     }
     ferret::read_start(STARTED, data, &mut rng);
     let cost = additive::cost(Some(ADDITIVE), None);
@@ -145,8 +145,9 @@ mod tests {
     #[test]
     fn messages_of_the_transfers() {
         let mut rng = SecretRng::insecure_from_seed(1);
-        let sender = BaseSender::new([0; 32], &mut rng);
+        let sender = BaseSender::new([0; 32], 3, &mut rng);
         let points = |count: usize, rng: &mut SecretRng| {
+            let sender = BaseSender::new([0; 32], count, rng);
             let choices = (0..count).map(|i| Choice::from((i % 2) as u8));
             let made = base::receive([0; 32], sender.message(), choices, count, rng);
             made.unwrap().1
@@ -165,14 +166,14 @@ mod tests {
         {
             replay(&good, 3_000, seed as u64, transfers);
         }
-        // 127 points, as many as a direction's sender sends, and the columns that answer them.
+        // 127 pairs of points, as many as a direction's sender sends, and the columns that answer them.
         let points = points(127, &mut rng);
         assert_eq!(
             ferret::read_start(STARTED, &points, &mut rng),
             [true, false]
         );
         replay(&points, 100, 7, transfers);
-        let columns = random(127 * 32 + 31 * 16, 8);
+        let columns = random(127 * 32 + 33 * 32 + 31 * 2 * 16 + 48, 8);
         assert_eq!(
             ferret::read_start(STARTED, &columns, &mut rng),
             [false, true]

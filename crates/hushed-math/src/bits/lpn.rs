@@ -1,26 +1,30 @@
 //! The local linear code of primal LPN: each row of the public matrix has [`TAPS`] ones in random
-//! columns, `out[r] = noise[r] ⊕ ⨁_{j<10} secret[column(r, j)]`.
+//! columns, `row r: noise[r] ⊕ ⨁_{j<9} secret[column(r, j)]`.
 //!
-//! Columns come from the AES-128 counter stream under a public seed. Four rows share seven blocks, 14 words of 64 bits;
-//! word w gives taps 3w, 3w+1, 3w+2 of the four rows' forty, as its bits 0.., 21.. and 42.., masked to `log2(k)` bits.
-//! k is a power of two, so a mask is exact and no division is needed. Columns are public: the gathers leak nothing.
+//! The number of taps is odd. With an even number every row has even weight, so that the secret has one bit less than
+//! it has columns, and no set of rows is invertible.
+//!
+//! Columns come from the AES-128 counter stream under a public seed. Four rows share six blocks, 12 words of 64 bits;
+//! word w gives taps 3w, 3w+1, 3w+2 of the four rows' 36, as its bits 0.., 21.. and 42.., masked to `log2(k)` bits. k is
+//! a power of two, so a mask is exact and no division is needed. Columns are public: the gathers leak nothing.
 
 use super::Block;
 use super::aes::AesKey;
 
 /// Ones per row (with replacement: two equal taps cancel).
-pub const TAPS: usize = 10;
+pub const TAPS: usize = 9;
 
 /// Rows that share a stretch of the stream.
 pub const ROW_GROUP: usize = 4;
 
-/// Stream blocks per group: 14 words of three taps cover 40.
-const GROUP_BLOCKS: usize = 7;
+/// Stream blocks per group: 12 words of three taps.
+const GROUP_BLOCKS: usize = 6;
+const _: () = assert!(TAPS % 2 == 1 && ROW_GROUP * TAPS == 6 * GROUP_BLOCKS);
 
 /// Stream bits per tap.
 const TAP_BITS: u32 = 21;
 
-/// Groups whose columns are generated at once: 3.5 KiB, which stays in the first-level cache.
+/// Groups whose columns are generated at once: 3 KiB, which stays in the first-level cache.
 const GROUPS: usize = 32;
 
 /// A code with 2^log_k columns.
@@ -47,28 +51,24 @@ impl LpnCode {
         1 << self.log_k
     }
 
-    /// `out[r] = noise[r] ⊕ (row first_row + r applied to secret)`.
+    /// Adds `row first_row + r applied to secret` to `rows[r]`, which holds the noise.
     ///
     /// # Panics
-    /// If `secret` does not have k blocks, `noise` and `out` differ in length, or `first_row` or the length is not a
-    /// multiple of [`ROW_GROUP`].
-    pub fn encode(&self, first_row: u64, secret: &[Block], noise: &[Block], out: &mut [Block]) {
+    /// If `secret` does not have k blocks, or `first_row` or the length is not a multiple of [`ROW_GROUP`].
+    pub fn encode(&self, first_row: u64, secret: &[Block], rows: &mut [Block]) {
         assert_eq!(secret.len(), self.columns(), "one block a column");
-        assert_eq!(noise.len(), out.len(), "one noise block a row");
         assert!(
-            first_row.is_multiple_of(ROW_GROUP as u64) && out.len().is_multiple_of(ROW_GROUP),
+            first_row.is_multiple_of(ROW_GROUP as u64) && rows.len().is_multiple_of(ROW_GROUP),
             "rows come in fours"
         );
         let mut counter = u128::from(first_row) / ROW_GROUP as u128 * GROUP_BLOCKS as u128;
         let mut stream = [[Block::ZERO; GROUP_BLOCKS]; GROUPS];
-        let noise = noise.as_chunks::<ROW_GROUP>().0.chunks(GROUPS);
-        let out = out.as_chunks_mut::<ROW_GROUP>().0.chunks_mut(GROUPS);
-        for (noise, out) in noise.zip(out) {
-            let stream = &mut stream[..out.len()];
+        for rows in rows.as_chunks_mut::<ROW_GROUP>().0.chunks_mut(GROUPS) {
+            let stream = &mut stream[..rows.len()];
             self.key.counter(counter, stream.as_flattened_mut());
             counter += (stream.len() * GROUP_BLOCKS) as u128;
-            for ((columns, noise), out) in stream.iter().zip(noise).zip(out) {
-                gather(columns, secret, noise, out);
+            for (columns, rows) in stream.iter().zip(rows) {
+                gather(columns, secret, rows);
             }
         }
     }
@@ -76,12 +76,7 @@ impl LpnCode {
 
 /// One group of rows; `secret.len()` is a power of two.
 #[inline(always)]
-fn gather(
-    columns: &[Block; GROUP_BLOCKS],
-    secret: &[Block],
-    noise: &[Block; ROW_GROUP],
-    out: &mut [Block; ROW_GROUP],
-) {
+fn gather(columns: &[Block; GROUP_BLOCKS], secret: &[Block], rows: &mut [Block; ROW_GROUP]) {
     let mask = secret.len() - 1;
     assert!(secret.len().is_power_of_two());
     let tap = |i: usize| {
@@ -96,13 +91,13 @@ fn gather(
         unsafe { secret.get_unchecked(column) }
     };
     let mut i = 0;
-    for (noise, out) in noise.iter().zip(out) {
-        let mut sum = Lane::load(noise);
+    for row in rows {
+        let mut sum = Lane::load(row);
         for _ in 0..TAPS {
             sum = sum.xor(Lane::load(tap(i)));
             i += 1;
         }
-        sum.store(out);
+        sum.store(row);
     }
 }
 
@@ -174,9 +169,9 @@ mod tests {
     /// Straight from the header.
     fn naive(seed: [u8; 16], log_k: u32, r: u64, secret: &[Block]) -> Block {
         let mut sum = Block::ZERO;
-        for j in 0..10 {
-            let tap = r % 4 * 10 + j;
-            let word = r / 4 * 14 + tap / 3;
+        for j in 0..9 {
+            let tap = r % 4 * 9 + j;
+            let word = r / 4 * 12 + tap / 3;
             let mut b = [Block::ZERO];
             PrgAes::at(Block::from_bytes(seed), u128::from(word / 2)).fill(&mut b);
             let shift = 64 * (word % 2) + 21 * (tap % 3);
@@ -198,8 +193,8 @@ mod tests {
             let code = LpnCode::new(seed, log_k);
             let secret = blocks(1, code.columns());
             let noise = blocks(2, n);
-            let mut rows = vec![Block::ONES; n];
-            code.encode(first, &secret, &noise, &mut rows);
+            let mut rows = noise.clone();
+            code.encode(first, &secret, &mut rows);
             for (r, (row, e)) in rows.iter().zip(&noise).enumerate() {
                 let expect = naive(seed, log_k, first + r as u64, &secret) ^ *e;
                 assert!(*row == expect, "log_k {log_k} row {r}");
@@ -211,11 +206,10 @@ mod tests {
     fn splitting_the_rows_changes_nothing() {
         let code = LpnCode::new([9; 16], 8);
         let (secret, noise) = (blocks(3, 256), blocks(4, 1000));
-        let mut whole = vec![Block::ZERO; 1000];
-        code.encode(0, &secret, &noise, &mut whole);
-        let mut parts = vec![Block::ZERO; 1000];
-        code.encode(336, &secret, &noise[336..], &mut parts[336..]);
-        code.encode(0, &secret, &noise[..336], &mut parts[..336]);
+        let (mut whole, mut parts) = (noise.clone(), noise);
+        code.encode(0, &secret, &mut whole);
+        code.encode(336, &secret, &mut parts[336..]);
+        code.encode(0, &secret, &mut parts[..336]);
         assert!(whole == parts);
     }
 }

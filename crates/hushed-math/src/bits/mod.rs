@@ -1,9 +1,10 @@
-//! Bit kernels of oblivious transfer: 128-bit blocks, masks from secret bits, AES, the pad hash, GGM trees, the LPN
-//! code, transposition and packing. Every public signature is safe; kernels are chosen at run time and give identical
+//! Bit kernels of oblivious transfer: 128-bit blocks, masks from secret bits, AES, the pad hash, the field of
+//! 2^128 elements, GGM trees, the LPN code, transposition and packing. Every public signature is safe; kernels are chosen at run time and give identical
 //! bytes.
 
 mod aes;
 mod block;
+mod field;
 mod half_tree;
 mod lpn;
 mod mask;
@@ -15,6 +16,7 @@ mod transpose;
 pub(crate) use aes::AesCtr;
 pub use aes::AesKey;
 pub use block::Block;
+pub use field::{Powers, multiply};
 pub use half_tree::{HalfTree, MAX_DEPTH};
 pub use lpn::{LpnCode, ROW_GROUP, TAPS};
 pub use mask::Mask;

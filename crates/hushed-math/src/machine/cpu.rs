@@ -37,11 +37,11 @@ impl HaveFma {
 #[derive(Clone, Copy, Debug)]
 pub struct HaveAmx(());
 
-/// Proof that VAES on 512-bit registers (with AVX-512 F, BW and AES-NI) may be used.
+/// Proof that VAES and carry-less products on 512-bit registers (with AVX-512 F, BW and AES-NI) may be used.
 #[derive(Clone, Copy, Debug)]
 pub struct HaveVaes(());
 
-/// Proof that AES-NI (with SSSE3) may be used.
+/// Proof that AES-NI and carry-less products (with SSSE3) may be used.
 #[derive(Clone, Copy, Debug)]
 pub struct HaveAesni(());
 
@@ -196,7 +196,9 @@ impl Cpu {
 
     #[cfg(target_arch = "x86_64")]
     fn detect() -> Cpu {
-        let aesni = is_x86_feature_detected!("aes") && is_x86_feature_detected!("ssse3");
+        let aesni = is_x86_feature_detected!("aes")
+            && is_x86_feature_detected!("ssse3")
+            && is_x86_feature_detected!("pclmulqdq");
         let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
         let ifma = avx512
             && is_x86_feature_detected!("avx512dq")
@@ -206,7 +208,10 @@ impl Cpu {
         let fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         let wide = avx512 && is_x86_feature_detected!("avx512dq");
         let amx = ifma && amx::permitted();
-        let vaes = avx512 && aesni && is_x86_feature_detected!("vaes");
+        let vaes = avx512
+            && aesni
+            && is_x86_feature_detected!("vaes")
+            && is_x86_feature_detected!("vpclmulqdq");
         Cpu {
             ifma: ifma.then_some(HaveIfma(())),
             fma: fma.then_some(HaveFma { wide }),

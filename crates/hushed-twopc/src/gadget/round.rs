@@ -15,13 +15,15 @@
 //! ([`open_rounded`]) sends y' − y'_own for the exact y', which its receiver could have computed itself from y' and its
 //! own share.
 //!
-//! Rounds and bits are those of [`msb`] of s + 1 bits, plus one round with k bits.
+//! Rounds and bits are those of [`msb`] of s + 1 bits, plus one round with k bits; an opening adds the check of the OTs
+//! ([`CHECK_COST`]).
 
 use super::compare::{msb, msb_cost};
 use super::select::{bit_to_arith, bit_to_arith_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_most};
+use crate::ot::CHECK_COST;
 use crate::share::{Ring, Share};
 use crate::wire::packed_len;
 use hushed_net::Party;
@@ -58,7 +60,7 @@ pub fn round(ctx: &mut Ctx, x: &Share, shift: u32, to: Ring) -> Result<Share, Tw
 /// Cost of [`open_rounded`] of `n` elements to the client.
 pub fn open_rounded_cost(n: usize, shift: u32, to: Ring) -> Cost {
     let opened = Cost::exchange(0, packed_len(n, to.bits()) as u64);
-    round_cost(n, shift, to) + opened
+    round_cost(n, shift, to) + CHECK_COST + opened
 }
 
 /// Opens [`round`] of x to `who` alone, which learns that value and nothing about the bits below its last place.
@@ -134,7 +136,8 @@ mod tests {
         let (a, b, stats) = run_counted(|ctx| open(ctx, &x0), |ctx| open(ctx, &x1));
         let cost = open_rounded_cost(values.len(), 23, to);
         assert_cost(&stats, cost);
-        assert_eq!(cost.rounds, 8);
+        // Seven for the carry, two for the check of the OTs, one for the words.
+        assert_eq!(cost.rounds, 10);
         let want: Vec<u64> = values.iter().map(|v| nearest(ring, *v, 23, to)).collect();
         assert_eq!((a, b), (Some(want), None));
     }

@@ -4,7 +4,7 @@
 //! Sender block `i` of direction `d` is AES_seed(d ‖ i) with the lsb cleared, and the choice bit is that lsb; nothing
 //! is sent.
 
-use super::{Correlations, CotRecv, CotSend};
+use super::{Correlations, CotRecv, CotSend, Unchecked, check};
 use crate::error::TwopcError;
 use hushed_math::bits::{Block, PadHash, PrgAes};
 use hushed_net::Session;
@@ -90,5 +90,14 @@ impl Correlations for IdealOt {
 
     fn has_begun(&self) -> bool {
         true
+    }
+
+    /// A dealer cannot cheat.
+    fn take_unchecked(&mut self) -> [Unchecked; 2] {
+        [Unchecked::default(); 2]
+    }
+
+    fn check(&mut self, s: &mut Session) -> Result<(), TwopcError> {
+        check::run(self, s)
     }
 }

@@ -6,16 +6,22 @@
 //!
 //! Pads are hashes of blocks under keys specific to the session and direction ([`PadHash`]).
 //!
+//! A party that cheats when OTs are made is found by checks ([`ferret`], [`Correlations::check`]): the OTs are secure
+//! against malicious parties, what is built on them only against semi-honest ones.
+//!
 //! Correlations are used once: [`CotSend`] and [`CotRecv`] move, are not `Clone`, and erase themselves on drop.
 
 pub mod additive;
 pub mod base;
 pub(crate) mod bit_table;
+mod check;
 pub mod ferret;
 #[cfg(any(test, feature = "ideal"))]
 pub mod ideal;
 pub mod one_of_n;
 pub mod triple;
+
+pub use check::{CHECK_COST, Unchecked};
 
 use crate::error::TwopcError;
 use hushed_math::bits::{Block, PadHash, TARGETS_A_KEY};
@@ -37,7 +43,22 @@ pub trait Correlations: Send {
     /// Whether both directions have begun, after which what a party sends needs no answer. Between calls both parties
     /// give the same answer.
     fn has_begun(&self) -> bool;
+
+    /// The sums over the OTs made since the last call, as sender and as receiver; they begin again at zero.
+    fn take_unchecked(&mut self) -> [Unchecked; 2];
+
+    /// Checks that the other party made all OTs since the last call honestly. Comes before every opening; costs
+    /// [`CHECK_COST`].
+    ///
+    /// # Errors
+    /// The same error whatever was wrong, since where it was may depend on secrets; the source then gives no more OTs.
+    fn check(&mut self, s: &mut Session) -> Result<(), TwopcError>;
 }
+
+/// The other party did not make its OTs as the protocol says.
+pub(crate) const CHEATED: TwopcError = TwopcError::PeerMisbehaved {
+    what: "oblivious transfer: its consistency check failed",
+};
 
 /// The sender's half of correlated OTs: `blocks[i]` has lsb 0.
 pub struct CotSend {
@@ -110,6 +131,12 @@ impl CotRecv {
         let first = self.first_index + at as u64;
         self.hash.pads(first, [Block::ZERO], blocks, [chosen]);
     }
+}
+
+/// Whether an error is [`CHEATED`].
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn is_cheated(error: &TwopcError) -> bool {
+    matches!((error, CHEATED), (TwopcError::PeerMisbehaved { what }, TwopcError::PeerMisbehaved { what: cheated }) if *what == cheated)
 }
 
 /// Bits of security of pads and of tables' pads: one cipher call tests one key, which has at most this many targets

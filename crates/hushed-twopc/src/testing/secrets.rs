@@ -5,7 +5,7 @@ use crate::gadget::{offered, own_product};
 use crate::ot::ferret::cases as ferret;
 use crate::ot::{additive, bit_table, one_of_n, triple};
 use crate::share::{BitShare, Ring, Share};
-use hushed_math::bits::{Block, HalfTree, LpnCode, PadHash, pack_bits, transpose_columns};
+use hushed_math::bits::{Block, HalfTree, LpnCode, PadHash, Powers, pack_bits, transpose_columns};
 use std::hint::black_box;
 
 pub use super::case::{Case, Secret};
@@ -18,7 +18,15 @@ pub fn cases() -> Vec<Case> {
     all.extend(bit_table::cases());
     all.extend(triple::cases());
     all.extend(ferret());
-    all.extend([half_tree(), lpn(), pads(), tables(), packing(), mux()]);
+    all.extend([
+        half_tree(),
+        lpn(),
+        hash(),
+        pads(),
+        tables(),
+        packing(),
+        mux(),
+    ]);
     all
 }
 
@@ -54,15 +62,27 @@ fn half_tree() -> Case {
 
 fn lpn() -> Case {
     let code = LpnCode::new([2; 16], 10);
-    let state = [1 << 10, 256, 256].map(|n| vec![Block::ZERO; n]);
+    let state = [1 << 10, 256].map(|n| vec![Block::ZERO; n]);
     Case::new(
         "LPN code",
         state,
-        |[secret, noise, _], s| {
+        |[secret, rows], s| {
             s.fill_blocks(secret);
-            s.fill_blocks(noise);
+            s.fill_blocks(rows);
         },
-        move |[secret, noise, out]| code.encode(0, secret, noise, out),
+        move |[secret, rows]| code.encode(0, secret, rows),
+    )
+}
+
+fn hash() -> Case {
+    let powers = Powers::new(Block(0x1234_5678_9abc_def1), 256);
+    Case::new(
+        "hash of blocks",
+        vec![Block::ZERO; 256],
+        |blocks, secret| secret.fill_blocks(blocks),
+        move |blocks| {
+            black_box(powers.hash(blocks).to_bytes());
+        },
     )
 }
 

@@ -1,5 +1,5 @@
-//! Ferret: random correlated OTs with sublinear traffic (Yang, Weng, Lan, Zhang, Wang, CCS 2020), semi-honest,
-//! iterated.
+//! Ferret: random correlated OTs with sublinear traffic (Yang, Weng, Lan, Zhang, Wang, CCS 2020), iterated, and checked
+//! against parties that cheat.
 //!
 //! Each direction starts at its first use: base OTs and a small extension ([`start`]) give the inputs of one extension
 //! with the smallest set. From then on every extension keeps the inputs of the next ([`extend`]) and hands out the
@@ -9,8 +9,13 @@
 //! A source that failed stays failed: restarting a direction would run base OTs and extensions under the same `delta`,
 //! session id and indices, and repeat pads that may have been used.
 //!
-//! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of `hushed_math::bits`,
-//! base OTs under computational Diffie–Hellman in the random-oracle model. Base OTs are not post-quantum: a party that
+//! A receiver sends something at the start only, which [`start`] checks; a sender's extensions are checked before every
+//! opening ([`super::Correlations::check`]). A party that cheats passes with probability 2^-c if it is to learn c bits
+//! of the other's secrets: then OTs are malicious-secure by the theorems of SoftSpokenOT (delta with leakage) and Ferret
+//! (LPN with static leakage).
+//!
+//! Security: LPN with regular noise at the sets of [`params`], a code of its own for every extension, the half-tree
+//! under the hash of `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base OTs are not post-quantum: a party that
 //! records a session and later has a quantum computer learns its OTs.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -23,7 +28,7 @@ pub use params::FerretParams;
 pub(crate) use start::{cases, read as read_start};
 
 use super::base::SessionId;
-use super::{Correlations, CotRecv, CotSend};
+use super::{Correlations, CotRecv, CotSend, Unchecked, check};
 use crate::error::TwopcError;
 use extend::Extender;
 use hushed_math::bits::{Block, PadHash};
@@ -46,8 +51,8 @@ const TREES: Kind = Kind(0x0344);
 const HELLO_BYTES: usize = 17;
 
 /// Incremented whenever equal messages would give different OTs or pads, when the table of sets changes, and when a
-/// step does. 4: a step has 32 trees.
-const VERSION: u8 = 4;
+/// step does. 5: checks against parties that cheat, rows of nine taps, a code of its own for every extension.
+const VERSION: u8 = 5;
 
 /// The set of the first extension: the smallest, because its inputs come from the more expensive [`start`].
 const FIRST: FerretParams = FerretParams::K16;
@@ -110,7 +115,7 @@ impl FerretOt {
         }
         // By now the transcript holds both nonces and everything agreed before.
         let id = Sha256::new()
-            .chain_update(b"hushed ferret 3")
+            .chain_update(b"hushed ferret 4")
             .chain_update(session.transcript_hash())
             .finalize()
             .into();
@@ -158,7 +163,7 @@ impl FerretOt {
     fn start_sending(&mut self, s: &mut Session) -> Result<Box<Stock>, TwopcError> {
         let n = FIRST.inputs();
         let id = self.direction_id(self.party, b"base");
-        let first = s.recv(BASE, Expect::Exactly(super::base::POINT_BYTES))?;
+        let first = s.recv(BASE, Expect::Exactly(start::FIRST_BYTES))?;
         let (start, points) = StartSender::new(id, self.delta, &first, &mut self.rng)?;
         s.send_vec(POINTS, points)?;
         let columns = s.recv(COLUMNS, Expect::Exactly(start::columns_bytes(n)))?;
@@ -250,6 +255,19 @@ impl Correlations for FerretOt {
         let running = |d: &Direction| matches!(d, Direction::Running(_));
         running(&self.sending) && running(&self.receiving)
     }
+
+    fn take_unchecked(&mut self) -> [Unchecked; 2] {
+        [&mut self.sending, &mut self.receiving].map(|direction| match direction {
+            Direction::Running(stock) => core::mem::take(&mut stock.unchecked),
+            Direction::Fresh | Direction::Failed => Unchecked::default(),
+        })
+    }
+
+    fn check(&mut self, s: &mut Session) -> Result<(), TwopcError> {
+        self.check_process()?;
+        let result = check::run(self, s);
+        self.sealed(result)
+    }
 }
 
 impl Drop for FerretOt {
@@ -267,7 +285,7 @@ trait End {
         step: usize,
         inputs: &[Block],
         outputs: &mut [Block],
-    ) -> Result<(), TwopcError>;
+    ) -> Result<Unchecked, TwopcError>;
 }
 
 struct Sending<'a> {
@@ -287,9 +305,10 @@ impl End for Sending<'_> {
         step: usize,
         inputs: &[Block],
         outputs: &mut [Block],
-    ) -> Result<(), TwopcError> {
-        let message = extender.send(extension, step, self.delta, inputs, outputs);
-        Ok(self.session.send_vec(TREES, message)?)
+    ) -> Result<Unchecked, TwopcError> {
+        let (message, unchecked) = extender.send(extension, step, self.delta, inputs, outputs);
+        self.session.send_vec(TREES, message)?;
+        Ok(unchecked)
     }
 }
 
@@ -301,7 +320,7 @@ impl End for Receiving<'_> {
         step: usize,
         inputs: &[Block],
         outputs: &mut [Block],
-    ) -> Result<(), TwopcError> {
+    ) -> Result<Unchecked, TwopcError> {
         let message = self
             .session
             .recv(TREES, Expect::Exactly(extender.step_bytes(step)))?;
@@ -325,6 +344,8 @@ struct Stock {
     next: usize,
     /// OTs handed out so far, which is the index of the next.
     handed_out: u64,
+    /// The sums over the steps since the last check.
+    unchecked: Unchecked,
     /// Turns OTs into pads.
     hash: PadHash,
 }
@@ -343,6 +364,7 @@ impl Stock {
             outputs: Vec::new(),
             next: 0,
             handed_out: 0,
+            unchecked: Unchecked::default(),
             hash,
         }
     }
@@ -369,13 +391,14 @@ impl Stock {
             self.outputs = vec![Block::ZERO; n];
         }
         let (extension, step) = (self.extension, self.step);
-        end.run(
+        let sums = end.run(
             &self.extender,
             extension,
             step,
             &self.inputs,
             &mut self.outputs,
         )?;
+        self.unchecked.add(sums);
         self.step += 1;
         let wanted = self
             .later
@@ -420,6 +443,7 @@ impl Drop for Stock {
         Block::wipe(&mut self.inputs);
         Block::wipe(&mut self.kept);
         Block::wipe(&mut self.outputs);
+        self.unchecked.wipe();
     }
 }
 

@@ -108,9 +108,9 @@ fn traffic_is_the_declared_formula() {
     assert_eq!(server.frames_sent, 3);
     assert_eq!(
         server.bytes_sent,
-        (HELLO_BYTES + 32 + columns) as u64 + 3 * header()
+        (HELLO_BYTES + start::FIRST_BYTES + columns) as u64 + 3 * header()
     );
-    assert_eq!(columns, 283_312, "0.28 MB a direction and session");
+    assert_eq!(columns, 284_416, "0.28 MB a direction and session");
 }
 
 #[test]
@@ -223,8 +223,8 @@ fn a_start_that_failed_is_not_repeated() {
         scope.spawn(move || {
             let mut rng = SecretRng::insecure_from_seed(1);
             FerretOt::new(&mut s, &mut rng).unwrap();
-            // Not a group element.
-            s.send(BASE, &[0xff; 32]).unwrap();
+            // Not group elements.
+            s.send(BASE, &[0xff; start::FIRST_BYTES]).unwrap();
         });
         let mut rng = SecretRng::insecure_from_seed(2);
         let mut ot = FerretOt::new(&mut c, &mut rng).unwrap();
@@ -290,4 +290,78 @@ fn a_peer_that_vanishes_before_any_frame_is_reported() {
 
 fn gone<T>(ended: &Result<T, TwopcError>) -> bool {
     matches!(ended, Err(TwopcError::Net(NetError::PeerGone)))
+}
+
+/// The attack on delta in a session: a client that flips one bit of its columns and keeps to the protocol otherwise.
+/// The server hands out no OT, says the same whatever was bent, and its source stays failed.
+#[test]
+fn h1_a_client_that_bends_its_columns_gets_no_ots() {
+    for bit in [8 * 6000, 8 * 100_000 + 3] {
+        let (mut c, mut s) = memory_pair();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut rng = SecretRng::insecure_from_seed(1);
+                let ot = FerretOt::new(&mut c, &mut rng).unwrap();
+                let id = ot.direction_id(Party::Server, b"base");
+                let start = StartReceiver::new(id, &mut rng);
+                c.send(BASE, start.message()).unwrap();
+                let points = c.recv(POINTS, Expect::Exactly(start::POINTS_BYTES));
+                let made = start.finish(&points.unwrap(), FIRST.inputs(), &mut rng);
+                let (_, mut columns) = made.unwrap();
+                columns[bit / 8] ^= 1 << (bit % 8);
+                c.send_vec(COLUMNS, columns).unwrap();
+            });
+            let mut rng = SecretRng::insecure_from_seed(2);
+            let mut ot = FerretOt::new(&mut s, &mut rng).unwrap();
+            let error = ot.send(&mut s, 10).err().unwrap();
+            assert!(crate::ot::is_cheated(&error), "{error}");
+            assert_stays_failed(ot, &mut s);
+        });
+    }
+}
+
+/// Honest parties pass checks in any number, with and without OTs in between.
+#[test]
+fn checks_pass_between_honest_parties() {
+    let run = |ot: &mut FerretOt, s: &mut Session| {
+        ot.check(s).unwrap();
+        ot.check(s).unwrap();
+        match s.party() {
+            Party::Client => drop((ot.send(s, 700_000).unwrap(), ot.recv(s, 1000).unwrap())),
+            Party::Server => drop((ot.recv(s, 700_000).unwrap(), ot.send(s, 1000).unwrap())),
+        }
+        ot.check(s).unwrap();
+        let [sent, received] = ot.take_unchecked();
+        for sums in [sent, received] {
+            assert!(sums.leaves == Block::ZERO && sums.noise == Block::ZERO);
+        }
+    };
+    pair(FerretParams::K16, run, run);
+}
+
+/// A party whose sums are wrong, for whatever reason, is refused before anything is opened, and the source ends.
+#[test]
+fn a_sender_with_wrong_sums_is_refused_at_the_check() {
+    for cheat in [Party::Client, Party::Server] {
+        let run = |ot: &mut FerretOt, s: &mut Session| {
+            ot.check(s).unwrap();
+            match s.party() {
+                Party::Client => drop((ot.send(s, 50_000).unwrap(), ot.recv(s, 10).unwrap())),
+                Party::Server => drop((ot.recv(s, 50_000).unwrap(), ot.send(s, 10).unwrap())),
+            }
+            if s.party() == cheat
+                && let Direction::Running(stock) = &mut ot.sending
+            {
+                stock.unchecked.leaves ^= Block(1 << 90);
+            }
+            let checked = ot.check(s);
+            if s.party() == cheat {
+                checked.unwrap();
+            } else {
+                assert!(checked.is_err_and(|e| crate::ot::is_cheated(&e)));
+                assert!(matches!(ot.send(s, 1), Err(TwopcError::SourceFailed)));
+            }
+        };
+        pair(FerretParams::K16, run, run);
+    }
 }
