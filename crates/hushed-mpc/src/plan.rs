@@ -334,7 +334,9 @@ impl Plan {
         let decrypted = sum(|e| e.opened) as f64;
         let failure = decrypted.max(1.0).log2() + failure_log2();
         let set = FerretParams::DEFAULT;
-        let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
+        let made = (set.outputs() - set.inputs()) as u64;
+        let per_ot = set.message_bytes() as f64 / made as f64;
+        let extensions: u64 = cots.iter().map(|n| n.div_ceil(made)).sum();
         let cots = (cots[0] + cots[1]) as f64;
         let rows = tokens.iter().sum::<usize>();
         Plan {
@@ -351,8 +353,8 @@ impl Plan {
             large_truncation_log2: None,
             distance_log2: failure,
             hiding: format!(
-                "computational: RLWE at 128 bits by the 2024 guidelines; LPN of the OTs at {:.0} bits by the attacks that are computed; \
-                 their hash at {PAD_BITS} bits in pads, {TREE_BITS} in trees",
+                "computational: RLWE at 128 bits by the 2024 guidelines; LPN of the OTs at {:.0} bits by the attacks that are computed, \
+                 for each of {extensions} extensions under codes of their own; their hash at {PAD_BITS} bits in pads, {TREE_BITS} in trees",
                 set.attacks().least()
             ),
             exposures: exposures(program, tokens, terms, opened),

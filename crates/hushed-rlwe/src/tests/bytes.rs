@@ -189,3 +189,22 @@ fn other_parameters_kinds_and_shapes_are_refused() {
     assert!(KeySet::from_bytes(&params, &[5], q_len, &set.bytes).is_err());
     assert!(KeySet::from_bytes(&params, &[4, 5], q_len, &set.bytes).is_err());
 }
+
+/// What a client that cheats learns from a response is bounded only because it cannot choose its public key's a: zero
+/// or a structured one would leave the a part of a response as the product made it.
+#[test]
+fn h1_a_public_key_has_no_a_of_its_own_on_the_wire() {
+    let params = tiny();
+    let mut rng = rng(5);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let set = KeySet::generate(&sk, &[], params.q_len(), &mut rng).unwrap();
+    let mut bytes = set.to_bytes();
+    // All that the sender writes beside the header and the seed is zero: a does not notice, and is expanded from the seed.
+    let seed = HEADER_BYTES..HEADER_BYTES + crate::codec::SEED_BYTES;
+    bytes[seed.end..].fill(0);
+    let read = KeySet::from_bytes(&params, &[], params.q_len(), &bytes).unwrap();
+    assert_eq!(read.public.a, set.public.a);
+    bytes[seed.start] ^= 1;
+    let other = KeySet::from_bytes(&params, &[], params.q_len(), &bytes).unwrap();
+    assert_ne!(other.public.a, set.public.a);
+}
