@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
+.PHONY: help setup build wheel run generate test test-long accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -44,8 +44,11 @@ run: build ## try it: a private search on this machine; QUERY="…" asks your ow
 generate: build ## continue a private text with a small GPT-2; PROMPT="…" is your own beginning, TOKENS=16
 	@python3 scripts/generate.py
 
-test: setup ## run every check and every test (about 20 minutes)
+test: setup ## run every check and every test (most of the time is compiling)
 	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test
+
+test-long: ## the same with the long tests at full length, and the server built alone
+	@HUSHED_LONG_TESTS=1 $(MAKE) --no-print-directory test
 
 test-pythons: setup ## test the Python package on Python 3.9 and 3.13 as well, where they are installed
 	@scripts/other_pythons.sh
@@ -83,12 +86,12 @@ decoder-model: build ## train the small decoder of `fhe` again, an hour of proce
 		--truncate --declare --output out/decoder-calibration.json
 	@cd data/decoder-small && sha256sum *.json *.jsonl *.safetensors *.txt >SHA256SUMS
 
-bench: setup ## measure everything; rows in out/bench.jsonl (hours)
-	@cargo build --release --locked -p hushed-bench
+bench: setup ## measure everything, in the profile of releases; rows in out/bench.jsonl (hours)
+	@cargo build --profile dist --locked -p hushed-bench
 	@mkdir -p out && : >out/bench.jsonl
 	@for run in "all loopback" "layer lan" "model lan" "layer wan" "model wan"; do \
 		set -- $$run; \
-		"$${CARGO_TARGET_DIR:-target}/release/hushed-bench" "$$1" --net "$$2" --json | tee -a out/bench.jsonl || exit 1; \
+		"$${CARGO_TARGET_DIR:-target}/dist/hushed-bench" "$$1" --net "$$2" --json | tee -a out/bench.jsonl || exit 1; \
 	done
 	@python3 scripts/bench_report.py out/bench.jsonl
 

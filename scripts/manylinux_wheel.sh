@@ -20,7 +20,7 @@ fi
 cargo xtask third-party hushed-python crates/hushed-python/THIRD-PARTY.txt
 rm -f dist/*"$tag"*.whl
 # A folder of its own: what was compiled for this machine's glibc must not be linked.
-PATH="$venv/bin:$PATH" CARGO_TARGET_DIR="$target/$tag" "$venv/bin/maturin" build --quiet --zig --compatibility "$tag" --profile "${PROFILE:-release}" \
+PATH="$venv/bin:$PATH" CARGO_TARGET_DIR="$target/$tag" "$venv/bin/maturin" build --quiet --zig --compatibility "$tag" --profile "${PROFILE:-dist}" \
     --manifest-path crates/hushed-python/Cargo.toml --interpreter python3 --out dist
 wheel=$(ls dist/*"$tag"*.whl)
 "$venv/bin/auditwheel" show "$wheel" | tr '\n' ' ' | grep -E "consistent with the following platform tag: +\"manylinux_2_(5|12|17|2[0-8])_" >/dev/null ||

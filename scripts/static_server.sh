@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-profile=${PROFILE:-release}
+profile=${PROFILE:-dist}
 case $profile in dev) folder=debug ;; *) folder=$profile ;; esac
 host=$(rustc -vV | sed -n 's/^host: //p')
 target=${CARGO_TARGET_DIR:-target}
@@ -12,7 +12,6 @@ target=${CARGO_TARGET_DIR:-target}
 RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" cargo build --locked --profile "$profile" --target "$host" -p hushed-server
 mkdir -p dist
 cp "$target/$host/$folder/hushed-server" dist/hushed-server
-strip --strip-debug dist/hushed-server # four fifths of it are tables of lines
 cargo xtask third-party hushed-server dist/THIRD-PARTY.txt
 cat >>dist/THIRD-PARTY.txt <<END
 

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 which=${1:-all}
 case $which in all | ntt | spu | lattigo | openfhe | poulpy | orion) ;; *) echo "peers: no peer $which" >&2; exit 2 ;; esac
-bench=${CARGO_TARGET_DIR:-target}/release/hushed-bench
+bench=${CARGO_TARGET_DIR:-target}/dist/hushed-bench
 mkdir -p out
 results=out/peers.jsonl
 : >"$results"
@@ -45,7 +45,7 @@ in_python() {
 keep() { tee -a "$results"; }
 
 # What can be built is built before anything is measured.
-cargo build --release --locked -p hushed-bench
+cargo build --profile dist --locked -p hushed-bench
 if asked ntt; then
     # Native instructions, so that the peer has what our run-time choice has.
     RUSTFLAGS="-C target-cpu=native" cargo build --release --locked \

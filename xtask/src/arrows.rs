@@ -113,7 +113,16 @@ const NEVER_IMPORTED: &str = "hushed-bench";
 
 /// Released binaries, and the features that must not reach them.
 const RELEASED: [&str; 3] = ["hushed-cli", "hushed-server", "hushed-python"];
-const NOT_RELEASED: [&str; 4] = ["ideal", "testing", "insecure-test-parameters", "taint"];
+const NOT_RELEASED: [&str; 5] = [
+    "ideal",
+    "testing",
+    "tested",
+    "insecure-test-parameters",
+    "taint",
+];
+
+/// The binary for machines that must not have the client's code, and the feature that holds all of it.
+const ALONE: (&str, &str) = ("hushed-server", "client");
 
 pub fn check(graph: &Graph) -> Outcome {
     let mut problems = Vec::new();
@@ -190,9 +199,11 @@ pub fn release_features(root: &Path) -> Outcome {
     problems.dedup();
     if problems.is_empty() {
         Ok(format!(
-            "{} without {}",
+            "{} without {}; {} without {}",
             seen.join(", "),
-            NOT_RELEASED.join(", ")
+            NOT_RELEASED.join(", "),
+            ALONE.0,
+            ALONE.1
         ))
     } else {
         Err(problems)
@@ -205,7 +216,9 @@ fn forbidden_features(binary: &str, tree: &str) -> Vec<String> {
     ours.filter_map(|line| {
         let (package, features) = line.split_once('|')?;
         let features = features.trim_end_matches(" (*)");
-        let bad = features.split(',').find(|f| NOT_RELEASED.contains(f))?;
+        let bad = features
+            .split(',')
+            .find(|f| NOT_RELEASED.contains(f) || (binary, *f) == ALONE)?;
         let package = package.split(' ').next().unwrap_or(package);
         Some(format!(
             "{binary} is built with feature `{bad}` of {package}"
@@ -250,5 +263,12 @@ mod tests {
         assert!(forbidden_features("hushed-cli", clean).is_empty());
         let bad = "hushed-twopc v0.1.0 (/x)|default,ideal (*)\n";
         assert_eq!(forbidden_features("hushed-cli", bad).len(), 1);
+    }
+
+    #[test]
+    fn the_client_in_the_server_is_found() {
+        let tree = "hushed-fhe v0.1.0 (/x)|client\n";
+        assert!(forbidden_features("hushed-cli", tree).is_empty());
+        assert_eq!(forbidden_features("hushed-server", tree).len(), 1);
     }
 }

@@ -4,10 +4,11 @@
 //!
 //! `check` runs what continuous integration runs, cheapest first, prints one line per check, and goes on after a
 //! failure so that one run shows everything. `--fast` leaves out clippy, the only check that compiles. `secrets` checks
-//! in the release build whether secrets influence timing or jumps, with `--watch` under valgrind too. `python` builds
-//! the Python package and runs its tests, `python-wheel` only builds it, and `wheel` builds it for a release, in
-//! `dist/`. `third-party` writes the licences of everything that a package links. `test` runs `check` and `secrets`,
-//! then every test of the workspace and of the Python package, and ends with one line `N passed, N failed, N skipped`.
+//! in an optimised build whether secrets influence timing or jumps, with `--watch` in the released one and under
+//! valgrind too. `python` builds the Python package and runs its tests, `python-wheel` only builds it, and `wheel`
+//! builds it for a release, in `dist/`. `third-party` writes the licences of everything that a package links. `test`
+//! runs `check` and `secrets`, then every test of the workspace and of the Python package, and ends with one line
+//! `N passed, N failed, N skipped`.
 
 #![forbid(unsafe_code)]
 
@@ -120,8 +121,8 @@ fn check(root: &Path, fast: bool) -> bool {
     all
 }
 
-/// Checks whether secrets influence timing, branches or addresses in the release build; `watch` runs valgrind too,
-/// which takes minutes.
+/// Checks whether secrets influence timing, branches or addresses in an optimised build; `watch` takes the released one
+/// and runs valgrind too, which takes minutes.
 fn secrets(root: &Path, watch: bool) -> bool {
     let outcomes = secrets::check(root, watch).into_iter();
     outcomes.fold(true, |all, (name, outcome)| told(name, outcome) && all)

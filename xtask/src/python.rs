@@ -58,7 +58,7 @@ pub fn wheel(root: &Path) -> Outcome {
 fn dev_wheel(root: &Path) -> Result<(PathBuf, PathBuf, PathBuf), Lack> {
     let home = target(root).join("python");
     let python = environment(root, &home)?;
-    let wheel = build(root, &python, &home.join("dist"), "dev").map_err(Lack::Failed)?;
+    let wheel = build(root, &python, &home.join("dist"), &TESTED).map_err(Lack::Failed)?;
     Ok((home, python, wheel))
 }
 
@@ -67,7 +67,7 @@ pub fn release(root: &Path) -> Outcome {
     let home = target(root).join("python");
     let python = environment(root, &home).map_err(|lack| vec![lack.why()])?;
     let dist = root.join("dist");
-    let wheel = build(root, &python, &dist, "release").map_err(|why| vec![why])?;
+    let wheel = build(root, &python, &dist, &["--profile", "dist"]).map_err(|why| vec![why])?;
     let archive = sources(root, &python, &dist).map_err(|why| vec![why])?;
     Ok(format!("{}\n{}", wheel.display(), archive.display()))
 }
@@ -153,23 +153,19 @@ fn environment(root: &Path, home: &Path) -> Result<PathBuf, Lack> {
 /// Prints the version, in the form that scripts/fetch_python.sh writes down.
 const VERSION: &str = "import sys, platform; assert sys.version_info >= (3, 9); print(platform.python_version(), platform.machine())";
 
+/// As the tests of the workspace are built, so that almost all of it is compiled already.
+const TESTED: [&str; 4] = ["--profile", "dev", "--features", "tested"];
+
 /// Builds the wheel into a folder, replacing those that are there; returns its path.
-fn build(root: &Path, python: &Path, dist: &Path, profile: &str) -> Result<PathBuf, String> {
+fn build(root: &Path, python: &Path, dist: &Path, how: &[&str]) -> Result<PathBuf, String> {
     for old in files(dist, "whl") {
         fs::remove_file(&old).map_err(|error| format!("{}: {error}", old.display()))?;
     }
     third_party::write(root, "hushed-python", &root.join(THIRD_PARTY))?;
     let mut maturin = Command::new(python);
     maturin
-        .args([
-            "-m",
-            "maturin",
-            "build",
-            "--quiet",
-            "--offline",
-            "--profile",
-            profile,
-        ])
+        .args(["-m", "maturin", "build", "--quiet", "--offline"])
+        .args(how)
         .arg("--manifest-path")
         .arg(root.join(MANIFEST))
         .arg("--interpreter")

@@ -1,4 +1,6 @@
-//! Secrets decide no time, branch or address: checks of the release build of `hushed-twopc/examples/secrets.rs`.
+//! Secrets decide no time, branch or address: checks of an optimised build of `hushed-twopc/examples/secrets.rs`. With
+//! valgrind it is built as what is released, in profile `dist`. Without, our crates are compiled as `release` compiles
+//! them, and the foreign ones are those that the tests link: what is checked is in our crates.
 //! * time: sees a difference in mean time between secrets of zeros and of ones, in the kernels of this processor;
 //!   misses what differs only between other values.
 //! * watch (valgrind): sees every branch and address that depends on a secret, in functions and in whole protocols;
@@ -79,7 +81,7 @@ const OURS: [&str; 2] = ["hushed_math::", "hushed_twopc::"];
 
 /// Builds the checker and runs it, with `watch` under valgrind too. Returns the outcomes with their names.
 pub fn check(root: &Path, watch: bool) -> Vec<(&'static str, Outcome)> {
-    let checker = match build(root) {
+    let checker = match build(root, watch) {
         Ok(checker) => checker,
         Err(problem) => return vec![("secrets", Err(vec![problem]))],
     };
@@ -93,13 +95,27 @@ pub fn check(root: &Path, watch: bool) -> Vec<(&'static str, Outcome)> {
     all
 }
 
-fn build(root: &Path) -> Result<PathBuf, String> {
-    let status = Command::new(crate::cargo())
-        .args(["build", "--release", "--locked", "-p", "hushed-twopc"])
+/// Our crates in the checker, and how profile `release` compiles them where `dev` differs.
+const COMPILED: [&str; 4] = ["hushed-math", "hushed-net", "hushed-rlwe", "hushed-twopc"];
+const RELEASE: [&str; 3] = ["opt-level=3", "debug-assertions=false", "overflow-checks=false"];
+
+fn build(root: &Path, released: bool) -> Result<PathBuf, String> {
+    let mut command = Command::new(crate::cargo());
+    command
+        .args(["build", "--locked", "-p", "hushed-twopc"])
         .args(["--example", "secrets", "--features", "taint"])
-        .current_dir(root)
-        .status();
-    match status {
+        .current_dir(root);
+    if released {
+        // Lines for valgrind's reports; the code is the same without.
+        let lines = "profile.dist.debug=\"line-tables-only\"";
+        command.args(["--profile", "dist", "--config", lines]);
+    } else {
+        for (name, setting) in COMPILED.iter().flat_map(|n| RELEASE.map(|s| (n, s))) {
+            let setting = format!("profile.dev.package.{name}.{setting}");
+            command.args(["--config", &setting]);
+        }
+    }
+    match command.status() {
         Ok(status) if status.success() => {}
         Ok(status) => {
             return Err(format!(
@@ -112,7 +128,8 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = here.parent().and_then(Path::parent);
     let target = target.ok_or("xtask is in no target folder")?;
-    Ok(target.join("release/examples/secrets"))
+    let folder = if released { "dist" } else { "debug" };
+    Ok(target.join(folder).join("examples/secrets"))
 }
 
 fn timed(checker: &Path) -> Outcome {

@@ -23,13 +23,10 @@ struct Sum {
 /// Runs `cargo test --workspace` with `extra` arguments; true if everything passed, `checked` included.
 pub fn run(root: &Path, checked: bool, extra: &[&str]) -> bool {
     // All targets but the examples, which tests include and clippy has compiled. Doc tests would cost a pass over every
-    // crate, and there are none (`rules::documentation`). The Python package has no Rust tests, and its test binary
-    // would be linked without libpython. Arguments may select otherwise.
-    let selected: &[&str] = if extra.is_empty() {
-        &["--exclude", "hushed-python", "--lib", "--bins", "--tests"]
-    } else {
-        &[]
-    };
+    // crate, and there are none (`rules::documentation`). The Python package has no target here and is not excluded:
+    // its features are united with the others', so that its own build links what this one compiles. Arguments may
+    // select otherwise.
+    let selected: &[&str] = if extra.is_empty() { &["--tests"] } else { &[] };
     let child = Command::new(crate::cargo())
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         .args(selected)

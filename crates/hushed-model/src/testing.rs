@@ -31,6 +31,11 @@ pub use gpt2::{
 pub use ternary::{ternary_config, ternary_network, tiny_ternary, tiny_ternary_with};
 pub use wide::{beyond_formats, small_rows, wide_decoders};
 
+/// Whether tests run in their long form: `make test-long`.
+pub fn long() -> bool {
+    std::env::var_os("HUSHED_LONG_TESTS").is_some_and(|set| set == "1")
+}
+
 /// Writes a Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden
 /// columns, inputs of up to 48 tokens, mean pooling to unit length. Its vocabulary has single characters and a few
 /// words. Always writes the same bytes.

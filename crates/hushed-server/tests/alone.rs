@@ -1,14 +1,17 @@
-//! The server's binary, built alone, has no client code: neither the client's marker nor the name of its module occurs
-//! in it. (A test of `hushed-serve` checks that a program with the client does contain the marker.)
+//! The server's binary serves, says what is wrong, and built alone has no client code: neither the client's marker nor
+//! the name of its module occurs in it. (A test of `hushed-serve` checks that a program with the client does contain
+//! the marker.)
 //!
 //! Built alone, because cargo unites the features of everything that one command builds: `cargo test --workspace`
-//! builds a server with the client's code in it, which nobody installs.
+//! builds a server with the client's code in it, which nobody installs. That second build takes minutes, so it belongs
+//! to the long tests; `cargo xtask check` asks cargo that the feature which holds the client's code is off.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
 
-use hushed_model::testing::tiny_folder;
+use hushed_model::testing::{long, tiny_folder};
 use hushed_serve::{Client, ClientConfig, ServerTrust, TooLong};
 
 /// What `hushed-serve/src/twopc/client.rs` and `…/fhe/client/texts.rs` leave in every program that links them.
@@ -40,15 +43,8 @@ fn symbol_names(elf: &[u8]) -> &[u8] {
     &elf[start..start + length]
 }
 
-/// Our crates in the server, except the kernels.
-const OURS: [&str; 10] = [
-    "ckks", "fhe", "lower", "model", "mpc", "net", "rlwe", "serve", "server", "twopc",
-];
-
 /// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, which already holds most of
-/// the foreign crates. Our crates are compiled again, because their features differ; with little optimisation, which
-/// changes what is inlined and not what is there. A level for the whole profile would recompile the foreign crates too.
-/// The kernels keep theirs: the program serves a text.
+/// the foreign crates. Our crates are compiled again, because their features differ.
 fn build() -> PathBuf {
     let here = Path::new(env!("CARGO_BIN_EXE_hushed-server"));
     let target = here.parent().and_then(Path::parent).unwrap();
@@ -56,10 +52,6 @@ fn build() -> PathBuf {
     let mut command = Command::new(cargo);
     command.args(["build", "--locked", "--offline", "-p", "hushed-server"]);
     command.args(["--config", "profile.dev.incremental=false"]);
-    for name in OURS {
-        let level = format!("profile.dev.package.hushed-{name}.opt-level=1");
-        command.args(["--config", &level]);
-    }
     let built = command
         .arg("--target-dir")
         .arg(target)
@@ -70,6 +62,9 @@ fn build() -> PathBuf {
     assert!(built.status.success(), "{message}");
     target.join("debug/hushed-server")
 }
+
+/// The second build replaces the file that the first one left.
+static ONE: Mutex<()> = Mutex::new(());
 
 fn run(binary: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let Output { status, stderr, .. } = Command::new(binary)
@@ -82,6 +77,11 @@ fn run(binary: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn built_alone_it_serves_and_has_no_client_code() {
+    if !long() {
+        println!("skipped: it builds the server once more; `make test-long` does");
+        return;
+    }
+    let _one = ONE.lock().unwrap();
     let binary = build();
     let bytes = std::fs::read(&binary).unwrap();
     for marker in MARKERS {
@@ -110,13 +110,26 @@ fn built_alone_it_serves_and_has_no_client_code() {
     let symbols = symbol_names(&bytes);
     assert!(contains(symbols, "hushed_ckks"));
     assert!(!contains(symbols, "9Decryptor"));
+    exits(&binary);
+    serves(&binary);
+}
 
-    assert_eq!(run(&binary, &["--help"]).0, Some(0));
-    assert_eq!(run(&binary, &[]).0, Some(2));
-    let (code, message) = run(&binary, &["/nonexistent/model"]);
+#[test]
+fn it_serves_and_says_what_is_wrong() {
+    let _one = ONE.lock().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_hushed-server"));
+    exits(binary);
+    serves(binary);
+}
+
+/// Its status, and what it says, for wrong arguments and missing files.
+fn exits(binary: &Path) {
+    assert_eq!(run(binary, &["--help"]).0, Some(0));
+    assert_eq!(run(binary, &[]).0, Some(2));
+    let (code, message) = run(binary, &["/nonexistent/model"]);
     assert_eq!(code, Some(4), "{message}");
-    assert_eq!(run(&binary, &["run", "--help"]).0, Some(0));
-    assert_eq!(run(&binary, &["run", "/nonexistent/model"]).0, Some(2));
+    assert_eq!(run(binary, &["run", "--help"]).0, Some(0));
+    assert_eq!(run(binary, &["run", "/nonexistent/model"]).0, Some(2));
     let files = [
         "--plan",
         "/nonexistent/plan",
@@ -128,12 +141,12 @@ fn built_alone_it_serves_and_has_no_client_code() {
         "o",
     ];
     let (code, message) = run(
-        &binary,
+        binary,
         &[&["run", "/nonexistent/model"], &files[..]].concat(),
     );
     assert_eq!(code, Some(8), "{message}");
     let fhe = ["/nonexistent/model", "--protocol", "fhe"];
-    let (code, message) = run(&binary, &fhe);
+    let (code, message) = run(binary, &fhe);
     assert_eq!(code, Some(2), "{message}");
     for flag in ["--manifest", "--public", "--store"] {
         assert!(message.contains(flag), "{message}");
@@ -146,12 +159,11 @@ fn built_alone_it_serves_and_has_no_client_code() {
         "--store",
         "s",
     ];
-    let (code, message) = run(&binary, &[&fhe[..], &files].concat());
+    let (code, message) = run(binary, &[&fhe[..], &files].concat());
     assert_eq!(code, Some(8), "{message}");
-    let (code, message) = run(&binary, &["/nonexistent/model", "--listen", "0.0.0.0:0"]);
+    let (code, message) = run(binary, &["/nonexistent/model", "--listen", "0.0.0.0:0"]);
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("token file"), "{message}");
-    serves(&binary);
 }
 
 /// Starts the server as an operator would, sends it one text, and ends it with SIGTERM.

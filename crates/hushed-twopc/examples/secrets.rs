@@ -1,4 +1,4 @@
-//! Checks whether secrets decide time, branches or addresses, in the release build, in two ways:
+//! Checks whether secrets decide time, branches or addresses, in an optimised build, in two ways:
 //!
 //! * `secrets time` runs each function that chooses by secret bits with all bits zero and with all bits one,
 //!   alternating in random order over the same buffers, and compares the two means by Welch's t. Load on the machine
