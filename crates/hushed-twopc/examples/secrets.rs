@@ -10,12 +10,19 @@
 
 use hushed_math::rng::SecretRng;
 use hushed_math::{cpu::Cpu, taint};
+use hushed_net::Party;
 use hushed_twopc::ctx::Ctx;
 use hushed_twopc::func::Format;
+use hushed_twopc::func::curve::{GELU_EIGHT, curve_scaled};
+use hushed_twopc::func::inverse::reciprocal;
+use hushed_twopc::func::norm::{NormReach, NormShape, normalise_rows, unit_rows};
+use hushed_twopc::func::relu::relu;
 use hushed_twopc::func::sigmoid::{ARGUMENT, sigmoid};
 use hushed_twopc::func::softmax::{SCORES, exponentials};
 use hushed_twopc::gadget::{self, Sign};
-use hushed_twopc::he::{HeContext, MatmulShape, OltShape, matmul_shared};
+use hushed_twopc::he::{
+    HeContext, MatmulShape, OltShape, PreparedWeights, linear_client, linear_server, matmul_shared,
+};
 use hushed_twopc::share::{BitShare, Ring, Share};
 use hushed_twopc::testing::secrets::{Case, Secret, cases};
 use hushed_twopc::testing::{run_pair_over_ferret, share, share_bits};
@@ -196,6 +203,11 @@ fn run(ctx: &mut Ctx, x: &Inputs) {
     gadget::select(ctx, &index, &four).expect(what);
     exponentials(ctx, &x.scores, &[13; 10], Format::new(40, 14)).expect(what);
     sigmoid(ctx, &x.scores.reduce_to(ARGUMENT.ring), Format::new(37, 15)).expect(what);
+    gadget::open_rounded(ctx, Party::Client, &x.values, 20, Ring::new(16)).expect(what);
+    let (from, to) = (Format::new(40, 20), Format::new(30, 15));
+    curve_scaled(ctx, &GELU_EIGHT, &x.values, from.frac, to).expect(what);
+    relu(ctx, &x.values, from, to).expect(what);
+    reciprocal(ctx, &x.values, 30, 1024.0, 10, Ring::new(30)).expect(what);
 
     let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).expect(what);
     let shape = MatmulShape {
@@ -203,4 +215,23 @@ fn run(ctx: &mut Ctx, x: &Inputs) {
         batch: 1,
     };
     matmul_shared(ctx, &he, &x.values, &x.values, &shape).expect(what);
+    let norm = NormShape {
+        rows: 5,
+        width: 26,
+        centre: true,
+        epsilon: 1e-12,
+        reach: NormReach::USUAL,
+    };
+    normalise_rows(ctx, &he, &x.values, from, norm, to).expect(what);
+    unit_rows(ctx, &he, &x.values, from, 5, 26).expect(what);
+    let mut numbers: Vec<i32> = (0..130).map(|i| i * 7919 % 1000 - 500).collect();
+    taint::secret(&mut numbers);
+    // The largest weight decides nothing but whether the weights are accepted.
+    numbers.iter_mut().for_each(|w| *w &= 1023);
+    let weights = PreparedWeights::transposed(26, 5, 10, 1023, numbers).expect(what);
+    match ctx.party() {
+        Party::Client => linear_client(ctx, &he, &x.values, &weights.shape(5)),
+        Party::Server => linear_server(ctx, &he, &x.values, &weights),
+    }
+    .expect(what);
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hushed_math::bits::Mask;
 use hushed_model::{Embedding, ModelError, StepId, here};
 use hushed_net::{Party, Stats};
 use hushed_twopc::Ctx;
@@ -147,8 +148,14 @@ impl Protocol {
         };
         let mut hot = vec![0u64; known.len() * rows];
         for (row, &place) in hot.chunks_exact_mut(rows).zip(known.iter()) {
-            let one = row.get_mut(place as usize);
-            *one.ok_or(ModelError::TokenOutOfRange { vocabulary: rows })? = 1;
+            let place = place as u64;
+            if place >= rows as u64 {
+                return Err(ModelError::TokenOutOfRange { vocabulary: rows }.into());
+            }
+            // A store at the place would show it to whoever shares the cache.
+            for (i, word) in row.iter_mut().enumerate() {
+                *word = 1 & Mask::from_eq(i as u64, place);
+            }
         }
         self.client_product(&Share::new(ring, hot), shape, ahead)
     }
