@@ -143,17 +143,19 @@ impl FerretOt {
             .into()
     }
 
-    /// A public seed of the session for a direction and a use.
-    fn seed(&self, sender: Party, domain: &[u8]) -> [u8; 16] {
-        let mut seed = [0; 16];
-        let id = self.direction_id(sender, domain);
-        seed.iter_mut().zip(id).for_each(|(s, i)| *s = i);
-        seed
-    }
-
-    /// A stock with no OTs except the `inputs` of its first extension.
-    fn stock(&self, sender: Party, inputs: Vec<Block>) -> Box<Stock> {
-        let seed = |domain: &[u8]| self.seed(sender, domain);
+    /// A stock with no OTs except the `inputs` of its first extension. Its public seeds depend on `columns`, the last
+    /// message of the receiver, which chose its inputs before it knew codes and keys: it could otherwise look for
+    /// inputs that make two of its blocks collide under one key of the pads' hash.
+    fn stock(&self, sender: Party, inputs: Vec<Block>, columns: &[u8]) -> Box<Stock> {
+        let bound = Sha256::new()
+            .chain_update(self.direction_id(sender, b"started"))
+            .chain_update(columns);
+        let seed = |domain: &[u8]| {
+            let id = bound.clone().chain_update(domain).finalize();
+            let mut seed = [0; 16];
+            seed.iter_mut().zip(id).for_each(|(s, i)| *s = i);
+            seed
+        };
         let first = Extender::new(FIRST, seed(b"first code"), seed(b"first trees"));
         let later = Extender::new(self.params, seed(b"code"), seed(b"trees"));
         let hash = PadHash::new(seed(b"pads"));
@@ -168,7 +170,7 @@ impl FerretOt {
         s.send_vec(POINTS, points)?;
         let columns = s.recv(COLUMNS, Expect::Exactly(start::columns_bytes(n)))?;
         let inputs = start.finish(&columns, n)?;
-        Ok(self.stock(self.party, inputs))
+        Ok(self.stock(self.party, inputs, &columns))
     }
 
     fn start_receiving(&mut self, s: &mut Session) -> Result<Box<Stock>, TwopcError> {
@@ -179,7 +181,7 @@ impl FerretOt {
         let points = s.recv(POINTS, Expect::Exactly(start::POINTS_BYTES))?;
         let (inputs, columns) = start.finish(&points, n, &mut self.rng)?;
         // The stock owns the inputs before anything can fail, and erases them.
-        let stock = self.stock(sender, inputs);
+        let stock = self.stock(sender, inputs, &columns);
         s.send_vec(COLUMNS, columns)?;
         Ok(stock)
     }

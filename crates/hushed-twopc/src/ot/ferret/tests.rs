@@ -365,3 +365,22 @@ fn a_sender_with_wrong_sums_is_refused_at_the_check() {
         pair(FerretParams::K16, run, run);
     }
 }
+
+/// A receiver chooses its inputs by its trees. If it knew codes and keys by then, it could choose inputs for which two
+/// of its blocks have the same unknown pad.
+#[test]
+fn h1_codes_and_keys_are_drawn_after_the_receivers_last_message() {
+    let (mut c, mut s) = memory_pair();
+    std::thread::scope(|scope| {
+        scope.spawn(move || FerretOt::new(&mut c, &mut SecretRng::insecure_from_seed(1)).unwrap());
+        let ot = FerretOt::new(&mut s, &mut SecretRng::insecure_from_seed(2)).unwrap();
+        let pad = |columns: &[u8]| {
+            let mut pad = [Block::ZERO];
+            let stock = ot.stock(Party::Client, Vec::new(), columns);
+            stock.hash.pads(0, [Block::ZERO], &[Block(5)], [&mut pad]);
+            pad[0]
+        };
+        assert!(pad(&[1, 2]) == pad(&[1, 2]));
+        assert!(pad(&[1, 2]) != pad(&[1, 3]));
+    });
+}
