@@ -180,6 +180,8 @@ impl FerretOt {
         s.send(BASE, start.message())?;
         let points = s.recv(POINTS, Expect::Exactly(start::POINTS_BYTES))?;
         let (inputs, columns) = start.finish(&points, n, &mut self.rng)?;
+        // As it is about to be sent; the stock's seeds depend on it.
+        taint::public(&columns);
         // The stock owns the inputs before anything can fail, and erases them.
         let stock = self.stock(sender, inputs, &columns);
         s.send_vec(COLUMNS, columns)?;
