@@ -274,8 +274,8 @@ impl Decryptor {
     ///
     /// # Errors
     /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key has already made the number
-    /// of decryptions stated, [`CkksError::FloodingTooWeak`], [`CkksError::UnknownError`] if the ciphertext carries no bound on its error
-    /// ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if the bound has reached the modulus, and
+    /// of decryptions stated, [`CkksError::FloodingTooWeak`], [`CkksError::UnknownError`] if the ciphertext carries no
+    /// bound on its error ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if the bound has reached the modulus, and
     /// [`CkksError::FloodingTooLarge`].
     pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
         let mut phase = match opening {

@@ -181,8 +181,8 @@ fn c1_without_a_bound_nothing_is_flooded() {
     ));
 }
 
-/// The default opening, on a 128-bit parameter set at the default scale: sixteen doublings used to be rounded to 19 bits
-/// of which three were error, and gave all 32,768 coefficients of the key.
+/// The default opening, on a 128-bit parameter set at the default scale: sixteen doublings used to be rounded to 19
+/// bits of which three were error, and gave all 32,768 coefficients of the key.
 #[test]
 fn m4_a_certified_opening_of_a_correlated_sum_is_right_and_does_not_give_the_key() {
     let params = CkksParams::n15_shallow().unwrap();
