@@ -79,8 +79,8 @@ pub fn bundle(data: &[u8]) {
 }
 
 /// Reads a public model of `fhe` whose sizes are edited and whose hashes fit: whoever offers a model also makes its
-/// hashes. Of each three bytes of `data`, two choose a field of the bundle's `config.json`, or the length of the bundle,
-/// the first norm's ε or the bytes that follow; the third chooses the new value.
+/// hashes. Of each three bytes of `data`, two choose a field of the bundle's `config.json`, or the length of the
+/// bundle, the first norm's ε or the bytes that follow; the third chooses the new value.
 ///
 /// # Panics
 /// If the numbers of an accepted model are not as many as its configuration says.
