@@ -3,8 +3,8 @@
 //! A decrypted CKKS message contains its error, and error and ciphertext together leak information about the key (Li
 //! and Micciancio, EUROCRYPT 2021). Therefore:
 //!
-//! * [`Decryptor::decrypt`] rounds to the certified bits of the ciphertext. This hides most of the error, but
-//!   guarantees nothing;
+//! * [`Decryptor::decrypt`] rounds to the certified bits of the ciphertext, by the estimate of its error and by the
+//!   bound that holds for every circuit, if it carries one. This hides most of the error, but guarantees nothing;
 //! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022), √(12·τ)·2^(s/2) times as
 //!   wide as the whole error can be (s bits of security, τ decryptions; see `flood`), after which results may be
 //!   published. It relies on the bound that ciphertexts carry through every operation ([`Noise::norm`]), not on the
@@ -191,7 +191,8 @@ impl PublicEncryptor {
 /// How a decrypted message is rounded or hidden.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Opening {
-    /// Rounded to the bits that the ciphertext's noise certifies, or else to those of the parameter set.
+    /// Rounded to the bits that the ciphertext's noise certifies ([`Noise::kept_bits`]), or else to those of the
+    /// parameter set.
     Certified,
     /// Rounded to this many bits after the binary point, but no more than [`Opening::Certified`] keeps.
     Bits(u32),
@@ -199,7 +200,7 @@ pub enum Opening {
     Raw,
     /// With noise that hides the error to `security` bits over `decryptions` openings, then rounded to what is left.
     Flooded {
-        /// s.
+        /// s, at least 20.
         security: u32,
         /// τ: the most decryptions of the key, of any kind. Refused once that many are made; state the same number
         /// every time.
@@ -273,8 +274,8 @@ impl Decryptor {
     ///
     /// # Errors
     /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key has already made the number
-    /// of decryptions stated, [`CkksError::UnknownError`] if the ciphertext carries no bound on its error
-    /// ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if the bound has reached the modulus, and
+    /// of decryptions stated, [`CkksError::FloodingTooWeak`], [`CkksError::UnknownError`] if the ciphertext carries no
+    /// bound on its error ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if the bound has reached the modulus, and
     /// [`CkksError::FloodingTooLarge`].
     pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
         let mut phase = match opening {

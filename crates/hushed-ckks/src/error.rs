@@ -197,6 +197,16 @@ pub enum CkksError {
         /// Decryptions that the noise was requested for.
         decryptions: u64,
     },
+    /// Flooding that hides too little.
+    #[error(
+        "flooding with {security} bits of security was requested, and at least {least} are needed to hide the error"
+    )]
+    FloodingTooWeak {
+        /// Bits requested.
+        security: u32,
+        /// Fewest bits.
+        least: u32,
+    },
     /// Flooding that leaves no message.
     #[error(
         "flooding costs {cost_bits:.1} bits and leaves {left_bits:.1} of precision; ask for less or compute with more"

@@ -30,6 +30,9 @@ const WORDS: usize = 8;
 /// Largest ratio of consecutive weights.
 const RATIO: f64 = 8.0;
 
+/// The fewest bits of security: with fewer, a few thousand openings would show the error.
+pub(crate) const LEAST_SECURITY: u32 = 20;
+
 /// Largest deviation: 22 deviations stay below 2^60.
 const WIDEST: f64 = (1u64 << 55) as f64;
 
@@ -53,14 +56,21 @@ impl Flood {
     /// Noise for the error of a ciphertext.
     ///
     /// # Errors
-    /// [`CkksError::UnknownError`] if it carries no bound, [`CkksError::ErrorOutgrown`] if the bound has reached the
-    /// modulus, [`CkksError::FloodingTooLarge`] if the noise leaves nothing or is too wide to draw.
+    /// [`CkksError::FloodingTooWeak`] below [`LEAST_SECURITY`], [`CkksError::UnknownError`] if it carries no bound,
+    /// [`CkksError::ErrorOutgrown`] if the bound has reached the modulus, [`CkksError::FloodingTooLarge`] if the noise
+    /// leaves nothing or is too wide to draw.
     pub(crate) fn new(
         params: &CkksParams,
         ct: &Ciphertext,
         security: u32,
         decryptions: u64,
     ) -> Result<Self, CkksError> {
+        if security < LEAST_SECURITY {
+            return Err(CkksError::FloodingTooWeak {
+                security,
+                least: LEAST_SECURITY,
+            });
+        }
         let (norm, n) = (ct.noise.norm(), params.n());
         let certified = ct.noise.min_bits(params.slots());
         let (Some(certified), true) = (certified, norm.is_finite()) else {

@@ -137,9 +137,18 @@ impl Noise {
     }
 
     /// Bits after the binary point that rounding keeps: the largest error predicted is below half a unit of the last
-    /// one. `None` if unknown.
+    /// one, by the estimate and, where there is one, by the bound. The estimate alone would leave bits that are nothing
+    /// but error in x + x, and with them the key. `None` if both are unknown.
     pub fn kept_bits(&self, slots: usize) -> Option<f64> {
-        self.min_bits(slots).map(|bits| (bits - 1.0).floor())
+        // The norm is the root mean square of a slot's error, so its parts are smaller by √2.
+        let bound = self.norm / 2f64.sqrt();
+        let deviation = match (self.is_known(), bound.is_finite()) {
+            (true, true) => self.deviation.max(bound),
+            (false, true) => bound,
+            _ => self.deviation,
+        };
+        let worse = Self { deviation, ..*self };
+        worse.min_bits(slots).map(|bits| (bits - 1.0).floor())
     }
 
     /// Noise of a sum. The estimate assumes independent errors; the bound does not.

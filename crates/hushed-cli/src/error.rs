@@ -181,7 +181,10 @@ impl CliError {
             | Self::Calibration(_)
             | Self::Run(RunError::Unsupported { .. }) => 4,
             Self::Fhe(error) => match error {
-                FheError::Choices(_) | FheError::Unsupported { .. } | FheError::Levels { .. } => 4,
+                FheError::Choices(_)
+                | FheError::Unsupported { .. }
+                | FheError::Levels { .. }
+                | FheError::Coarse { .. } => 4,
                 FheError::Packing(_) => 3,
                 FheError::Model(ModelError::Folder(_) | ModelError::NotAnEncoder { .. }) => 4,
                 FheError::Io { .. } => 8,
@@ -232,7 +235,9 @@ impl CliError {
             },
             Self::Unsupported { .. } | Self::Run(RunError::Unsupported { .. }) => "model-folder",
             Self::Calibration(_) | Self::Fhe(FheError::Choices(_)) => "calibration",
-            Self::Fhe(FheError::Unsupported { .. } | FheError::Levels { .. }) => "unsupported",
+            Self::Fhe(
+                FheError::Unsupported { .. } | FheError::Levels { .. } | FheError::Coarse { .. },
+            ) => "unsupported",
             Self::Fhe(FheError::Model(ModelError::Folder(_) | ModelError::NotAnEncoder { .. })) => {
                 "model-folder"
             }

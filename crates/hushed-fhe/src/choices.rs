@@ -97,7 +97,11 @@ pub struct Candidate {
     pub cosine_mean: f64,
     /// Minimum cosine with errors of rescales and refreshes, if simulated.
     pub cosine_min_with_errors: Option<f64>,
-    /// Whether it was chosen: the cheapest that reaches the required cosine, with errors too.
+    /// The share of texts whose nearest neighbour stays the same, with errors and with answers rounded as clients round
+    /// them, if simulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<f64>,
+    /// Whether it was chosen: the cheapest that reaches the required cosine, with errors too, and keeps neighbours.
     pub chosen: bool,
 }
 

@@ -77,6 +77,32 @@ pub enum FheError {
         /// The deviation declared by the plan.
         declared: f64,
     },
+    /// A decrypted reply that is not of the shape that its plan states. What was decrypted must not reach the server,
+    /// and neither may this error.
+    #[error(
+        "vector {vector} of the reply is not that of an honest run: {}. The run failed, or some text left the calibrated ranges. No answer is \
+         shown; do not tell the server. The keys are retired: nothing more is encrypted for them",
+        if *used { "an answer is larger than any can be" } else { "there is more than noise beside the answers" }
+    )]
+    ReplyShape {
+        /// Which vector.
+        vector: usize,
+        /// Whether the number is in the slot of an answer.
+        used: bool,
+    },
+    /// A few large columns leave too few bits of all others.
+    #[error(
+        "answers within {magnitude} are kept to {bits} bits after the point, and half of their columns are smaller than {typical:.2}: of these little \
+         would be left, and nearest neighbours would change. Scale down the largest gains of the last norm, or use protocol 2pc"
+    )]
+    Coarse {
+        /// Bits kept.
+        bits: u32,
+        /// The bound on all columns.
+        magnitude: f64,
+        /// The typical size of a column.
+        typical: f64,
+    },
     /// The run was asked to stop; it resumes from the checkpoint of its last layer.
     #[error("the run was stopped between two layers")]
     Stopped,

@@ -36,6 +36,8 @@ mod clear;
 mod dry;
 mod error;
 pub mod files;
+#[cfg(any(test, feature = "insecure-test-parameters"))]
+pub mod fuzz;
 mod hex;
 mod inputs;
 mod ledger;

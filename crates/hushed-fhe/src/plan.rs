@@ -17,6 +17,7 @@ pub(crate) mod packed;
 pub mod placement;
 mod prices;
 pub mod public_plan;
+pub(crate) mod resolution;
 mod search;
 mod steps;
 mod table;

@@ -40,6 +40,9 @@ type Submitted = (String, Vec<String>);
 /// The answers as native float32, one after another.
 type Numbers<'py> = Bound<'py, PyByteArray>;
 
+/// Whether there was no canary to check.
+type Unchecked = bool;
+
 /// The most likely tokens: id, text and log probability.
 type Tokens = Vec<(u32, String, f64)>;
 
@@ -128,11 +131,12 @@ pub fn batch_result(
     py: Python<'_>,
     batching: Batching,
     job: String,
-) -> PyResult<(Numbers<'_>, usize)> {
-    let answer = opened(py, batching, job, Ok)?;
+) -> PyResult<((Numbers<'_>, usize), Unchecked)> {
+    let (answer, unchecked) = opened(py, batching, job, Ok)?;
     let numbers = answer.embeddings.iter().flatten();
     let bytes: Vec<u8> = numbers.flat_map(|&x| (x as f32).to_ne_bytes()).collect();
-    Ok((PyByteArray::new(py, &bytes), answer.embeddings.len()))
+    let found = (PyByteArray::new(py, &bytes), answer.embeddings.len());
+    Ok((found, unchecked))
 }
 
 /// The most likely tokens after each text of a finished job, at most `top`.
@@ -142,7 +146,7 @@ pub fn batch_next(
     batching: Batching,
     job: String,
     top: usize,
-) -> PyResult<Vec<Tokens>> {
+) -> PyResult<(Vec<Tokens>, Unchecked)> {
     opened(py, batching, job, move |answer| {
         // Answers that are not a decoder's have been refused.
         let texts = answer.head.iter().flat_map(|head| {
@@ -164,7 +168,7 @@ pub fn batch_score(
     batching: Batching,
     job: String,
     texts: Vec<String>,
-) -> PyResult<Vec<Likelihood>> {
+) -> PyResult<(Vec<Likelihood>, Unchecked)> {
     opened(py, batching, job, move |answer| {
         let texts = answer.scored(&texts)?.into_iter();
         let likelihood = texts.map(|text| {
@@ -182,7 +186,7 @@ pub fn batch_choose(
     batching: Batching,
     job: String,
     items: Vec<String>,
-) -> PyResult<Vec<Choice>> {
+) -> PyResult<(Vec<Choice>, Unchecked)> {
     opened(py, batching, job, move |answer| {
         let items = answer.chosen(&Item::parse(&items)?)?.into_iter();
         let choice = items.map(|c| (c.log_likelihoods, c.tokens, c.pick, c.margin, c.right));
@@ -190,17 +194,19 @@ pub fn batch_choose(
     })
 }
 
-/// What `made` computes from the answers of a finished job, if the answer to its canary is right.
+/// What `made` computes from the answers of a finished job, if the answer to its canary is right,
+/// and whether that is unchecked, as there is no canary.
 fn opened<T: Send + 'static>(
     py: Python<'_>,
     batching: Batching,
     job: String,
     made: impl FnOnce(Answer) -> Result<T, ServeError> + Send + 'static,
-) -> PyResult<T> {
+) -> PyResult<(T, Unchecked)> {
     act(py, batching, job, |remote, job| {
         let answer = remote.collect(job, &mut |_| ())?;
         answer.check_canary()?;
-        made(answer)
+        let unchecked = answer.canary.is_none();
+        Ok((made(answer)?, unchecked))
     })
 }
 

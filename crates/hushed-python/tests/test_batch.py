@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -150,6 +151,28 @@ def test_keys_are_made_only_on_request_and_within_limits(offered, tmp_path):
     # Keys that have expired.
     expired = keys_of({**RECORD, "expires": 2}, tmp_path / "expired")
     raised(hushed.RefusedError, "keys-expired", hushed.BatchEncoder(address, pin=pin, keys=expired).submit, ["a"])
+
+
+def test_without_a_canary_answers_are_said_to_be_unchecked(tmp_path, monkeypatch):
+    native = hushed._batch._native
+    monkeypatch.setattr(native, "batch_status", lambda *_: ("done", 0, 0.0, 0, 0, None))
+    enc = hushed.BatchEncoder("127.0.0.1:1", pin=PIN, keys=tmp_path)
+    dec = hushed.BatchDecoder("127.0.0.1:1", pin=PIN, keys=tmp_path)
+    calls = [
+        ("batch_result", (bytearray(8), 1), lambda: enc.result("ab").tolist(), [[0.0, 0.0]]),
+        ("batch_next", [], lambda: dec.next("ab"), []),
+        ("batch_score", [], lambda: dec.score("ab", ["a"]), []),
+        ("batch_choose", [], lambda: dec.choose("ab", [ITEM]), []),
+    ]
+    for name, answer, call, expected in calls:
+        monkeypatch.setattr(native, name, lambda *_, answer=answer: (answer, True))
+        with pytest.warns(UserWarning, match="unchecked") as caught:
+            assert call() == expected
+        assert len(caught) == 1 and caught[0].filename == __file__
+        monkeypatch.setattr(native, name, lambda *_, answer=answer: (answer, False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert call() == expected
 
 
 ITEM = {"prompt": "the private", "endings": [" world", " key"], "label": 1}

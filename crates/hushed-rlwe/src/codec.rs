@@ -60,8 +60,8 @@ pub enum Kind {
     FheRequest = 9,
     /// The encrypted answers.
     FheReply = 10,
-    /// The columns between two layers.
-    FheCheckpoint = 11,
+    /// The columns between two layers. Kind 11 did not name its program.
+    FheCheckpoint = 14,
     /// A CKKS linear map with its encoded diagonals.
     LinearTransform = 12,
     /// A seeded ciphertext without the lowest bits of b.

@@ -62,16 +62,7 @@ impl Bundle {
             folder.clone_into(&mut problems.folder);
             ModelError::from(problems)
         })?;
-        let mut payload = Vec::new();
-        for (name, bytes) in files.iter() {
-            // Names are this program's own and short; sizes are within the folder's limits.
-            payload.push(name.len() as u8);
-            payload.extend_from_slice(name.as_bytes());
-            payload.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-            payload.extend_from_slice(bytes);
-        }
-        let mut out = header(&agreement_hash()?, payload.len());
-        out.append(&mut payload);
+        let out = of_files(&agreement_hash()?, files.iter());
         if out.len() > MAX_BUNDLE_BYTES {
             return Err(ServeError::BundleTooLarge {
                 bytes: out.len(),
@@ -146,6 +137,25 @@ pub(crate) fn hash(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
+/// The bytes of a bundle of these files, in the order of their names.
+pub(crate) fn of_files<'a>(
+    agreement: &Digest,
+    files: impl Iterator<Item = (impl AsRef<str>, &'a [u8])>,
+) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for (name, bytes) in files {
+        // Names are this program's own and short; sizes are within the folder's limits.
+        let name = name.as_ref().as_bytes();
+        payload.push(name.len() as u8);
+        payload.extend_from_slice(name);
+        payload.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        payload.extend_from_slice(bytes);
+    }
+    let mut out = header(agreement, payload.len());
+    out.append(&mut payload);
+    out
+}
+
 fn header(agreement: &Digest, length: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(32 + length);
     out.extend_from_slice(&MAGIC);
@@ -183,7 +193,7 @@ fn decode_header(bytes: &[u8]) -> Result<[u8; 16], WireFault> {
     }
 }
 
-fn decode_files(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, WireFault> {
+pub(crate) fn decode_files(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, WireFault> {
     let mut reader = Reader(bytes);
     reader.take(24, "header")?;
     let length = u64::from_le_bytes(reader.array("length")?);

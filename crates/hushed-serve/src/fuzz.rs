@@ -78,6 +78,55 @@ pub fn bundle(data: &[u8]) {
     }
 }
 
+/// Reads a public model of `fhe` whose sizes are edited and whose hashes fit: whoever offers a model also makes its
+/// hashes. Of each three bytes of `data`, two choose a field of the bundle's `config.json`, or the length of the
+/// bundle, the first norm's ε or the bytes that follow; the third chooses the new value.
+///
+/// # Panics
+/// If the numbers of an accepted model are not as many as its configuration says.
+pub fn public(bundle: &[u8], data: &[u8]) {
+    const VALUES: [u64; 8] = [0, 1, 2, 1 << 31, (1 << 32) - 1, 1 << 62, 1 << 63, u64::MAX];
+    let Ok(mut files) = bundle::decode_files(bundle) else {
+        return;
+    };
+    let config = files.iter_mut().find(|(name, _)| name == "config.json");
+    let Some((_, config)) = config else {
+        return;
+    };
+    let mut fields: serde_json::Map<_, _> = serde_json::from_slice(config).unwrap_or_default();
+    let (mut length, mut epsilon, mut numbers) = (None, 1e-12f64.to_bits(), 64);
+    for edit in data.as_chunks::<3>().0 {
+        let place = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % (fields.len() + 3);
+        let value = VALUES.get(usize::from(edit[2])).copied();
+        let value = value.unwrap_or(u64::from(edit[2]) << 52);
+        match place
+            .checked_sub(3)
+            .and_then(|field| fields.values_mut().nth(field))
+        {
+            Some(field) => *field = value.into(),
+            None if place == 0 => length = Some(value as u32),
+            None if place == 1 => epsilon = value,
+            None => numbers = value.min(1 << 16) as usize,
+        }
+    }
+    *config = serde_json::to_vec(&fields).unwrap_or_default();
+    let bundle = bundle::of_files(
+        &Digest::ZERO,
+        files.iter().map(|(n, f)| (n.as_str(), &f[..])),
+    );
+    let length = length.unwrap_or(bundle.len() as u32).to_le_bytes();
+    let epsilon = epsilon.to_le_bytes();
+    let payload = [&length[..], &bundle, &epsilon, &vec![0; numbers]].concat();
+    let bytes = crate::fhe::public::sealed(&bundle::hash(&bundle), payload);
+    let hash = bundle::hash(&bytes).to_string();
+    let read = crate::fhe::PublicModel::from_bytes(bytes, std::path::Path::new("<fuzz>"), &hash);
+    if let Ok(model) = read {
+        let (table, config) = (model.embedding(), &model.public().config);
+        let found = table.tokens.as_ref().map(|t| (t.rows(), t.cols()));
+        assert_eq!(found, Some((config.vocabulary, config.width)));
+    }
+}
+
 /// Parses a server's token file.
 ///
 /// # Panics

@@ -217,7 +217,7 @@ fn fork_refuses_an_opening_in_the_child_and_counts_none() {
     let ct = f.encrypt(&x, 3);
     let plain = f.encoder.encode(&x, 3, f.params.default_scale()).unwrap();
     let flooded = Opening::Flooded {
-        security: 10,
+        security: 20,
         decryptions: 4,
     };
     let seen = in_child(|| {

@@ -89,7 +89,7 @@ fn c1_one_flooded_opening_of_a_correlated_sum_does_not_give_the_key() {
 fn c1_what_is_opened_of_a_correlated_sum_is_hidden() {
     let params = CkksParams::insecure_shallow(10, 6).unwrap();
     let mut opened = 0;
-    for (doublings, security) in [(56, 0), (60, 10), (66, 20), (70, 20), (92, 30)] {
+    for (doublings, security) in [(56, 20), (60, 20), (66, 20), (70, 20), (92, 30)] {
         let mut f = Fixture::new(&params, &KeySpecs::new(), 2);
         let fresh = zero(&mut f, 140);
         let mut ct = fresh.clone();
@@ -112,7 +112,7 @@ fn c1_products_and_rotations_of_a_correlated_sum_do_not_give_the_key() {
     let params = CkksParams::insecure_shallow(10, 8).unwrap();
     let limbs = params.fresh_limbs();
     let specs = params.key_specs(limbs, true, &[3, -3], true).unwrap();
-    for (before, after, security, opens) in [(40, 20, 10, true), (46, 46, 30, false)] {
+    for (before, after, security, opens) in [(40, 20, 20, true), (46, 46, 30, false)] {
         let mut f = Fixture::new(&params, &specs, 3);
         let fresh = zero(&mut f, 140);
         let ones = vec![Complex64::new(1.0, 0.0); params.slots()];
@@ -145,7 +145,7 @@ fn c1_without_a_bound_nothing_is_flooded() {
     let ct = f.encrypt(&x, 3);
     let opening = |f: &Fixture, ct: &Ciphertext| {
         let opening = Opening::Flooded {
-            security: 10,
+            security: 20,
             decryptions: f.decryptor.opened() + 1,
         };
         f.decryptor.open(ct, opening).map(|opened| opened.values)
@@ -179,4 +179,54 @@ fn c1_without_a_bound_nothing_is_flooded() {
         opening(&f, &large),
         Err(CkksError::ErrorOutgrown { .. })
     ));
+}
+
+/// The default opening, on a 128-bit parameter set at the default scale: sixteen doublings used to be rounded to 19
+/// bits of which three were error, and gave all 32,768 coefficients of the key.
+#[test]
+fn m4_a_certified_opening_of_a_correlated_sum_is_right_and_does_not_give_the_key() {
+    let params = CkksParams::n15_shallow().unwrap();
+    let mut f = Fixture::new(&params, &KeySpecs::new(), 49);
+    let fresh = zero(&mut f, 40);
+    let (mut ct, mut done) = (fresh.clone(), 0);
+    let mut kept = i32::MAX;
+    for doublings in [0, 4, 8, 14, 16, 24] {
+        double(&f, &mut ct, doublings - done);
+        done = doublings;
+        let opened = f.decryptor.open(&ct, Opening::Certified).unwrap();
+        let bits = opened.bits.unwrap();
+        assert!(bits < kept && bits > -2, "{bits} of {kept}");
+        kept = bits;
+        // The message is zero: what is left is error, and less than half a unit is rounded away.
+        let unit = 2f64.powi(-bits);
+        let raw = f.decryptor.decrypt_raw(&ct).unwrap();
+        let parts = raw.iter().flat_map(|z| [z.re.abs(), z.im.abs()]);
+        let most = parts.fold(0.0, f64::max);
+        assert!(most < 0.5 * unit, "{most:e}, unit {unit:e}");
+        let log_unit = doublings as i32 - 40;
+        assert_eq!(recovered(&f, &fresh, &opened.values, log_unit), 0);
+    }
+    // The attack is real: on the unrounded slots it finds the key.
+    let raw = f.decryptor.decrypt_raw(&ct).unwrap();
+    assert_eq!(recovered(&f, &fresh, &raw, 24 - 40), params.n());
+}
+
+/// Noise for zero bits of security used to be drawn without a word.
+#[test]
+fn m4_flooding_has_a_floor() {
+    let params = CkksParams::insecure_shallow(10, 2).unwrap();
+    let mut f = Fixture::new(&params, &KeySpecs::new(), 4);
+    let x = f.random();
+    let ct = f.encrypt(&x, 3);
+    for security in [0, 1, 10, 19] {
+        let opening = Opening::Flooded {
+            security,
+            decryptions: 1 << 10,
+        };
+        let refused = f.decryptor.open(&ct, opening).err();
+        assert!(
+            matches!(refused, Some(CkksError::FloodingTooWeak { least: 20, .. })),
+            "{security}"
+        );
+    }
 }

@@ -5,7 +5,8 @@ use hushed_model::{Program, Weigh};
 
 use super::decoder::{Degrees, measure};
 use super::embed::{answers, refuse};
-use super::search::{Search, compared, no_candidate, shown};
+use super::neighbours;
+use super::search::{Judged, Search, no_candidate, shown};
 use crate::clear::last_row;
 use crate::ledger;
 use crate::{Candidate, Choices, FheError, Report, VERSION};
@@ -83,6 +84,7 @@ impl Search<'_> {
                 continue;
             }
             if all {
+                self.resolved(&choices)?;
                 return Ok(choices);
             }
             progress("measuring all texts");
@@ -110,18 +112,19 @@ impl Search<'_> {
         exact: &[Vec<f64>],
         outside: &mut Option<String>,
     ) -> Result<Candidate, FheError> {
-        let mut judged = |seed| -> Result<(f64, f64), FheError> {
+        let mut judged = |seed| -> Result<Judged, FheError> {
             let how = (&self.params, seed);
-            let found = answers(program, choices, &self.held_out, how, outside);
-            match found {
-                Err(FheError::Levels { .. }) => Ok((0.0, 0.0)),
-                found => Ok(compared(exact, &found?, false)),
-            }
+            let mut found = match answers(program, choices, &self.held_out, how, outside) {
+                Err(FheError::Levels { .. }) => return Ok(Judged::default()),
+                found => found?,
+            };
+            neighbours::rounded(&mut found, self.kept_bits(choices)?);
+            Ok(Judged::new(exact, &found, false))
         };
-        let (cosine_min, cosine_mean) = judged(None)?;
+        let (clear, wanted) = (judged(None)?, self.options.wanted);
         let mut noisy = None;
-        if cosine_min >= self.options.wanted {
-            noisy = Some(judged(Some(self.options.seed))?.0);
+        if clear.least >= wanted {
+            noisy = Some(judged(Some(self.options.seed))?);
         }
         // A norm inside a block takes a level, and a last map that is ternary saves one.
         let inside = usize::from(program.attentions().any(|a| a.sub_norm.is_some()));
@@ -137,10 +140,11 @@ impl Search<'_> {
             ),
             attention_levels: attention + inside - ternary,
             feed_forward_levels: feed_forward + inside - ternary,
-            cosine_min,
-            cosine_mean,
-            cosine_min_with_errors: noisy,
-            chosen: noisy.is_some_and(|least| least >= self.options.wanted),
+            cosine_min: clear.least,
+            cosine_mean: clear.mean,
+            cosine_min_with_errors: noisy.map(|noisy| noisy.least),
+            neighbours: noisy.map(|noisy| noisy.neighbours),
+            chosen: noisy.is_some_and(|noisy| noisy.is_enough(wanted)),
         })
     }
 }

@@ -26,6 +26,7 @@ mod embed;
 mod head;
 mod margins;
 mod measure;
+mod neighbours;
 mod reach;
 mod search;
 #[cfg(test)]
@@ -50,6 +51,7 @@ use measure::{LayerSeen, Seen, Structure};
 pub use reach::{Quantity, Reach, reaches};
 pub use search::{Options, Sample};
 use search::{Search, no_candidate, shown};
+pub(crate) use vocabulary::shuffled;
 pub use vocabulary::vocabulary;
 
 /// A head with at least this mean weight on the row before becomes fixed.
@@ -169,6 +171,7 @@ pub fn calibrate(
     choices.texts = sample.texts.len() + sample.hostile.len() + sample.broad.len();
     choices.report = report;
     choices.check(&network.program())?;
+    search.resolved(&choices)?;
     Ok(choices)
 }
 

@@ -6,12 +6,13 @@ use hushed_ckks::{CkksError, CkksParams};
 use hushed_model::{Model, Network, TokenIds, cosine, length, nearness};
 
 use super::clear::Clear;
-use super::embed::{check_rows, embed, refuse};
-use super::head;
+use super::embed::{check_rows, refuse};
 use super::margins::{self, Degrees};
 use super::measure::{Seen, Structure};
+use super::{head, neighbours};
 use crate::choices::read::MAX_ACTIVATION;
 use crate::plan::public_plan::named;
+use crate::plan::resolution;
 use crate::{Candidate, Choices, FheError, LayerChoice, Report, VERSION};
 
 /// Maximum ordinary texts that are measured, and held out, while structures and degrees are compared.
@@ -168,19 +169,40 @@ impl<'a> Search<'a> {
         Ok(self.model.embed(self.held_out.clone())?)
     }
 
-    /// Minimum and mean cosine of the held-out texts to the exact answers; 0 if there are too few levels.
+    /// The held-out texts compared with the exact answers; nothing is right if there are too few levels.
     fn judged(
         &self,
         choices: &Choices,
         exact: &[Vec<f64>],
         seed: Option<u64>,
-    ) -> Result<(f64, f64), FheError> {
-        let found = match embed(self.model, choices, &self.held_out, &self.params, seed) {
-            Err(FheError::Levels { .. }) => return Ok((0.0, 0.0)),
+    ) -> Result<Judged, FheError> {
+        let mut found = match self.clear().answers(choices, &self.held_out, seed) {
+            Err(FheError::Levels { .. }) => return Ok(Judged::default()),
             found => found?,
         };
-        let classifies = self.model.encoder()?.classifier.is_some();
-        Ok(compared(exact, &found, classifies))
+        let logits = self.model.encoder()?.classifier.is_some();
+        if !logits {
+            neighbours::rounded(&mut found, self.kept_bits(choices)?);
+        }
+        let found = found.into_iter();
+        let finish = |row| self.model.public.finish(row);
+        let found: Vec<_> = found.map(|answer| answer.map(finish)).collect();
+        Ok(Judged::new(exact, &found, logits))
+    }
+
+    /// The most bits after the point that clients can keep of an answer.
+    pub(super) fn kept_bits(&self, choices: &Choices) -> Result<u32, FheError> {
+        let program = self.model.program_of_all_rows();
+        let form = resolution::at_best(&program, choices, &self.params)?;
+        Ok(form.bits(&self.params))
+    }
+
+    /// Checks that an answer is not rounded away.
+    pub(super) fn resolved(&self, choices: &Choices) -> Result<(), FheError> {
+        let program = self.model.program_of_all_rows();
+        let form = resolution::at_best(&program, choices, &self.params)?;
+        let logits = program.classifier().is_some();
+        resolution::check(&program, &form, &self.params, logits)
     }
 
     /// Rows per text, and levels of a chain after a refresh.
@@ -231,11 +253,11 @@ impl<'a> Search<'a> {
         with_errors: bool,
     ) -> Result<Candidate, FheError> {
         let choices = self.choices(structure, seen, degrees)?;
-        let (cosine_min, cosine_mean) = self.judged(&choices, exact, None)?;
+        let clear = self.judged(&choices, exact, None)?;
         let wanted = self.options.wanted;
         let mut noisy = None;
-        if with_errors && cosine_min >= wanted {
-            noisy = Some(self.judged(&choices, exact, Some(self.options.seed))?.0);
+        if with_errors && clear.least >= wanted {
+            noisy = Some(self.judged(&choices, exact, Some(self.options.seed))?);
         }
         let (attention_levels, feed_forward_levels) = degrees.levels();
         Ok(Candidate {
@@ -248,11 +270,41 @@ impl<'a> Search<'a> {
             ),
             attention_levels,
             feed_forward_levels,
-            cosine_min,
-            cosine_mean,
-            cosine_min_with_errors: noisy,
-            chosen: noisy.is_some_and(|least| least >= wanted),
+            cosine_min: clear.least,
+            cosine_mean: clear.mean,
+            cosine_min_with_errors: noisy.map(|noisy| noisy.least),
+            neighbours: noisy.map(|noisy| noisy.neighbours),
+            chosen: noisy.is_some_and(|noisy| noisy.is_enough(wanted)),
         })
+    }
+}
+
+/// How answers compare with exact ones.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Judged {
+    /// Minimum and mean cosine.
+    pub least: f64,
+    pub mean: f64,
+    /// The share of texts whose nearest neighbour stays the same; 1 for logits.
+    pub neighbours: f64,
+}
+
+impl Judged {
+    pub(super) fn new(exact: &[Vec<f64>], found: &[Option<Vec<f64>>], logits: bool) -> Judged {
+        let (least, mean) = compared(exact, found, logits);
+        let neighbours = match logits {
+            true => 1.0,
+            false => neighbours::agreement(exact, found),
+        };
+        Judged {
+            least,
+            mean,
+            neighbours,
+        }
+    }
+
+    pub(super) fn is_enough(&self, wanted: f64) -> bool {
+        self.least >= wanted && self.neighbours >= neighbours::WANTED
     }
 }
 
@@ -298,7 +350,10 @@ pub(super) fn compared(exact: &[Vec<f64>], found: &[Option<Vec<f64>>], logits: b
 
 pub(super) fn shown(c: &Candidate) -> String {
     let errors = match c.cosine_min_with_errors {
-        Some(least) => format!(", with errors at least {least:.6}"),
+        Some(least) => {
+            let stay = 100.0 * c.neighbours.unwrap_or(0.0);
+            format!(", with errors at least {least:.6}, {stay:.0} % of nearest neighbours stay")
+        }
         None => String::new(),
     };
     format!(

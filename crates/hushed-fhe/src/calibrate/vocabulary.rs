@@ -11,8 +11,7 @@ const LENGTHS: [usize; 4] = [6, 12, 24, 48];
 /// Every ordinary token once, in texts of up to `rows` tokens. The same texts each time.
 #[must_use]
 pub fn vocabulary(tokenizer: &Tokenizer, rows: usize) -> Vec<TokenIds> {
-    let mut ids = tokenizer.ordinary_ids();
-    shuffle(&mut ids);
+    let ids = shuffled(tokenizer);
     let most = rows.saturating_sub(2).max(1);
     let (mut texts, mut rest) = (Vec::new(), &ids[..]);
     for length in LENGTHS.into_iter().cycle() {
@@ -26,10 +25,12 @@ pub fn vocabulary(tokenizer: &Tokenizer, rows: usize) -> Vec<TokenIds> {
     texts
 }
 
-/// Fisher-Yates: the same order each time.
-fn shuffle(ids: &mut [u32]) {
+/// Every ordinary token once, by Fisher-Yates: in the same order each time.
+pub(crate) fn shuffled(tokenizer: &Tokenizer) -> Vec<u32> {
+    let mut ids = tokenizer.ordinary_ids();
     let mut dice = SplitMix(0);
     for i in (1..ids.len()).rev() {
         ids.swap(i, (dice.next_u64() % (i as u64 + 1)) as usize);
     }
+    ids
 }

@@ -2,6 +2,7 @@
 //!
 //! | bytes | head |
 //! |---|---|
+//! | 32 | SHA-256 of the program's name: its version, and that of its circuit |
 //! | 32 | hash of the plan |
 //! | 32 | id of the key set |
 //! | 32 | hash of the request's content |
@@ -11,6 +12,9 @@
 //!
 //! A column is its error estimate (two f64) and the ciphertext. Gains and offsets are not stored: they follow from the
 //! weights, which stay where they are.
+//!
+//! Another program may compute another circuit from the same plan: what is left by one is not continued, and the run
+//! begins again.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -18,13 +22,24 @@ use std::path::Path;
 use hushed_ckks::{Ciphertext, CkksParams, Noise, Scale};
 use hushed_rlwe::codec::{Kind, Reader};
 use hushed_rlwe::error::CodecError;
+use sha2::{Digest as _, Sha256};
 
 use super::FileError;
 use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces, open_file};
 use super::fault::same;
 
-const HEAD: usize = 3 * DIGEST + 20;
+const HEAD: usize = 4 * DIGEST + 20;
 const NOISE: usize = 16;
+
+/// The name of the program. The number goes up with every change of a circuit that changes replies (`golden.rs`).
+const PROGRAM: &str = concat!("hushed ", env!("CARGO_PKG_VERSION"), ", circuit 1");
+
+/// The kind of checkpoints before they named their program.
+const UNNAMED: u16 = 11;
+
+fn program() -> Hash {
+    Sha256::digest(PROGRAM).into()
+}
 
 /// Identifies a run: a checkpoint of another run is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +78,17 @@ pub fn write(
     layer: usize,
     columns: &[Ciphertext],
 ) -> Result<(), FileError> {
+    write_as(&program(), path, params, run, layer, columns)
+}
+
+pub(super) fn write_as(
+    program: &Hash,
+    path: &Path,
+    params: &CkksParams,
+    run: &Run,
+    layer: usize,
+    columns: &[Ciphertext],
+) -> Result<(), FileError> {
     let unusable = |what| FileError::Unusable {
         path: path.to_owned(),
         what,
@@ -70,7 +96,7 @@ pub fn write(
     let first = columns.first().ok_or_else(|| unusable("columns"))?;
     let (limbs, scale) = (first.limbs(), first.scale());
     let numbers = [layer, columns.len(), limbs].map(|n| n as u32);
-    let head: Vec<u8> = [&run.plan[..], &run.keys, &run.request]
+    let head: Vec<u8> = [&program[..], &run.plan, &run.keys, &run.request]
         .concat()
         .into_iter()
         .chain(numbers.iter().flat_map(|n| n.to_le_bytes()))
@@ -94,7 +120,8 @@ pub fn write(
     Ok(())
 }
 
-/// Reads a checkpoint; `None` if there is no file. It must be of this run, for a model of this many columns and layers.
+/// Reads a checkpoint; `None` if there is no file, or one of another program. It must be of this run, for a model of
+/// this many columns and layers.
 ///
 /// # Errors
 /// [`FileError::Other`], [`FileError::Codec`], [`FileError::Content`], [`FileError::Unusable`], [`FileError::Io`].
@@ -109,8 +136,17 @@ pub fn read(
         return Ok(None);
     }
     let (opened, kind) = (open_file(path)?, Kind::FheCheckpoint);
-    let (mut file, head) = ChunkReader::begin(opened, path, kind, params.rlwe(), HEAD)?;
+    let begun = ChunkReader::begin(opened, path, kind, params.rlwe(), HEAD);
+    if let Err(FileError::Codec { fault, .. }) = &begun
+        && matches!(fault, CodecError::Kind { given: UNNAMED, .. })
+    {
+        return Ok(None);
+    }
+    let (mut file, head) = begun?;
     let head = Head::decode(&head).map_err(|fault| FileError::codec(path, fault))?;
+    if head.program != program() {
+        return Ok(None);
+    }
     same(path, "plan", &head.run.plan, &run.plan)?;
     same(path, "key set", &head.run.keys, &run.keys)?;
     same(path, "request", &head.run.request, &run.request)?;
@@ -149,6 +185,7 @@ pub fn read(
 }
 
 struct Head {
+    program: Hash,
     run: Run,
     layer: usize,
     width: usize,
@@ -159,6 +196,7 @@ struct Head {
 impl Head {
     fn decode(bytes: &[u8]) -> Result<Head, CodecError> {
         let mut reader = Reader::new(bytes);
+        let program = reader.array()?;
         let run = Run {
             plan: reader.array()?,
             keys: reader.array()?,
@@ -170,6 +208,7 @@ impl Head {
         let scale = f64::from_le_bytes(reader.array()?);
         reader.finish()?;
         Ok(Head {
+            program,
             run,
             layer,
             width,

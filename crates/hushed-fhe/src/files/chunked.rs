@@ -123,7 +123,17 @@ impl<W: Target> ChunkWriter<W> {
     ///
     /// # Errors
     /// [`FileError::Io`]; [`FileError::Unusable`] if pieces are missing.
-    pub fn finish(mut self) -> Result<Hash, FileError> {
+    pub fn finish(self) -> Result<Hash, FileError> {
+        let (name, whole) = self.sealed()?;
+        whole.complete()?;
+        Ok(name)
+    }
+
+    /// The content hash, and the artefact, which is whole but has no name yet.
+    ///
+    /// # Errors
+    /// As [`ChunkWriter::finish`].
+    pub fn sealed(mut self) -> Result<(Hash, Whole<W>), FileError> {
         if self.written != self.pieces.count {
             return Err(self.unusable("number of pieces"));
         }
@@ -131,8 +141,8 @@ impl<W: Target> ChunkWriter<W> {
         self.out
             .write_all(&name)
             .map_err(FileError::io("write", &self.path))?;
-        self.out.complete(&self.path)?;
-        Ok(name)
+        let (out, path) = (self.out, self.path);
+        Ok((name, Whole { out, path }))
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), FileError> {
@@ -153,6 +163,23 @@ impl<W: Target> ChunkWriter<W> {
             path: self.path.clone(),
             what,
         }
+    }
+}
+
+/// An artefact that is whole and still to be completed: a file, to get its name.
+#[must_use]
+pub struct Whole<W> {
+    out: W,
+    path: PathBuf,
+}
+
+impl<W: Target> Whole<W> {
+    /// Completes it.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn complete(self) -> Result<(), FileError> {
+        self.out.complete(&self.path)
     }
 }
 
@@ -308,27 +335,27 @@ impl<R: Read> ChunkReader<R> {
 }
 
 /// The chain of digests.
-pub(super) struct Seal {
+pub(crate) struct Seal {
     chain: Hash,
     all: Sha256,
 }
 
 impl Seal {
-    pub(super) fn new() -> Seal {
+    pub(crate) fn new() -> Seal {
         Seal {
             chain: [0; DIGEST],
             all: Sha256::new(),
         }
     }
 
-    pub(super) fn next(&mut self, bytes: &[u8]) -> Hash {
+    pub(crate) fn next(&mut self, bytes: &[u8]) -> Hash {
         let hash = Sha256::new().chain_update(self.chain).chain_update(bytes);
         self.chain = hash.finalize().into();
         self.all.update(self.chain);
         self.chain
     }
 
-    pub(super) fn name(&self) -> Hash {
+    pub(crate) fn name(&self) -> Hash {
         self.all.clone().finalize().into()
     }
 }

@@ -23,7 +23,7 @@ use hushed_rlwe::error::CodecError;
 
 use super::FileError;
 use super::atomic::{Access, AtomicFile, Target};
-use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces, open_file};
+use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces, Whole, open_file};
 use super::fault::same;
 use crate::plan::public_plan::{FhePlan, Lengths, PlanFileError};
 
@@ -191,6 +191,14 @@ impl<'a, W: Target> RequestWriter<'a, W> {
     /// [`FileError::Unusable`] if ciphertexts are missing; [`FileError::Io`].
     pub fn finish(self) -> Result<Hash, FileError> {
         self.out.finish()
+    }
+
+    /// The hash of the content, and the request, to be completed once it is recorded.
+    ///
+    /// # Errors
+    /// As [`RequestWriter::finish`].
+    pub fn sealed(self) -> Result<(Hash, Whole<W>), FileError> {
+        self.out.sealed()
     }
 }
 

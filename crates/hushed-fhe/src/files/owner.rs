@@ -12,7 +12,7 @@ use hushed_ckks::{Ciphertext, CkksParams, Decryptor, Encryptor};
 use hushed_math::rng::SecretRng;
 
 use super::atomic::Target;
-use super::chunked::Hash;
+use super::chunked::{Hash, Whole};
 use super::exchange::{REQUEST_ID, RequestHead, RequestWriter};
 use super::keys::{KeyProgress, KeyTimes};
 use crate::FheError;
@@ -67,19 +67,30 @@ fn new_secret(params: &Arc<CkksParams>) -> (SecretKey, SecretRng) {
     (SecretKey::generate(params.rlwe(), &mut rng), rng)
 }
 
-/// Encrypts a packed batch to `out`, which errors call `path`, and returns the request's id and the hash of its
-/// content. `progress` is called with the number of ciphertexts done and the total.
+/// An encrypted batch, whole and still to be completed: by then its owner must have recorded it, as a request without
+/// its record is one whose reply cannot be decrypted.
+pub struct Encrypted<W> {
+    /// The request's id.
+    pub id: [u8; REQUEST_ID],
+    /// The hash of its content.
+    pub content: Hash,
+    /// The request.
+    pub whole: Whole<W>,
+}
+
+/// Encrypts a packed batch to `out`, which errors call `path`. `progress` is called with the number of ciphertexts done
+/// and the total.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Ckks`].
-pub fn encrypt(
-    out: impl Target,
+pub fn encrypt<W: Target>(
+    out: W,
     path: &Path,
     sk: &Arc<SecretKey>,
     keys: Hash,
     upload: &Upload<'_>,
     progress: KeyProgress<'_>,
-) -> Result<([u8; REQUEST_ID], Hash), FheError> {
+) -> Result<Encrypted<W>, FheError> {
     let client = upload.client();
     let (plan, params) = (client.plan(), client.params());
     let encryptor = Encryptor::new(params, sk)?;
@@ -101,7 +112,8 @@ pub fn encrypt(
         progress(index, upload.count());
         out.push(&upload.encrypt(index, &encryptor, &mut rng)?)?;
     }
-    Ok((id, out.finish()?))
+    let (content, whole) = out.sealed()?;
+    Ok(Encrypted { id, content, whole })
 }
 
 /// Opens a reply that was read ([`super::exchange::read_reply`]): the pooled row of each place that has a text, rounded

@@ -527,7 +527,7 @@ fn replies() {
 }
 
 #[test]
-fn checkpoints() {
+fn l7_checkpoints() {
     let mut b = Bench::new();
     let path = b.path("checkpoint");
     let run = Run {
@@ -563,6 +563,18 @@ fn checkpoints() {
     }
     assert!(checkpoint::read(&path, &params, &run, 3, 2).is_err());
     assert!(checkpoint::read(&path, &params, &run, 2, 0).is_err());
+    // L7: what another program has left, or an older one that did not name itself, is not continued.
+    let older = |path: &Path| {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[4] = 11;
+        fs::write(path, bytes).unwrap();
+    };
+    checkpoint::write(&path, &params, &run, 1, &columns).unwrap();
+    assert!(read(&run).unwrap().is_some());
+    older(&path);
+    assert!(read(&run).unwrap().is_none());
+    checkpoint::write_as(&[1; 32], &path, &params, &run, 1, &columns).unwrap();
+    assert!(read(&run).unwrap().is_none());
     assert!(checkpoint::write(&path, &params, &run, 1, &[]).is_err());
     // Nothing but the file is left.
     assert_eq!(fs::read_dir(b.folder.path()).unwrap().count(), 1);

@@ -35,7 +35,9 @@ impl Layout {
     /// [`PackingError::Rows`] unless all are powers of two and rows times columns is at most `slots`.
     pub fn new(slots: usize, rows: usize, columns: usize) -> Result<Self, PackingError> {
         let powers = [slots, rows, columns].iter().all(|x| x.is_power_of_two());
-        let texts = rows.checked_mul(columns).map_or(0, |text| slots / text);
+        // Sizes from a manifest: 0 rows must not divide.
+        let text = rows.checked_mul(columns);
+        let texts = text.and_then(|text| slots.checked_div(text)).unwrap_or(0);
         if !powers || texts == 0 {
             return Err(PackingError::Rows { rows, slots });
         }

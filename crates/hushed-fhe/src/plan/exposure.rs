@@ -94,6 +94,12 @@ pub(super) fn exposures(
         ),
         see("client", format!("{answers}, with the error that the plan states")),
         see(
+            "everybody who sees the plan",
+            "of the reply the largest number that the last layer's weights allow, and its largest error in a simulation over the weights, both as \
+             powers of two; and the canary's answer, if there is a canary, to about 14 bits"
+                .to_owned(),
+        ),
+        see(
             "network",
             "sizes and times of messages, which follow from the plan alone; all else is inside TLS".to_owned(),
         ),

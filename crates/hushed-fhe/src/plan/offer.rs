@@ -13,11 +13,12 @@ use crate::hex::hex;
 use crate::inputs::bound_of_inputs;
 use crate::ops::head;
 use crate::pass::head_is_public;
-use crate::plan::declared::Circuit;
+use crate::plan::declared::{Circuit, declared};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{
     AnswerRows, Canary, FhePlan, Lengths, PLAN_VERSION, ReplyForm, reply_deviation,
 };
+use crate::plan::resolution;
 use crate::run::reply::fewest_limbs;
 
 /// The inputs of an offer.
@@ -52,8 +53,8 @@ impl Offer<'_> {
     /// The plan.
     ///
     /// # Errors
-    /// [`FheError`] if the model has no numbers, the choices belong to another model, the placement does not run, or no
-    /// text is within the calibration.
+    /// [`FheError`] if the model has no numbers, the choices belong to another model, the placement does not run, no
+    /// text is within the calibration, or too few bits are left of the answers.
     pub fn plan(&self) -> Result<FhePlan, FheError> {
         let (program, params) = (self.program, self.params);
         self.choices.check(program)?;
@@ -78,7 +79,11 @@ impl Offer<'_> {
             input_bound,
             folded: Arc::default(),
         };
-        reply.deviation = reply.deviation.max(circuit.deviation(self.texts)?);
+        reply.deviation = reply
+            .deviation
+            .max(declared(circuit.deviation(self.texts)?));
+        let logits = answered_logits(program, self.options.answer);
+        resolution::check(program, &reply, params, logits.is_some())?;
         let mut plan = FhePlan {
             version: PLAN_VERSION,
             parameters: self.parameters.to_owned(),
@@ -86,7 +91,7 @@ impl Offer<'_> {
             rows,
             width: program.width(),
             layers: program.layers().len(),
-            logits: answered_logits(program, self.options.answer),
+            logits,
             answer: program.vocabulary().map(|_| self.options.answer),
             real_rows: sends_real_rows(program, self.options.lengths),
             input_bound,
@@ -96,7 +101,7 @@ impl Offer<'_> {
             keys: Vec::new(),
             public_sha256: hex(&self.public_sha256),
             calibration_sha256: hex(&self.calibration_sha256),
-            canary: self.canary.clone(),
+            canary: self.canary.clone().map(Canary::rounded),
             exposures: self.exposures.clone(),
         };
         plan.set_keys(&keys);
@@ -185,7 +190,7 @@ fn largest_logit(program: &Program, head: &Linear) -> Result<f64, FheError> {
 }
 
 /// An upper bound on the numbers of a pooled row, or of a decoder's last row: both are outputs of the last norm.
-fn largest(program: &Program, choices: &Choices) -> Result<f64, FheError> {
+pub(crate) fn largest(program: &Program, choices: &Choices) -> Result<f64, FheError> {
     let at = StepId::outside("pool");
     let none = || ChoicesError::Unusable {
         what: "the calibration has no layers".to_owned(),

@@ -1,6 +1,7 @@
 //! The public plan that client and server of a run under CKKS agree on in advance: one file, identified by its hash.
 //!
-//! It holds nothing derived from weights, except what it lists as exposed. A reader takes no parameters from the file:
+//! It holds nothing derived from weights, except what it lists as exposed: the reply's magnitude and error, powers of
+//! two, and the canary's answer, which is rounded, are among it. A reader takes no parameters from the file:
 //! the file *names* a parameter set and states the hash that the set must have.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -140,7 +141,8 @@ pub struct ReplyForm {
     pub scale: f64,
     /// Bound on the magnitude of the slots.
     pub magnitude: f64,
-    /// Predicted standard deviation of the error of a slot's real part, in units of the message.
+    /// Predicted standard deviation of the error of a slot's real part, in units of the message, for the length of text
+    /// with the largest; a power of two.
     pub deviation: f64,
 }
 
@@ -173,6 +175,26 @@ pub struct Canary {
     pub embedding: Vec<f64>,
     /// The minimum cosine between the answer and it; for logits, the minimum nearness ([`hushed_model::nearness`]).
     pub least_cosine: f64,
+}
+
+/// The bits of a canary's answer below the first of its largest number: about as many as a client keeps of others.
+const CANARY_BITS: f64 = 14.0;
+
+impl Canary {
+    /// The least cosine that a client accepts. A server makes the canary, and with a lower one it would say nothing.
+    pub const LEAST_COSINE: f64 = 0.9;
+
+    /// With its answer rounded, so that it reveals no more of the weights than other answers do.
+    #[must_use]
+    pub fn rounded(mut self) -> Canary {
+        let largest = self.embedding.iter().fold(0.0_f64, |m, x| m.max(x.abs()));
+        let unit = (largest.log2().ceil() - CANARY_BITS).exp2();
+        if unit.is_normal() {
+            let round = |x: &mut f64| *x = (*x / unit).round() * unit;
+            self.embedding.iter_mut().for_each(round);
+        }
+        self
+    }
 }
 
 /// A plan as stored in a file.

@@ -12,6 +12,8 @@
 //!
 //! Nothing derived from the decrypted reply goes back to the server.
 
+mod shape;
+
 use std::sync::Arc;
 
 use hushed_ckks::{
@@ -232,7 +234,9 @@ impl FheClient {
     /// from numbers rounded to [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
     ///
     /// # Errors
-    /// [`FheError::Ckks`] if decryption is refused, [`FheError::Packing`] if the reply is not as in the plan.
+    /// [`FheError::Ckks`] if decryption is refused, [`FheError::Packing`] if the reply is not as in the plan,
+    /// [`FheError::ReplyShape`] if a number is not where or not as small as in an honest reply: then nothing of it, and
+    /// not that it was refused, may reach the server.
     pub fn open(
         &self,
         decryptor: &Decryptor,
@@ -240,46 +244,39 @@ impl FheClient {
         lengths: &[usize],
     ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
         let bits = self.plan.reply_bits(&self.params);
-        let of = |rows: Vec<Vec<f64>>| {
-            let of = rows.into_iter().zip(lengths);
-            of.map(|(row, &m)| (m > 0).then_some(row)).collect()
-        };
         let open = |ct| Ok(decryptor.open(ct, Opening::Bits(bits))?.values);
+        let vectors = reply.iter().map(open);
+        let vectors = vectors.collect::<Result<Vec<_>, FheError>>()?;
+        let rows = self.unpack(&vectors, lengths)?;
+        shape::check(self, &vectors, lengths)?;
+        let of = rows.into_iter().zip(lengths);
+        Ok(of.map(|(row, &m)| (m > 0).then_some(row)).collect())
+    }
+
+    fn unpack(
+        &self,
+        vectors: &[Vec<Complex64>],
+        lengths: &[usize],
+    ) -> Result<Vec<Vec<f64>>, FheError> {
         if let Some((_, answers)) = &self.packed {
-            let vectors = reply
-                .iter()
-                .map(open)
-                .collect::<Result<Vec<_>, FheError>>()?;
             let texts = match self.plan.answer {
                 Some(answer) => packed_pool::ends(self.layout, lengths, answer),
                 None => vec![0..1; lengths.len()],
             };
-            let rows = packed_pool::unpack(self.layout, answers, &texts, &vectors)?;
-            return Ok(of(rows));
+            return Ok(packed_pool::unpack(self.layout, answers, &texts, vectors)?);
         }
         let layout = self.plan.interleave(&self.params)?;
         if self.plan.answer == Some(AnswerRows::Rows) {
-            let vectors = reply
-                .iter()
-                .map(open)
-                .collect::<Result<Vec<_>, FheError>>()?;
-            return Ok(of(rows::unpack(
-                layout,
-                lengths,
-                self.plan.width,
-                &vectors,
-            )?));
+            return Ok(rows::unpack(layout, lengths, self.plan.width, vectors)?);
         }
-        let mut vectors = Vec::with_capacity(reply.len());
-        for ct in reply {
-            vectors.push(open(ct)?.iter().map(|z| z.re).collect());
-        }
+        let real = |v: &Vec<Complex64>| v.iter().map(|z| z.re).collect();
+        let vectors: Vec<Vec<f64>> = vectors.iter().map(real).collect();
         let factor = match (self.plan.logits, self.plan.answer) {
             (Some(_), _) | (_, Some(_)) => pool::Factor::One,
             _ => pool::factor(self.pool, !self.plan.masks())?,
         };
-        let rows = pool::unpack(layout, lengths, self.plan.outputs(), factor, &vectors)?;
-        Ok(of(rows))
+        let outputs = self.plan.outputs();
+        Ok(pool::unpack(layout, lengths, outputs, factor, &vectors)?)
     }
 }
 

@@ -193,3 +193,125 @@ fn replies_open(known: Lengths, share: impl Fn(usize, usize) -> f64) {
     }
     assert!(client.open(&decryptor, &reply[1..], &lengths).is_err());
 }
+
+/// The same with other settings: packed rows, hidden states.
+fn client_with(change: impl Fn(&mut FhePlan)) -> FheClient {
+    let (client, params) = client(Lengths::Private);
+    let mut plan = client.plan.clone();
+    change(&mut plan);
+    let (embedding, norm) = (client.embedding.clone(), client.norm.clone());
+    FheClient::new(plan, &params, embedding, norm, Pool::Mean).unwrap()
+}
+
+/// What is not read of a reply must be nothing but noise, what is read within the magnitude. Replies in which every
+/// slot was 0.5, or 400 where numbers are within 8, used to open without a word.
+#[test]
+fn m3_a_reply_with_more_than_answers_in_it_is_refused() {
+    let rows = |plan: &mut FhePlan| {
+        plan.answer = Some(AnswerRows::Rows);
+        plan.reply.ciphertexts = plan.width / 2;
+    };
+    let last = |plan: &mut FhePlan| plan.answer = Some(AnswerRows::Last);
+    let packed = |plan: &mut FhePlan| {
+        plan.lengths = Lengths::Public;
+        plan.placement.columns = 8;
+        plan.reply.ciphertexts = 2;
+    };
+    let clients = [
+        client(Lengths::Public).0,
+        client(Lengths::Private).0,
+        client_with(last),
+        client_with(rows),
+        client_with(packed),
+        client_with(|plan| {
+            packed(plan);
+            rows(plan);
+            plan.lengths = Lengths::Private;
+            plan.reply.ciphertexts = 2;
+        }),
+    ];
+    for (kind, client) in clients.iter().enumerate() {
+        let mut lengths = vec![0; client.layout.texts()];
+        (lengths[0], lengths[2]) = (3, 4);
+        let (form, slots) = (&client.plan.reply, client.layout.slots());
+        let count = client.packed.as_ref().map_or_else(
+            || match client.plan.answer {
+                Some(AnswerRows::Rows) => client.plan.width.div_ceil(2),
+                _ => client.plan.width.div_ceil(client.layout.rows()),
+            },
+            |(_, answers)| answers.vectors(),
+        );
+        let refused = |vectors: &[Vec<Complex64>]| match shape::check(client, vectors, &lengths) {
+            Err(FheError::ReplyShape { used, .. }) => Some(used),
+            other => {
+                other.unwrap();
+                None
+            }
+        };
+        let nothing = vec![vec![Complex64::ZERO; slots]; count];
+        let zeros = client.unpack(&nothing, &lengths).unwrap();
+        assert_eq!(refused(&nothing), None);
+        let (mut read, most) = (0, form.magnitude);
+        for vector in 0..count {
+            for slot in 0..slots {
+                let (layout, repeats) = (client.layout, client.packed.is_some());
+                let text = slot / layout.columns() % layout.texts();
+                if repeats && client.plan.masks() && lengths[text] == 0 {
+                    // An empty place repeats a text: its answer is there, and not read.
+                    continue;
+                }
+                for one in [Complex64::ONE, Complex64::I] {
+                    let with = |size: f64| {
+                        let mut vectors = nothing.clone();
+                        // Not a product: NaN times 0 is NaN in the other part too.
+                        let z = &mut vectors[vector][slot];
+                        *(if one.re > 0.0 { &mut z.re } else { &mut z.im }) = size;
+                        vectors
+                    };
+                    let noise = 10.0 * form.deviation;
+                    assert_eq!(refused(&with(noise)), None);
+                    // What is read: the answer of a place with a text changes.
+                    let found = client.unpack(&with(1.0), &lengths).unwrap();
+                    let both = found.iter().zip(&zeros).zip(&lengths);
+                    let is_read = { both }.any(|((a, b), &length)| length > 0 && a != b);
+                    read += usize::from(is_read);
+                    let expected = (!is_read).then_some(false);
+                    assert_eq!(refused(&with(0.5)), expected, "{kind}: {vector}, {slot}");
+                    assert_eq!(refused(&with(-most)), expected);
+                    assert_eq!(refused(&with(most + 0.1)), Some(is_read));
+                    assert_eq!(refused(&with(f64::NAN)), Some(is_read));
+                }
+            }
+        }
+        let numbers = match client.plan.answer {
+            Some(AnswerRows::Rows) => 7,
+            _ => 2,
+        };
+        assert_eq!(read, numbers * client.plan.width, "{kind}");
+    }
+}
+
+/// The same through a decryption: a forged reply is refused, and the refusal says nothing of its numbers.
+#[test]
+fn m3_a_forged_reply_is_not_opened() {
+    let (client, params) = client(Lengths::Public);
+    let mut rng = seeded(7);
+    let sk = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+    let decryptor = Decryptor::new(client.encoder(), &sk).unwrap();
+    let encryptor = Encryptor::new(&params, &sk).unwrap();
+    let mut lengths = vec![0; client.layout.texts()];
+    lengths[0] = 3;
+    let count = client.plan.width.div_ceil(client.layout.rows());
+    let mut open = |value: f64| {
+        let values = vec![value; params.slots()];
+        let scale = params.default_scale();
+        let plain = client.encoder.encode_real(&values, 1, scale).unwrap();
+        let ct = encryptor.encrypt(&plain, &mut rng).unwrap();
+        client.open(&decryptor, &vec![ct; count], &lengths)
+    };
+    assert!(open(0.0).is_ok());
+    for value in [0.5, 400.0, -0.01] {
+        let refused = open(value).err().unwrap();
+        assert!(matches!(refused, FheError::ReplyShape { .. }), "{refused}");
+    }
+}

@@ -80,7 +80,7 @@ fn apart<I>(
         };
         tracing::warn!(name = error.name(), "an encrypted batch failed");
         let whose: BTreeSet<[u8; 32]> = items.iter().map(|item| caller(item).0).collect();
-        if whose.len() < 2 || matches!(error.name(), "canary" | "keys-retired") {
+        if whose.len() < 2 || matches!(error.name(), "canary" | "reply-shape" | "keys-retired") {
             give_up(&items, &error);
             continue;
         }
@@ -197,19 +197,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_follows_a_wrong_canary() {
-        let canary = || {
-            FheJobError::WrongCanary {
-                found: 0.0,
-                least: 1.0,
-            }
-            .into()
+    fn nothing_follows_a_wrong_answer() {
+        let canary = || FheJobError::WrongCanary {
+            found: 0.0,
+            least: 1.0,
         };
-        let [runs, failed] = tried(canary, &[]);
-        assert_eq!(
-            (runs.len(), failed.as_slice()),
-            (1, [vec![1, 9, 2, 3]].as_slice())
-        );
+        let shape = || {
+            let (vector, used) = (0, false);
+            FheJobError::Run(hushed_fhe::FheError::ReplyShape { vector, used })
+        };
+        for error in [canary as fn() -> FheJobError, shape] {
+            let [runs, failed] = tried(|| error().into(), &[]);
+            assert_eq!(
+                (runs.len(), failed.as_slice()),
+                (1, [vec![1, 9, 2, 3]].as_slice())
+            );
+        }
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 import time
 import warnings
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple, TypeVar, Union
 
 import numpy as np
 
 from . import _native
 from ._errors import NetworkError, UsageError
 from ._settings import Batching, Connection, PathLike, at_least, flag, texts_of, variable
+
+_Answer = TypeVar("_Answer")
 
 #: What a server may learn of the lengths of texts.
 _LENGTHS = ("public", "bucket", "private")
@@ -96,6 +98,12 @@ class Batches:
             warnings.warn(line, UserWarning, stacklevel=3)
         return job
 
+    def _checked(self, found: Tuple[_Answer, bool]) -> _Answer:
+        answer, unchecked = found
+        if unchecked:
+            warnings.warn("the manifest has no canary: these answers are unchecked", UserWarning, stacklevel=3)
+        return answer
+
     def _wait(self, job: str, timeout: Optional[float]) -> None:
         """Until a job is neither queued nor running."""
         until = None if timeout is None else time.monotonic() + timeout
@@ -147,11 +155,12 @@ class BatchEncoder(Batches):
 
         With ``timeout``, in seconds, a :class:`NetworkError` named ``timeout`` is raised if the job is not done by then;
         the job goes on. If the answer of the canary is wrong, a :class:`NetworkError` named ``canary`` is raised, the
-        keys are retired, and there are no answers: do not tell the server (docs/fhe.md). The answers can be decrypted
-        again until :meth:`forget`; each time counts.
+        keys are retired, and there are no answers: do not tell the server (docs/fhe.md). So it is with ``reply-shape``,
+        if there is more in the reply than answers. Without a canary a ``UserWarning`` says that the answers are
+        unchecked. They can be decrypted again until :meth:`forget`; each time counts.
         """
         self._wait(job, timeout)
-        numbers, rows = _native.batch_result(self._batching, job_id(job))
+        numbers, rows = self._checked(_native.batch_result(self._batching, job_id(job)))
         vectors: "np.ndarray[Any, np.dtype[np.float32]]" = np.frombuffer(numbers, dtype=np.float32)
         return vectors.reshape((rows, -1 if rows else 0))
 

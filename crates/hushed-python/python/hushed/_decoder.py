@@ -93,7 +93,7 @@ class BatchDecoder(Batches):
         decrypts it here, as :meth:`BatchEncoder.result` does; each call counts as a decryption."""
         job, top = job_id(job), at_least(1, top, "top")
         self._wait(job, timeout)
-        found = _native.batch_next(self._wanted("next"), job, top)
+        found = self._checked(_native.batch_next(self._wanted("next"), job, top))
         return [[NextToken(*token) for token in text] for text in found]
 
     def score(
@@ -102,7 +102,7 @@ class BatchDecoder(Batches):
         """How likely the texts are. They must be those of the job, which are not in its reply."""
         texts = texts_of([texts] if isinstance(texts, str) else texts)
         self._wait(job, timeout)
-        found = _native.batch_score(self._wanted("likelihoods"), job, texts)
+        found = self._checked(_native.batch_score(self._wanted("likelihoods"), job, texts))
         return [Likelihood(*text) for text in found]
 
     def choose(self, job: str, items: Iterable[Mapping[str, Any]], *, timeout: Optional[float] = None) -> List[Choice]:
@@ -110,7 +110,7 @@ class BatchDecoder(Batches):
         reply."""
         lines = _lines(items)
         self._wait(job, timeout)
-        found = _native.batch_choose(self._wanted("likelihoods"), job, lines)
+        found = self._checked(_native.batch_choose(self._wanted("likelihoods"), job, lines))
         return [Choice(*item) for item in found]
 
     def _wanted(self, answer: str) -> Batching:

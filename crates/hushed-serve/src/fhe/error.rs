@@ -368,7 +368,9 @@ impl FheJobError {
             | Self::JobGone { .. }
             | Self::JobFailed { .. }
             | Self::Stopped => Category::Refused,
-            Self::NotAsOffered { .. } | Self::WrongCanary { .. } => Category::Network,
+            Self::NotAsOffered { .. }
+            | Self::WrongCanary { .. }
+            | Self::Run(FheError::ReplyShape { .. }) => Category::Network,
             Self::TooManyTexts { .. }
             | Self::TextTooLong { .. }
             | Self::OtherTexts
@@ -411,6 +413,7 @@ impl FheJobError {
             Self::Choices(_) => "calibration",
             Self::OtherModel { .. }
             | Self::Run(FheError::InputBound | FheError::ReplyError { .. }) => "other-model",
+            Self::Run(FheError::ReplyShape { .. }) => "reply-shape",
             Self::Run(_) => "run",
             Self::OtherPublic { .. } | Self::BadPublic { .. } => "public-model",
             Self::Expired { .. } => "keys-expired",

@@ -28,7 +28,7 @@ mod ledger;
 #[path = "../../tests/common/offered.rs"]
 mod offered;
 mod progress;
-mod public;
+pub(crate) mod public;
 mod record;
 mod run;
 mod server;

@@ -36,6 +36,18 @@ const HEADER: usize = 32;
 /// Maximum size of a public model in bytes: 256 million numbers and the bundle.
 pub(super) const MAX_BYTES: u64 = (MAX_BUNDLE_BYTES as u64) + (1 << 30);
 
+/// The payload after its header. `bundle`: the hash of the bundle in it.
+pub(crate) fn sealed(bundle: &Digest, mut payload: Vec<u8>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + payload.len());
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&KIND.to_le_bytes());
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(bundle.0.first_chunk::<16>().unwrap_or(&[0; 16]));
+    bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+    bytes.append(&mut payload);
+    bytes
+}
+
 /// The part of a model that a client needs.
 pub struct PublicModel {
     bytes: Vec<u8>,
@@ -72,13 +84,7 @@ impl PublicModel {
         for numbers in numbers {
             payload.extend(numbers.iter().flat_map(|x| x.to_le_bytes()));
         }
-        let mut bytes = Vec::with_capacity(HEADER + payload.len());
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&KIND.to_le_bytes());
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(bundle.hash().0.first_chunk::<16>().unwrap_or(&[0; 16]));
-        bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
-        bytes.append(&mut payload);
+        let bytes = sealed(&bundle.hash(), payload);
         Ok(Self {
             hash: Digest(Sha256::digest(&bytes).into()),
             bytes,

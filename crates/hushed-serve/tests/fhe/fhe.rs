@@ -214,6 +214,34 @@ fn lengths_can_be_private() {
     assert!(answer.canary.unwrap().is_good());
 }
 
+/// `keygen` used to be refused for ever after a kill, and up to gigabytes of drafts stayed.
+#[test]
+fn l3_keys_that_a_kill_left_unfinished_are_made_again() {
+    let offered = Offered::one();
+    let work = tempfile::tempdir().unwrap();
+    let keys = work.path().join("keys");
+    let made = offered.keygen(&keys).unwrap();
+    let draft = keys.join("evaluation.keys.0a1b.draft");
+    let record = fs::read(keys.join("key.json")).unwrap();
+    // Killed while it wrote keys, and killed before it wrote their record.
+    for whole in [false, true] {
+        fs::remove_file(keys.join("key.json")).unwrap();
+        fs::write(&draft, b"half").unwrap();
+        if !whole {
+            fs::remove_file(keys.join("evaluation.keys")).unwrap();
+        }
+        let again = offered.keygen(&keys).unwrap();
+        assert!(again.id != made.id && !draft.exists());
+    }
+    // Keys that were used are no leftovers, even if their record is lost.
+    fs::write(keys.join("requests/1.json"), b"{}").unwrap();
+    fs::remove_file(keys.join("key.json")).unwrap();
+    assert_eq!(name(offered.keygen(&keys)), "file-exists");
+    fs::write(keys.join("key.json"), record).unwrap();
+    assert_eq!(name(offered.keygen(&keys)), "file-exists");
+    assert!(keys.join("secret.key").is_file());
+}
+
 #[test]
 fn what_does_not_belong_together_is_refused_before_any_work() {
     let offered = Offered::get();

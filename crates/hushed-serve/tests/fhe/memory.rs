@@ -3,10 +3,13 @@
 
 use std::fs;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::offered::{Offered, assert_close, texts};
 use hushed_fhe::FhePlan;
+use hushed_fhe::files::exchange::ReplyHead;
+use hushed_fhe::fuzz::forged_reply;
 use hushed_model::TooLong;
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
@@ -160,6 +163,87 @@ impl Place {
 
     fn fill(&self, full: bool) {
         self.0.lock().unwrap().1 = full;
+    }
+}
+
+/// A writer that knows when it was completed.
+struct Watched(Arc<AtomicBool>);
+
+impl io::Write for Watched {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A request used to be complete before its record: a kill between left one whose reply nobody could decrypt.
+#[test]
+fn l4_a_request_is_recorded_before_it_is_complete() {
+    let offered = Offered::one();
+    let model = ClientModel::read(&offered.plan(), &offered.path("public")).unwrap();
+    let StoredParts { secret, state } = client(&model).0.into_stored().unwrap();
+    let complete = Arc::new(AtomicBool::new(false));
+    let (seen, saved) = (complete.clone(), Arc::new(AtomicBool::new(false)));
+    let was_saved = saved.clone();
+    let save: SaveState = Box::new(move |_| {
+        assert!(!seen.load(Ordering::Relaxed));
+        was_saved.store(true, Ordering::Relaxed);
+        Ok(())
+    });
+    let mut keys = MemoryKeys::restore(&model, &secret, &state, save).unwrap();
+    let out = &mut Watched(complete.clone());
+    keys.encrypt(&model, all(&texts()[..1]), out, &mut |_, _| {})
+        .unwrap();
+    assert!(saved.load(Ordering::Relaxed) && complete.load(Ordering::Relaxed));
+}
+
+/// A single text has no canary. A reply of 0.5 in every slot, or of 400, used to be shown as an answer.
+#[test]
+fn m3_a_forged_reply_to_a_single_text_retires_the_keys() {
+    let offered = Offered::one();
+    let model = ClientModel::read(&offered.plan(), &offered.path("public")).unwrap();
+    let seed = fhe::read_plan(&offered.plan()).unwrap();
+    for value in [0.5, 400.0] {
+        let mut keys = client(&model).0;
+        let mut sent = |keys: &mut MemoryKeys| {
+            let sent = keys.encrypt(&model, all(&texts()[..1]), &mut Vec::new(), &mut |_, _| {})?;
+            let mut id = [0; 16];
+            hex::decode_to_slice(&sent.id, &mut id).unwrap();
+            let keys = keys.record().hash();
+            let (plan, request) = (seed.0.hash(), sent.content.0);
+            let head = ReplyHead {
+                plan,
+                keys,
+                id,
+                request,
+            };
+            Ok::<_, ServeError>((sent.id, head))
+        };
+        let (_, head) = sent(&mut keys).unwrap();
+        // Of the right shape, though it says nothing: without a canary nobody can tell.
+        let nothing = forged_reply(&seed, &head, 0.0).unwrap();
+        assert!(keys.decrypt(&model, &nothing).unwrap().canary.is_none());
+        assert!(!keys.record().is_retired());
+        let (id, head) = sent(&mut keys).unwrap();
+        let forged = forged_reply(&seed, &head, value).unwrap();
+        let refused = keys.decrypt(&model, &forged);
+        let told = refused.as_ref().err().unwrap().to_string();
+        assert!(!told.contains(&value.to_string()), "{told}");
+        assert_eq!(name(refused), "reply-shape");
+        assert!(keys.record().is_retired());
+        assert_eq!(name(sent(&mut keys)), "keys-retired");
+        // A better reply does not bring the keys back.
+        let better = forged_reply(&seed, &head, 0.0).unwrap();
+        assert_eq!(name(keys.decrypt(&model, &better)), "keys-retired");
+        // L6: what was read is forgotten.
+        let size = |keys: MemoryKeys| keys.into_stored().unwrap().state.len();
+        keys.forget(&id).unwrap();
+        assert_eq!(name(keys.decrypt(&model, &forged)), "unknown-request");
+        assert!(size(keys) < 4096);
     }
 }
 

@@ -331,8 +331,12 @@ fn what_is_asked_later_does_not_depend_on_what_was_opened() {
     let found = remote.find(&job.to_string()).unwrap();
     let answer = remote.collect(&found, &mut quiet).unwrap();
     assert_eq!(answer.embeddings.len(), 1);
+    // L6: with the job goes the record of its request, and no other.
+    let records = || fs::read_dir(keys.join("requests")).unwrap().count();
+    let before = records();
     remote.forget(&job).unwrap();
     assert!(!reply.exists());
+    assert_eq!(records(), before - 1);
 }
 
 /// For a server that makes answers wrong on purpose, whether a client comes back after a wrong one is a bit of the

@@ -454,6 +454,19 @@ fn impossible_fields_are_refused() {
     assert!(Answer::decode(&[]).is_err());
 }
 
+/// Sizes in the configuration of a public model, behind hashes that fit: one at a time, then several at random.
+#[test]
+fn m2_no_edit_of_a_public_model_panics_its_reader() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_folder(folder.path()).unwrap();
+    let bundle = Bundle::from_folder(folder.path()).unwrap();
+    let mut corpus = vec![Vec::new()];
+    for place in 0..40 {
+        corpus.extend((0..9).map(|value| vec![place, 0, value]));
+    }
+    mutations(&corpus, 1_000, 5, |data| fuzz::public(bundle.bytes(), data));
+}
+
 #[test]
 fn mutated_control_messages() {
     mutations(&corpus(), 10_000, 1, fuzz::control);

@@ -148,7 +148,10 @@ fn unseen(out: &Output, all: &[Vec<Reach>]) -> Result<(), CliError> {
 
 fn shown(c: &Candidate) -> String {
     let errors = match c.cosine_min_with_errors {
-        Some(least) => format!("{least:.6}"),
+        Some(least) => {
+            let stay = 100.0 * c.neighbours.unwrap_or(0.0);
+            format!("{least:.6}, {stay:.0} % of nearest neighbours stay")
+        }
         None => "not tried".to_owned(),
     };
     format!(

@@ -16,7 +16,7 @@ use hushed_fhe::plan::{
     reference,
 };
 use hushed_fhe::run::job::bootstrap;
-use hushed_fhe::{Choices, FheError, MAX_BYTES, answer_in_clear, can_run, head_is_public};
+use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, answer_in_clear, can_run, head_is_public};
 use hushed_model::{Model, ModelError, PublicFiles, TooLong, random_model};
 use hushed_serve::fhe::{PublicModel, write_plan};
 use serde_json::json;
@@ -292,7 +292,7 @@ impl Args {
         if self.texts.is_some() {
             options.placement = packed_placement(&program, used, &params, &options)?;
         }
-        let plan = match self.goal {
+        let mut plan = match self.goal {
             Some(least) => {
                 let goal = match least {
                     Least::Latency => Goal::Latency,
@@ -314,11 +314,6 @@ impl Args {
                 out.result(json!({ "step": step }), || describe(step))?;
             }
         }
-        let mut object = json!(plan);
-        if let Some(fields) = object.as_object_mut() {
-            fields.remove("steps");
-        }
-        out.result(json!({ "plan": object }), || summary(&plan))?;
         let made = Made {
             choices: used,
             params: &params,
@@ -326,30 +321,42 @@ impl Args {
             options: &options,
             report: &plan,
         };
-        self.publish(request.dir, &model, &made, out)
+        // What a manifest declares depends on the weights, and is printed as it is written.
+        let public = self.public(request.dir, &model)?;
+        let offered = match &public {
+            Some(public) => self.offered(&model, public, &made)?,
+            None => None,
+        };
+        if let Some(offered) = &offered {
+            plan.reply = offered.reply;
+            plan.reply_bits = offered.reply_bits(&params);
+        }
+        let mut object = json!(plan);
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("steps");
+        }
+        out.result(json!({ "plan": object }), || {
+            summary(&plan, offered.is_some())
+        })?;
+        self.publish(public.as_ref(), offered.as_ref(), out)
     }
 
-    /// Writes what clients need.
-    fn publish(
+    /// The public model, if it or a manifest is asked for.
+    fn public(&self, dir: &Path, model: &Model) -> Result<Option<PublicModel>, CliError> {
+        let asked = self.public_plan.is_some() || self.public_model.is_some();
+        let public = asked.then(|| PublicModel::from_folder(dir, model));
+        Ok(public.transpose()?)
+    }
+
+    /// The manifest, if it is asked for.
+    fn offered(
         &self,
-        dir: &Path,
         model: &Model,
+        public: &PublicModel,
         made: &Made<'_>,
-        out: &Output,
-    ) -> Result<(), CliError> {
-        if self.public_plan.is_none() && self.public_model.is_none() {
-            return Ok(());
-        }
-        let public = PublicModel::from_folder(dir, model)?;
-        if let Some(path) = &self.public_model {
-            public.write(path)?;
-            let object = json!({ "public_model": path, "sha256": public.hash().to_string() });
-            out.result(object, || {
-                format!("written: the public model, {}", path.display())
-            })?;
-        }
-        let (Some(path), Some(calibration)) = (&self.public_plan, &self.calibration) else {
-            return Ok(());
+    ) -> Result<Option<FhePlan>, CliError> {
+        let (Some(_), Some(calibration)) = (&self.public_plan, &self.calibration) else {
+            return Ok(None);
         };
         let exposures = made.report.exposures.iter();
         let known = self.canary.as_deref();
@@ -372,8 +379,27 @@ impl Args {
                 .map(|e| format!("{}: {}", e.who, e.sees))
                 .collect(),
         };
-        let plan = offer.plan()?;
-        write_plan(path, &plan)?;
+        Ok(Some(offer.plan()?))
+    }
+
+    /// Writes what clients need.
+    fn publish(
+        &self,
+        public: Option<&PublicModel>,
+        offered: Option<&FhePlan>,
+        out: &Output,
+    ) -> Result<(), CliError> {
+        if let (Some(path), Some(public)) = (&self.public_model, public) {
+            public.write(path)?;
+            let object = json!({ "public_model": path, "sha256": public.hash().to_string() });
+            out.result(object, || {
+                format!("written: the public model, {}", path.display())
+            })?;
+        }
+        let (Some(path), Some(plan)) = (&self.public_plan, offered) else {
+            return Ok(());
+        };
+        write_plan(path, plan)?;
         let hash = hex(&plan.hash());
         let object = json!({ "public_plan": path, "sha256": hash, "keys": plan.keys.len() });
         out.result(object, || {

@@ -47,7 +47,13 @@ pub fn describe(step: &Step) -> String {
 /// The processor kernel for which the table of prices was measured.
 const PRICED: &str = "avx512-ifma";
 
-pub fn summary(plan: &FhePlanReport) -> String {
+/// `offered`: whether the plan is that of a manifest, which declares an error of its own circuit.
+pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
+    let declared = if offered {
+        "declared"
+    } else {
+        "or more, as a manifest declares"
+    };
     let w = &plan.work;
     let assumed = match plan.assumed {
         true => "\ndegrees and steps are assumed: calibrate the model, and give --calibration",
@@ -79,7 +85,7 @@ pub fn summary(plan: &FhePlanReport) -> String {
          weights × columns  {:9}\n\
          memory             {:9.1} GiB at the server: vectors {:.1}, keys {:.1}, matrices {:.1}, a bootstrap {:.1}, weights {:.1}, program {:.1}\n\
          {disk}upload             {:9.2} GiB a batch, and {:.2} GiB of keys once ({} rotations)\n\
-         reply              {:9.1} MiB, numbers within {}, an error of deviation 2^{:.1} declared, kept to {} bits after the point\n\
+         reply              {:9.1} MiB, numbers within {}, an error of deviation 2^{:.1} {declared}, kept to {} bits after the point\n\
          failure            2^{:.0} for all of it\n\
          placement          columns uploaded with {} primes, {} before attention, {} before the feed-forward, {} for sums and variances; \
          {} and {} baby steps, {} heads and {} hidden columns at a time{}",

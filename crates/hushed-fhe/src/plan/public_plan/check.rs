@@ -4,7 +4,7 @@
 use hushed_ckks::CkksParams;
 
 use super::deviation::reply_deviation;
-use super::{AnswerRows, FhePlan, Lengths, PlanFileError};
+use super::{AnswerRows, Canary, FhePlan, Lengths, PlanFileError};
 
 /// Maximum columns and maximum layers of a model: limits what a plan can make a reader hold.
 const MOST: usize = 1 << 16;
@@ -108,11 +108,14 @@ impl FhePlan {
                 _ => numbers == self.outputs(),
             };
             require(
-                whole
-                    && canary.embedding.iter().all(|x| x.is_finite())
-                    && (-1.0..=1.0).contains(&canary.least_cosine),
+                whole && canary.embedding.iter().all(|x| x.is_finite()),
                 "canary",
                 format!("{} numbers", canary.embedding.len()),
+            )?;
+            require(
+                (Canary::LEAST_COSINE..=1.0).contains(&canary.least_cosine),
+                "least cosine of the canary",
+                canary.least_cosine.to_string(),
             )?;
         }
         for (what, hash) in [

@@ -2,8 +2,8 @@
 
 use hushed_ckks::CkksParamsError;
 
-/// The version that this program writes and reads.
-pub const PLAN_VERSION: u32 = 1;
+/// The version that this program writes and reads. Version 1 declared errors of long texts only.
+pub const PLAN_VERSION: u32 = 2;
 
 /// Maximum bytes of a plan file.
 pub const MAX_PLAN_BYTES: usize = 4 << 20;

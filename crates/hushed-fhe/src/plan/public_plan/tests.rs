@@ -26,6 +26,20 @@ fn a_plan_is_read_as_it_was_written() {
     assert_eq!(keys.len(), plan.keys.len());
 }
 
+/// L5: the canary was published to 53 bits, three times as many as those of other answers.
+#[test]
+fn l5_a_canary_is_rounded_like_other_answers() {
+    let canary = plan().canary.unwrap().rounded();
+    let unit = 2f64.powi(-1 - 14);
+    assert!(canary.embedding.iter().all(|x| (x / unit).fract() == 0.0));
+    assert!((canary.embedding[1] + 1.0 / 3.0).abs() <= unit / 2.0);
+    let zeros = Canary {
+        embedding: vec![0.0; 3],
+        ..canary
+    };
+    assert_eq!(zeros.clone().rounded(), zeros);
+}
+
 /// No byte can be changed, except to bytes that mean the same (space, escapes).
 #[test]
 fn every_flipped_byte_is_refused_or_means_the_same() {
@@ -91,10 +105,10 @@ fn a_reply_that_would_not_be_rounded_is_refused() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name() {
+fn l2_what_makes_no_sense_is_refused_by_name() {
     type Change = fn(&mut FhePlan);
     let changes: [(&str, Change); 12] = [
-        ("version", |p| p.version = 2),
+        ("version", |p| p.version = PLAN_VERSION - 1),
         ("parameter set", |p| p.parameters = "n20".to_owned()),
         ("here it is", |p| {
             p.parameters = "insecure-test/5/2".to_owned()
@@ -114,6 +128,14 @@ fn what_makes_no_sense_is_refused_by_name() {
         change(&mut other);
         let error = FhePlan::from_json(&other.to_json().unwrap()).err().unwrap();
         assert!(error.to_string().contains(named), "{named}: {error}");
+    }
+    // A canary that no answer could fail.
+    for least in [-1.0, 0.0, 0.899, 1.001, f64::NAN] {
+        let mut other = plan();
+        other.canary.as_mut().unwrap().least_cosine = least;
+        let (_, params) = insecure_plan(5, 1, 3).unwrap();
+        let error = other.check(&params).err().unwrap();
+        assert!(error.to_string().contains("least cosine"), "{error}");
     }
     let huge = vec![b' '; MAX_PLAN_BYTES + 1];
     assert!(matches!(

@@ -1,6 +1,6 @@
 //! What a client's key folder holds besides the key record: records of requests, and a lock.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use hushed_fhe::files::FileError;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
-use crate::fhe::record::{KeyRecord, RECORD, REQUESTS};
+use crate::fhe::record::{KeyRecord, RECORD, REQUESTS, read};
 
 /// The folder of retired and replaced keys, with one subfolder per key set.
 pub(super) const RETIRED: &str = "retired";
@@ -65,6 +65,21 @@ pub(super) fn hold(folder: &Path) -> Result<Held, ServeError> {
     Ok(Held {
         _file: file.map_err(FheJobError::from)?,
     })
+}
+
+/// Deletes the records of requests with this content, whose answers have been read.
+pub(super) fn forget_request(folder: &Path, content: &str) -> Result<(), ServeError> {
+    let entries = fs::read_dir(folder.join(REQUESTS)).into_iter().flatten();
+    for entry in entries.flatten() {
+        let path = entry.path();
+        // What cannot be read is no record of this request.
+        if read::<RequestRecord>(&path).is_ok_and(|record| record.content == content) {
+            fs::remove_file(&path)
+                .map_err(FileError::io("delete", &path))
+                .map_err(FheJobError::from)?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn request_path(folder: &Path, id: &[u8]) -> PathBuf {

@@ -1,16 +1,18 @@
 //! Makes a client's keys in a folder: as many as a manifest asks for, and no more than the user allows.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use hushed_fhe::FhePlan;
 use hushed_fhe::files::chunked::Hash;
-use hushed_fhe::files::{atomic, keys::KeyTimes, owner};
+use hushed_fhe::files::{FileError, atomic, keys::KeyTimes, owner};
 use hushed_fhe::plan::public_plan::Params;
 
 use super::held::{Held, hold};
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::fhe::record::{KEYS, KeyRecord, REQUESTS, SECRET, VERSION};
+use crate::fhe::record::{KEYS, KeyRecord, RECORD, REQUESTS, SECRET, VERSION};
 use crate::fhe::{FheJobError, read_plan, system};
 use crate::files::{make_folder, now};
 
@@ -81,8 +83,8 @@ impl KeyOrder {
     }
 }
 
-/// Makes keys for a manifest in a new folder, each checked against the security table before it is written. `progress`
-/// is called with the number of keys done and their total.
+/// Makes keys for a manifest in a new folder, or in one where a call that was killed has left some, each checked
+/// against the security table before it is written. `progress` is called with the number of keys done and their total.
 ///
 /// # Errors
 /// [`ServeError::Fhe`] if the manifest cannot be used or asks for too much, keys already exist, or there is no room;
@@ -111,6 +113,7 @@ pub(super) fn keygen_held(
 ) -> Result<KeyRecord, ServeError> {
     let (plan, params) = read_plan(plan)?;
     let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
+    drop_unfinished(folder, [&secret, &keys])?;
     for path in [&secret, &keys] {
         atomic::refuse_existing(path).map_err(FheJobError::from)?;
     }
@@ -125,6 +128,25 @@ pub(super) fn keygen_held(
     let record = new_record(&plan, &id, times, bytes);
     record.write(folder)?;
     Ok(record)
+}
+
+/// Removes what a call that was killed has left: drafts, and keys without a record, which is written last. Nothing was
+/// ever encrypted with them, or there would be the record of a request.
+fn drop_unfinished(folder: &Path, files: [&Path; 2]) -> Result<(), ServeError> {
+    let requests = fs::read_dir(folder.join(REQUESTS)).into_iter().flatten();
+    if folder.join(RECORD).exists() || requests.count() > 0 {
+        return Ok(());
+    }
+    for path in files {
+        atomic::clear_drafts(path);
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(FheJobError::from(FileError::io("delete", path)(error)).into());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Valid from now on, for the requested number of days.

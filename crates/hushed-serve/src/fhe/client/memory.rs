@@ -188,6 +188,19 @@ impl MemoryKeys {
         decrypt_with(model, self, source, Path::new(REPLY))
     }
 
+    /// Forgets a request by its id ([`Encrypted::id`]) once its answers have been read: its reply cannot be decrypted
+    /// again. Without this the state, which is saved with each use, grows with every request.
+    ///
+    /// # Errors
+    /// [`FheJobError::File`] if the state could not be saved.
+    pub fn forget(&mut self, request: &str) -> Result<(), ServeError> {
+        let mut state = self.state.clone();
+        match state.requests.remove(request) {
+            Some(_) => self.become_state(state),
+            None => Ok(()),
+        }
+    }
+
     /// Saves a state, then adopts it as the state of these keys.
     fn become_state(&mut self, state: State) -> Result<(), ServeError> {
         if let Some(save) = &mut self.save {

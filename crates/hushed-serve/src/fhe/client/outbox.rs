@@ -97,12 +97,13 @@ impl Outbox {
         }
     }
 
-    /// Turns the encrypted draft into a job.
+    /// Turns the encrypted draft into a job. Its record comes first: without one, a request would be found by nothing,
+    /// and stay for ever; without a request, a record is that of no job, and is replaced when its texts are encrypted.
     pub(super) fn keep(&self, job: &Digest, record: &PendingRecord) -> Result<(), ServeError> {
+        write(&self.record(job), record)?;
         let path = self.request(job);
         let moved = fs::rename(self.draft(), &path).map_err(FileError::io("write", &path));
-        moved.map_err(FheJobError::from)?;
-        write(&self.record(job), record)
+        Ok(moved.map_err(FheJobError::from)?)
     }
 
     /// Makes the texts of a job unfindable; its request is never sent again, as its reply is about to be decrypted.
@@ -113,6 +114,13 @@ impl Outbox {
     /// Makes the texts of a retired job findable again: its reply could not be read, and the secret key was not used.
     pub(super) fn restore(&self, job: &Digest) -> Result<(), ServeError> {
         renamed(&self.retired(job), &self.request(job))
+    }
+
+    /// The name of the content of a job's request, if there is such a job.
+    pub(super) fn content(&self, job: &Digest) -> Result<Option<String>, ServeError> {
+        let path = self.record(job);
+        let record = path.is_file().then(|| read::<PendingRecord>(&path));
+        Ok(record.transpose()?.map(|record| record.request))
     }
 
     /// Deletes a retired request.
@@ -198,4 +206,38 @@ pub(super) fn name_of(texts: &[String], cut: bool) -> Digest {
         hash.update(text);
     }
     Digest(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kill between the two used to leave a request that nothing found and nothing deleted.
+    #[test]
+    fn l4_a_job_is_recorded_before_its_request_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let outbox = Outbox::of(folder.path());
+        outbox.make().unwrap();
+        let [job, keys, request, texts] = [1, 2, 3, 4].map(|byte| Digest([byte; 32]));
+        let record = PendingRecord::new(&job, &keys, &request, &texts);
+        fs::write(outbox.draft(), b"request").unwrap();
+        // The record cannot be written.
+        let path = outbox.record(&job);
+        fs::create_dir(&path).unwrap();
+        assert!(outbox.keep(&job, &record).is_err());
+        assert!(outbox.draft().is_file() && !outbox.request(&job).exists());
+        fs::remove_dir(&path).unwrap();
+        // The request cannot be moved: its record finds no job.
+        fs::create_dir(outbox.request(&job)).unwrap();
+        assert!(outbox.keep(&job, &record).is_err());
+        assert!(path.is_file() && outbox.find(&texts, &keys).unwrap().is_none());
+        fs::remove_dir(outbox.request(&job)).unwrap();
+        outbox.keep(&job, &record).unwrap();
+        let found = outbox.find(&texts, &keys).unwrap();
+        assert_eq!(found, Some((job, record)));
+        assert_eq!(outbox.content(&job).unwrap(), Some(request.to_string()));
+        outbox.forget(&job).unwrap();
+        assert_eq!(outbox.content(&job).unwrap(), None);
+        assert_eq!(fs::read_dir(outbox.folder()).unwrap().count(), 0);
+    }
 }

@@ -21,7 +21,7 @@ use hushed_model::TooLong;
 use hushed_net::NetError;
 
 use super::aside::set_aside;
-use super::held::{check_retired, hold};
+use super::held::{check_retired, forget_request, hold};
 use super::keygen::{KeyOrder, KeygenOptions, keygen_held};
 use super::link::{Link, not_as_offered};
 use super::model::ClientModel;
@@ -31,7 +31,7 @@ use super::texts::{Answer, EncryptOptions, Encrypted, decrypt, encrypt};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::public::MAX_BYTES;
-use crate::fhe::record::{KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET};
+use crate::fhe::record::{KeyRecord, PLAN, PUBLIC, RECORD};
 use crate::fhe::wire::{Download, Failure, JobState, Upload, job_id};
 use crate::fhe::{FheJobError, PublicModel, read_plan, system};
 use crate::files::make_folder;
@@ -362,8 +362,11 @@ impl Remote {
         opened
     }
 
-    /// Forgets a job whose answers have been read.
+    /// Forgets a job whose answers have been read, and the record of its request.
     pub fn forget(&self, job: &Digest) -> Result<(), ServeError> {
+        if let Some(content) = self.outbox.content(job)? {
+            forget_request(&self.options.keys, &content)?;
+        }
         self.outbox.forget(job)
     }
 
@@ -447,13 +450,7 @@ impl Remote {
                 .into());
             };
             let held = hold(folder)?;
-            let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
-            atomic::clear_drafts(&keys);
             if !folder.join(RECORD).is_file() {
-                if !keys.exists() {
-                    // Left by a call that ended while making keys: nothing was ever encrypted with it.
-                    let _ = fs::remove_file(secret);
-                }
                 watch(RemoteEvent::Ordered(KeyOrder::read(&self.plan_path())?));
                 let mut made = |done, of| watch(RemoteEvent::Keys(done, of));
                 return keygen_held(&self.plan_path(), folder, options, &held, &mut made);

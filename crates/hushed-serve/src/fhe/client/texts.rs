@@ -334,7 +334,7 @@ impl Prepared<'_> {
         let (params, record) = (self.upload.client().params(), keys.record());
         let (set, secret) = (record.hash(), keys.secret(params, record.decryptions)?);
         let encrypted = owner::encrypt(out, path, &secret, set, &self.upload, progress);
-        let (id, content) = encrypted.map_err(FheJobError::from)?;
+        let owner::Encrypted { id, content, whole } = encrypted.map_err(FheJobError::from)?;
         let record = RequestRecord {
             version: VERSION,
             content: Digest(content).to_string(),
@@ -342,7 +342,9 @@ impl Prepared<'_> {
             canary: self.canary,
             texts: Some(self.ids.to_string()),
         };
+        // Recorded first: a server must not run for hours for a reply that nobody can decrypt.
         keys.remember(&id, record)?;
+        whole.complete().map_err(FheJobError::from)?;
         Ok(Encrypted {
             id: hex(&id),
             content: Digest(content),
@@ -360,11 +362,12 @@ impl Prepared<'_> {
 /// that makes answers wrong depending on the secret key, and learns each time whether the client comes back, would
 /// learn the key bit by bit. The keys count as retired from before the decryption until the canary of that very reply
 /// is seen to be right. So no crash or full disk leaves them in use, and a better reply that a server sends afterwards
-/// does not bring them back: another reply to such a request is not decrypted.
+/// does not bring them back: another reply to such a request is not decrypted. The same holds for a reply that is not
+/// of the shape of an honest one, with a canary or without.
 ///
 /// # Errors
-/// [`FheJobError::File`] if the reply is damaged or belongs to another manifest or other keys,
-/// [`FheJobError::UnknownRequest`], [`FheJobError::RetiredKeys`].
+/// [`FheError::ReplyShape`]; [`FheJobError::File`] if the reply is damaged or belongs to another manifest or other
+/// keys, [`FheJobError::UnknownRequest`], [`FheJobError::RetiredKeys`].
 pub fn decrypt(
     plan: &Path,
     public: &Path,
@@ -426,8 +429,7 @@ pub(super) fn decrypt_with(
     }
     let before = record.decryptions;
     record.decryptions = before.saturating_add(plan.reply.ciphertexts as u64);
-    let has_canary = plan.canary.is_some() && request.canary.is_some();
-    if has_canary && !record.not_right.contains(&opening) {
+    if !record.not_right.contains(&opening) {
         record.not_right.push(opening.clone());
     }
     keys.keep(record)?;
@@ -449,7 +451,9 @@ pub(super) fn decrypt_with(
         }),
         _ => None,
     };
-    if canary.is_some_and(|canary| canary.is_good()) {
+    // Without a canary only the shape of the reply was looked at.
+    let has_canary = plan.canary.is_some() && request.canary.is_some();
+    if canary.map_or(!has_canary, |canary| canary.is_good()) {
         let mut record = keys.record().clone();
         record.not_right.retain(|open| *open != opening);
         keys.keep(record)?;
