@@ -237,6 +237,35 @@ pub enum Problem {
         /// Where and why.
         source: serde_json::Error,
     },
+    /// A file was downloaded in place of another.
+    #[error("{file} is {found}")]
+    InItsPlace {
+        /// Path inside the folder.
+        file: String,
+        /// What it is, and what to do.
+        found: &'static str,
+    },
+    /// A symbolic link leads nowhere.
+    #[error("{file} is a symbolic link to {target}, which does not exist: fetch the files again")]
+    BrokenLink {
+        /// Path inside the folder.
+        file: String,
+        /// Where it leads.
+        target: String,
+    },
+    /// The folder holds changes to another model.
+    #[error(
+        "the folder has an adapter_config.json: it holds an adapter (LoRA), not the model that it changes; merge the two (`merge_and_unload` of peft) and save the result"
+    )]
+    Adapter,
+    /// The tensors are under several prefixes, none of which a folder uses.
+    #[error(
+        "the weights: tensors of several models, under {prefixes}; save the one that config.json describes alone"
+    )]
+    Prefixes {
+        /// The prefixes, as a list.
+        prefixes: String,
+    },
     /// A field without a default is missing.
     #[error("{file}: the field `{field}` is missing")]
     MissingField {

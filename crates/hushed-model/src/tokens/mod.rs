@@ -6,6 +6,7 @@
 //! text are text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod agree;
 mod charsmap;
 pub mod chat;
 mod decoder;
@@ -21,6 +22,7 @@ use crate::error::{Problem, TextError};
 use crate::folder::json;
 use crate::rows::TextRows;
 
+pub(crate) use agree::agree;
 pub(crate) use pipeline::TOKENIZER;
 
 use decoder::Bytes;
@@ -115,6 +117,7 @@ impl Tokenizer {
     ) -> Option<Tokenizer> {
         let before = problems.len();
         let mut object = json::object(TOKENIZER, bytes, problems)?;
+        pipeline::name_model(&mut object);
         let kind = pipeline::kind(&object, problems);
         let around = match task {
             Task::Embed | Task::Classify => pipeline::special_around(&object, problems)

@@ -69,6 +69,29 @@ impl Kind {
     }
 }
 
+/// Names the model's type where an old file leaves it to its other fields, as the library finds it from them.
+pub(super) fn name_model(object: &mut Map<String, Value>) {
+    const WORD_PIECE: [&str; 3] = [
+        "unk_token",
+        "continuing_subword_prefix",
+        "max_input_chars_per_word",
+    ];
+    let Some(model) = object.get_mut("model").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let vocabulary = model.get("vocab");
+    let kind = match vocabulary {
+        _ if model.contains_key("type") => return,
+        Some(Value::Object(_)) if model.contains_key("merges") => "BPE",
+        Some(Value::Object(_)) if WORD_PIECE.iter().all(|field| model.contains_key(*field)) => {
+            "WordPiece"
+        }
+        Some(Value::Array(_)) => "Unigram",
+        _ => return,
+    };
+    model.insert("type".to_owned(), kind.into());
+}
+
 /// The model's kind, if it is one of the four. Any part that is not allowed is a problem.
 pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<Kind> {
     let mut f = Fields::new(TOKENIZER, object, problems);
@@ -185,12 +208,12 @@ fn replaces(part: &Value, from: &str, to: &str) -> bool {
         && part.get("content").and_then(Value::as_str) == Some(to)
 }
 
-fn part_type(part: Option<&Value>) -> Option<&str> {
+pub(super) fn part_type(part: Option<&Value>) -> Option<&str> {
     part?.get("type")?.as_str()
 }
 
 /// The members of a `Sequence`, or the part itself.
-fn chain<'a>(part: Option<&'a Value>, members: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn chain<'a>(part: Option<&'a Value>, members: &str) -> impl Iterator<Item = &'a Value> {
     let listed = match part_type(part) {
         Some("Sequence") => part.and_then(|p| p.get(members)?.as_array()),
         _ => None,
