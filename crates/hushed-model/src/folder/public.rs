@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::arch::Task;
 use crate::blocks::{Activation, Pool};
@@ -267,6 +268,7 @@ impl PublicFiles {
                         pools_prompts = pooling::pools_prompts(b, problems);
                     }
                 }
+                None if problems.iter().any(|p| mentions(p, POOLING)) => {}
                 None => problems.push(Problem::MissingFile {
                     file: POOLING.to_owned(),
                     hint: "modules.json names it",
@@ -336,6 +338,15 @@ impl Public {
     pub fn chat(&self, messages: &[Message]) -> Result<Prompt, ChatError> {
         let template = self.chat.as_ref().ok_or(ChatError::NoTemplate)?;
         template.render(messages, self.tokenizer()?)
+    }
+
+    /// The same at another time than now.
+    ///
+    /// # Errors
+    /// [`ChatError`].
+    pub fn chat_at(&self, messages: &[Message], now: SystemTime) -> Result<Prompt, ChatError> {
+        let template = self.chat.as_ref().ok_or(ChatError::NoTemplate)?;
+        template.render_at(messages, self.tokenizer()?, now)
     }
 
     /// Checks that conversations can be rendered.
