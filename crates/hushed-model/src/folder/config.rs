@@ -653,7 +653,7 @@ mod tests {
             "nul",
             &"[".repeat(100_000),
             "{\"a\":1}x",
-            "\u{feff}{}",
+            "\u{feff}\u{feff}{}",
         ] {
             assert!(
                 matches!(parse(text).1[..], [Problem::NotJson { .. }]),
