@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use hushed_model::folder::Public;
-use hushed_model::{Message, Role, TokenIds, TooLong};
+use hushed_model::{Message, Role, TokenIds, TooLong, without_mark};
 use hushed_serve::fhe::Item;
 
 use crate::error::CliError;
@@ -142,7 +142,7 @@ pub enum Asking {
 impl Said {
     pub fn read(&self) -> Result<Asking, CliError> {
         if let Some(path) = &self.what.messages {
-            let messages = serde_json::from_slice(&read(path)?);
+            let messages = serde_json::from_slice(without_mark(&read(path)?));
             return messages
                 .map(Asking::Chat)
                 .map_err(|error| CliError::Messages {

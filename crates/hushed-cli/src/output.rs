@@ -135,11 +135,18 @@ impl Output {
 }
 
 /// The answer to a text as an object: an embedding, or a classifier's logits and the class with the largest.
-pub fn answer(index: usize, tokens: usize, numbers: &[f64], labels: Option<&[String]>) -> Value {
+pub fn answer(
+    index: usize,
+    tokens: usize,
+    numbers: &[f64],
+    (labels, exclusive): (Option<&[String]>, bool),
+) -> Value {
     let Some(labels) = labels else {
         return json!({ "text_index": index, "tokens": tokens, "embedding": numbers });
     };
-    let largest = largest(numbers).and_then(|i| labels.get(i));
+    // The largest logit names the class only where one class excludes the others.
+    let largest = largest(numbers).filter(|_| exclusive);
+    let largest = largest.and_then(|i| labels.get(i));
     json!({ "text_index": index, "tokens": tokens, "logits": numbers, "label": largest })
 }
 

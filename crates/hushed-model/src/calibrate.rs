@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocks::{Mask, NormKind, Weigh};
 use crate::error::ModelError;
+use crate::folder::json::without_mark;
 use crate::images::Item;
 use crate::model::Model;
 use crate::plain::{self, Moment, PlainActs, PlainScores, Seen, What};
@@ -170,11 +171,11 @@ impl Calibration {
             return Err(CalibrationError::TooLarge { bytes: bytes.len() });
         }
         // The version first: other versions may have other fields.
-        let Versioned { version } = serde_json::from_slice(bytes)?;
+        let Versioned { version } = serde_json::from_slice(without_mark(bytes))?;
         if version != VERSION {
             return Err(CalibrationError::Version { found: version });
         }
-        let calibration: Calibration = serde_json::from_slice(bytes)?;
+        let calibration: Calibration = serde_json::from_slice(without_mark(bytes))?;
         calibration.validate()?;
         Ok(calibration)
     }

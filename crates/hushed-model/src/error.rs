@@ -171,9 +171,9 @@ pub enum TextError {
         "the tokenizer cannot encode this text: tokenizer.json is broken (a vocabulary without its unknown token?)"
     )]
     Tokenizer,
-    /// The tokenizer produced a special token (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) from plain text.
-    #[error("the tokenizer makes a special token out of plain text: tokenizer.json is not usable")]
-    SpecialInside,
+    /// The text contains the padding token (`[PAD]`, `<pad>`).
+    #[error("the text contains the model's padding token, which stands for no text: take it out")]
+    PaddingInside,
 }
 
 /// All the reasons why a folder cannot be used.
@@ -236,6 +236,35 @@ pub enum Problem {
         file: String,
         /// Where and why.
         source: serde_json::Error,
+    },
+    /// A file was downloaded in place of another.
+    #[error("{file} is {found}")]
+    InItsPlace {
+        /// Path inside the folder.
+        file: String,
+        /// What it is, and what to do.
+        found: &'static str,
+    },
+    /// A symbolic link leads nowhere.
+    #[error("{file} is a symbolic link to {target}, which does not exist: fetch the files again")]
+    BrokenLink {
+        /// Path inside the folder.
+        file: String,
+        /// Where it leads.
+        target: String,
+    },
+    /// The folder holds changes to another model.
+    #[error(
+        "the folder has an adapter_config.json: it holds an adapter (LoRA), not the model that it changes; merge the two (`merge_and_unload` of peft) and save the result"
+    )]
+    Adapter,
+    /// The tensors are under several prefixes, none of which a folder uses.
+    #[error(
+        "the weights: tensors of several models, under {prefixes}; save the one that config.json describes alone"
+    )]
+    Prefixes {
+        /// The prefixes, as a list.
+        prefixes: String,
     },
     /// A field without a default is missing.
     #[error("{file}: the field `{field}` is missing")]

@@ -6,7 +6,7 @@ use crate::calibrate::Calibration;
 use crate::folder::config::NetworkConfig;
 use crate::folder::shards::Index;
 use crate::folder::weights::Weights;
-use crate::folder::{declared, pooling};
+use crate::folder::{declared, ends, pooling};
 use crate::tokens::{Tokenizer, TooLong};
 
 /// `config.json`.
@@ -82,7 +82,8 @@ pub fn ending(bytes: &[u8]) {
     if pooling::sentence(bytes, &mut problems).is_none() {
         assert!(!problems.is_empty());
     }
-    pooling::prompts(bytes, &mut problems);
+    pooling::published(bytes, &mut problems);
+    ends::of_generation(bytes, Some(700), &mut problems);
     problems.clear();
     match declared::parse(bytes, &mut problems) {
         Some(d) => {

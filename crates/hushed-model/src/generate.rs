@@ -105,7 +105,7 @@ pub fn drafted(
         done.drafts += drafts.len();
         done.right += right;
         for (row, &token) in said[..=right].iter().enumerate() {
-            if Some(token) == model.public.end_token {
+            if model.public.end_tokens.contains(&token) {
                 done.ending = Ending::EndToken;
                 return Ok(done);
             }

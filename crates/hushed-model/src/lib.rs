@@ -41,8 +41,8 @@ pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use decoder::DecoderNetwork;
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
-    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Stored, Summary,
-    WeightScale, check,
+    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Similarity, Stored,
+    Summary, Warning, WeightScale, check, without_mark,
 };
 pub use generate::drafts::prompt_lookup;
 pub use generate::{

@@ -75,6 +75,25 @@ impl Encoder {
         self.encoder.facts().pools_prompts
     }
 
+    /// The name of the similarity that the model is for.
+    #[getter]
+    fn similarity(&self) -> &'static str {
+        self.encoder.facts().similarity.name()
+    }
+
+    /// The tokens of texts. Nothing is sent.
+    fn tokenize(
+        &self,
+        py: Python<'_>,
+        texts: Vec<String>,
+        truncate: bool,
+    ) -> PyResult<Vec<Vec<u32>>> {
+        let too_long = too_long(truncate);
+        let encoder = self.encoder.clone();
+        let ids = work::quietly(py, move || encoder.tokenize(&texts, too_long))?;
+        ids.map_err(|error| errors::serve(py, &error))
+    }
+
     /// Hash of the bundle, in hexadecimal.
     #[getter]
     fn bundle(&self) -> String {
@@ -136,14 +155,18 @@ impl How {
     /// The library's options.
     pub fn options(&self) -> Options {
         Options {
-            too_long: match self.truncate {
-                true => TooLong::Cut,
-                false => TooLong::Refuse,
-            },
+            too_long: too_long(self.truncate),
             bucket: self.bucket,
             batch: self.batch,
             public_table: self.public_table,
         }
+    }
+}
+
+fn too_long(truncate: bool) -> TooLong {
+    match truncate {
+        true => TooLong::Cut,
+        false => TooLong::Refuse,
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
-use hushed_model::{ChatError, Model, Task, folder};
+use hushed_model::{ChatError, Model, Summary, Task, folder};
+use hushed_mpc::formats::MAX_TOKENS;
 use hushed_mpc::{Sampled, out_of_range, sampled};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
 use crate::output::Output;
@@ -33,6 +34,10 @@ impl Args {
             let text = problem.to_string();
             out.result(json!({ "problem": text }), || format!("- {text}"))?;
         }
+        for warning in &report.warnings {
+            let text = warning.to_string();
+            out.result(json!({ "warning": text }), || format!("- warning: {text}"))?;
+        }
         let Some(s) = report.summary else {
             return Err(CliError::Unsupported {
                 problems: report.problems.len(),
@@ -40,11 +45,10 @@ impl Args {
         };
         // Only now are the weights read, and their ranges compared with the formats of a private run.
         let model = Model::load(&self.dir)?;
-        let one_class = s.labels.as_ref().is_some_and(|labels| labels.len() < 2);
-        let interactive = hushed_mpc::supported(&model.program()).is_ok();
-        let (beyond, inexact) = match interactive {
-            false => Default::default(),
-            true => {
+        let refused = hushed_mpc::supported(&model.program()).err();
+        let (beyond, inexact) = match refused {
+            Some(_) => Default::default(),
+            None => {
                 let mut all = out_of_range(&model)?;
                 let Sampled { beyond, inexact } = sampled(&model)?;
                 all.extend(beyond);
@@ -60,17 +64,25 @@ impl Args {
                 problems: beyond.len(),
             });
         }
-        let protocols: &[&str] = match (model.public.task(), s.pooling) {
-            (Task::Generate, _) if interactive => &["2pc"],
-            (Task::Generate, _) => &[],
-            // The label of one class says nothing, and images have no other protocol.
-            (Task::Classify, _) if one_class && s.image_side.is_some() => &[],
-            (Task::Classify, _) if one_class => &["fhe"],
-            (Task::Classify, _) if s.image_side.is_some() => &["2pc"],
-            (Task::Classify, _) => &["2pc", "fhe"],
-            (Task::Embed, "mean" | "first") => &["2pc", "fhe"],
-            (Task::Embed, _) => &["2pc"],
-        };
+        let protocols = [
+            (
+                "2pc",
+                interactive(&s, refused.map(|error| error.to_string())),
+            ),
+            ("fhe", encrypted(&s, model.public.task())),
+        ];
+        let runs = protocols.iter().filter(|(_, says)| says.is_ok());
+        let names: Vec<&str> = runs.map(|(name, _)| *name).collect();
+        let details: Map<String, Value> = protocols
+            .iter()
+            .map(|(name, says)| {
+                let said = match says {
+                    Ok(limits) => json!({ "supported": true, "limits": limits }),
+                    Err(reason) => json!({ "supported": false, "reason": reason }),
+                };
+                ((*name).to_owned(), said)
+            })
+            .collect();
         let generates = model.public.task() == Task::Generate;
         // `null` for a model that does not generate, or has no template.
         let chat = match model.public.check_chat() {
@@ -78,7 +90,7 @@ impl Args {
             Err(error) => json!({ "problem": error.to_string() }),
             Ok(()) => json!({ "problem": null }),
         };
-        let object = json!({ "supported": true, "model": s, "protocols": protocols, "chat": chat, "inexact": inexact });
+        let object = json!({ "supported": true, "model": s, "protocols": names, "details": details, "chat": chat, "inexact": inexact });
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
                 (Some(labels), _) => format!(
@@ -98,6 +110,13 @@ impl Args {
                 Some(side) => format!("images of {side} × {side} points, {} rows", s.max_tokens),
                 None => format!("texts of up to {} tokens", s.max_tokens),
             };
+            let said: String = protocols
+                .iter()
+                .map(|(name, says)| match says {
+                    Ok(limits) => format!("\n- {name}: {limits}"),
+                    Err(reason) => format!("\n- {name}: not supported: {reason}"),
+                })
+                .collect();
             let small = inexact.iter().map(|fit| {
                 format!(
                     "\n- inexact in 2pc: rows of {} have a mean square down to {:.1e}, and below {:.1e} roundings show in an \
@@ -106,9 +125,13 @@ impl Args {
                 )
             });
             let small: String = small.collect();
+            let supported = match names.is_empty() {
+                true => "supported in the clear only",
+                false => "supported",
+            };
             format!(
-                "supported: {} layers, {} wide, {} heads, {} hidden; {:.1} million parameters; \
-                 {reads}; pooling: {}{ends}{small}",
+                "{supported}: {} layers, {} wide, {} heads, {} hidden; {:.1} million parameters; \
+                 {reads}; pooling: {}{ends}{said}{small}",
                 s.layers,
                 s.width,
                 s.heads,
@@ -118,6 +141,50 @@ impl Args {
             )
         })
     }
+}
+
+/// What the two-party protocol does with a model, or why it does nothing.
+fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
+    if let Some(reason) = refused {
+        return Err(reason);
+    }
+    let rows = s.max_tokens.min(MAX_TOKENS);
+    if s.image_side.is_some() {
+        return match s.max_tokens > MAX_TOKENS {
+            true => Err(format!(
+                "images of {} rows, and {MAX_TOKENS} is the most",
+                s.max_tokens
+            )),
+            false => Ok("the label of an image, or more with serve --answers".to_owned()),
+        };
+    }
+    let what = match (s.task, s.exclusive) {
+        ("classify", true) => "the label, or more with serve --answers",
+        ("classify", false) => {
+            "the logits, with serve --answers logits: the largest is no answer (problem_type)"
+        }
+        ("generate", _) => "the next tokens",
+        _ => "the embedding",
+    };
+    Ok(format!("{what}; texts of up to {rows} tokens"))
+}
+
+/// The same for encryption. What a plan then finds too long or too deep, `hushed plan` says.
+fn encrypted(s: &Summary, task: Task) -> Result<String, String> {
+    let reason = match (task, s.pooling) {
+        (Task::Generate, _) => {
+            "see docs/ensi.md: the logits of the next token of some decoders, by calibrate, plan and fhe"
+        }
+        _ if s.image_side.is_some() => "it reads images",
+        (Task::Classify, _) => {
+            return Ok("all logits; hushed plan says for which lengths".to_owned());
+        }
+        (Task::Embed, "mean" | "first") => {
+            return Ok("the embedding; hushed plan says for which lengths".to_owned());
+        }
+        (Task::Embed, _) => "it pools by the mean or the first row",
+    };
+    Err(reason.to_owned())
 }
 
 /// The first names, as text.

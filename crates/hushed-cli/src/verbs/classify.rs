@@ -61,11 +61,12 @@ impl Args {
         let mut written = Ok(());
         let options = self.passes.options();
         let labels = client.public().labels().map(<[String]>::to_vec);
+        let exclusive = client.public().config.exclusive;
         let each = |index, answer: Answered<Class>| {
             sum.add(index, &answer);
             // The session continues to its end even if nobody reads, so that the server does not wait.
             if written.is_ok() {
-                written = show(out, index, &answer, labels.as_deref());
+                written = show(out, index, &answer, (labels.as_deref(), exclusive));
             }
         };
         match images {
@@ -92,14 +93,16 @@ fn show(
     out: &Output,
     index: usize,
     answer: &Answered<Class>,
-    labels: Option<&[String]>,
+    (labels, exclusive): (Option<&[String]>, bool),
 ) -> Result<(), CliError> {
     let (class, tokens) = (&answer.values, answer.tokens);
+    // The largest logit names the class only where one class excludes the others.
+    let label = exclusive.then(|| class.name());
     let mut object = json!({
         "text_index": index,
         "tokens": tokens,
         "padded_tokens": answer.rows,
-        "label": class.name(),
+        "label": label,
         "seconds": answer.pass.cost.time.as_secs_f64(),
         "texts_in_pass": answer.pass.texts,
     });

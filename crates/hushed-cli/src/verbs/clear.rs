@@ -81,6 +81,7 @@ impl Args {
         }
 
         let labels = model.public.labels();
+        let exclusive = model.public.config.exclusive;
         let items = given.items(&model.public, &self.too_long)?;
         let in_text = |index| move |source| CliError::Text { index, source };
 
@@ -89,7 +90,7 @@ impl Args {
         for (index, item) in items.into_iter().enumerate() {
             let count = item.rows().real;
             for numbers in model.embed(vec![item]).map_err(in_text(index))? {
-                let object = answer(index, count, &numbers, labels);
+                let object = answer(index, count, &numbers, (labels, exclusive));
                 out.result(object, || answer_text(index, count, &numbers, labels))?;
             }
             bar.inc(1);

@@ -177,6 +177,51 @@ fn a_classifier_prints_logits_and_names() {
     std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
 
+/// `check` says per protocol what runs, and what it does not know.
+#[test]
+fn check_speaks_of_each_protocol() {
+    let folder = std::env::temp_dir().join(format!("hushed-check-{}", std::process::id()));
+    let dir = folder.to_string_lossy().into_owned();
+    let shown = || {
+        let output = hushed(&["check", &dir]);
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    tiny_classifier_folder(&folder, &["one"]).expect("a folder");
+    let text = shown();
+    assert!(text.contains("- 2pc: not supported: "), "{text}");
+    assert!(
+        text.contains("head of one number") && text.contains("- fhe: all logits"),
+        "{text}"
+    );
+    let rows = json_lines(&hushed(&["check", &dir, "--json"]).stdout);
+    assert_eq!(rows[0]["details"]["2pc"]["supported"], false);
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["fhe"]));
+
+    tiny_classifier_folder(&folder, &TINY_LABELS).expect("a folder");
+    let path = folder.join("config.json");
+    let config = std::fs::read_to_string(&path).expect("a file");
+    let mut config: serde_json::Value = serde_json::from_str(&config).expect("JSON");
+    config["problem_type"] = "multi_label_classification".into();
+    config["a_new_field"] = 7.into();
+    std::fs::write(&path, config.to_string()).expect("a file");
+    let text = shown();
+    assert!(
+        text.contains("- warning: config.json: the field `a_new_field` is unknown"),
+        "{text}"
+    );
+    assert!(
+        text.contains("- 2pc: the logits, with serve --answers logits"),
+        "{text}"
+    );
+    let rows = json_lines(&hushed(&["clear", &dir, "a private world", "--json"]).stdout);
+    assert!(
+        rows[0]["label"].is_null() && rows[0]["logits"].is_array(),
+        "{rows:?}"
+    );
+    std::fs::remove_dir_all(&folder).expect("the folder was there");
+}
+
 /// Images in place of texts: checked, planned, calibrated and classified in the clear.
 #[test]
 fn images_are_classified() {

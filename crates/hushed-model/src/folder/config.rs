@@ -9,6 +9,8 @@ use crate::arch::{self, Architecture, Task};
 use crate::blocks::{Activation, Heads, NormReach, Rope, Tolerance, Weigh};
 use crate::error::Problem;
 use crate::folder::decoder::{self, Biases, WeightScale};
+use crate::folder::ends;
+use crate::folder::fields;
 use crate::folder::json::{self, Fields};
 use crate::folder::labels;
 use crate::folder::vision;
@@ -68,8 +70,11 @@ pub struct NetworkConfig {
     pub labels: Option<Vec<String>>,
     /// Whether a language model's head uses the token table as its weights.
     pub tied: bool,
-    /// Id of the token that ends a generated text, if config.json gives it.
-    pub end_token: Option<u32>,
+    /// Whether one class excludes the others, so that the largest logit is the answer: not with several labels at once,
+    /// and not if the numbers are values.
+    pub exclusive: bool,
+    /// Ids of the tokens that end a generated text, if config.json gives any.
+    pub end_tokens: Vec<u32>,
 }
 
 /// Bounds that keep a hostile folder from requesting absurd amounts of memory; far above every published BERT.
@@ -91,6 +96,7 @@ const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert, gpt2, llama, 
 const RELATIVE: &str = "mpnet";
 const ACTIVATIONS: &[(&str, Activation)] = &[
     ("gelu", Activation::Gelu),
+    ("gelu_python", Activation::Gelu),
     ("gelu_new", Activation::GeluTanh),
     ("gelu_fast", Activation::GeluTanh),
     ("gelu_pytorch_tanh", Activation::GeluTanh),
@@ -111,6 +117,9 @@ impl NetworkConfig {
         let mut f = Fields::new(CONFIG, &object, problems);
 
         let architecture = architecture(&mut f);
+        if let Some(architecture) = architecture {
+            fields::refuse(&mut f, &fields::config(architecture));
+        }
         // Further problems of a folder with an unknown architecture are reported under BERT's names.
         let names = architecture.unwrap_or(Architecture::Bert).names();
         match architecture {
@@ -146,7 +155,7 @@ impl NetworkConfig {
                 Some(Architecture::BitNet) => Some(Activation::Relu2),
                 _ => None,
             },
-            "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, relu2, silu, swish, tanh, elu",
+            "gelu, gelu_python, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, relu2, silu, swish, tanh, elu",
         );
         let layers = f.size(names.fields.layers, 1, MAX_LAYERS);
         let width = f.size(names.fields.width, 1, MAX_WIDTH);
@@ -202,18 +211,15 @@ impl NetworkConfig {
             None => default,
         };
         let tied = decodes && f.flag_or("tie_word_embeddings", gpt2);
-        let end_token = decodes.then(|| token(&mut f, "eos_token_id")).flatten();
-        if let (Some(id), Some(vocabulary)) = (end_token, vocabulary)
-            && id as usize >= vocabulary
-        {
-            f.unsupported("eos_token_id", "an id below vocab_size");
-        }
+        let end_tokens = decodes.then(|| ends::read(&mut f, vocabulary));
+        let end_tokens = end_tokens.flatten().unwrap_or_default();
 
         let labels = match &names.encoder {
             Some(encoder) => labels::parse(&mut f, encoder.head.architectures),
             None if sees => vision::labels(&mut f),
             None => None,
         };
+        let exclusive = labels.is_none() || labels::exclusive(&mut f);
         if let (Some(width), Some(heads)) = (width, heads)
             && !width.is_multiple_of(heads)
         {
@@ -262,8 +268,9 @@ impl NetworkConfig {
             epsilon,
             padding_id,
             labels,
+            exclusive,
             tied,
-            end_token,
+            end_tokens,
         })
     }
 
@@ -304,8 +311,9 @@ impl NetworkConfig {
             epsilon: EPSILON,
             padding_id: Some(0),
             labels: None,
+            exclusive: true,
             tied: false,
-            end_token: None,
+            end_tokens: Vec::new(),
         }
     }
 
@@ -320,7 +328,7 @@ impl NetworkConfig {
             epsilon: GPT2_EPSILON,
             padding_id: None,
             tied: true,
-            end_token: Some(50256),
+            end_tokens: vec![50256],
             ..NetworkConfig::base()
         }
     }
@@ -340,7 +348,7 @@ impl NetworkConfig {
             activation: Activation::Silu,
             epsilon: LLAMA_EPSILON,
             padding_id: None,
-            end_token: Some(2),
+            end_tokens: vec![2],
             ..NetworkConfig::large()
         }
     }
@@ -383,7 +391,7 @@ impl NetworkConfig {
             activation: Activation::Relu2,
             epsilon: BITNET_EPSILON,
             tied: true,
-            end_token: Some(128_001),
+            end_tokens: vec![128_001],
             ..NetworkConfig::llama_7b()
         }
     }
@@ -466,11 +474,24 @@ pub(crate) fn sees(bytes: &[u8]) -> bool {
     named(bytes).is_some_and(Architecture::sees)
 }
 
-fn named(bytes: &[u8]) -> Option<Architecture> {
-    let value: Value = serde_json::from_slice(bytes).ok()?;
+/// The architecture that a configuration names, sound or not.
+pub(crate) fn named(bytes: &[u8]) -> Option<Architecture> {
+    let value: Value = serde_json::from_slice(json::without_mark(bytes)).ok()?;
     let name = value.get("model_type")?.as_str()?;
     let mut types = arch::MODEL_TYPES.iter();
     types.find(|(of, _)| *of == name).map(|(_, a)| *a)
+}
+
+/// The class of an encoder's configuration whose head is not read: for single tokens, answers in a text, pairs of texts.
+/// A language model's head is left out of an encoder.
+pub(crate) fn other_head(bytes: &[u8], architecture: Architecture) -> Option<String> {
+    const WITHOUT: [&str; 4] = ["Model", "ForMaskedLM", "ForPreTraining", "ForCausalLM"];
+    let value: Value = serde_json::from_slice(json::without_mark(bytes)).ok()?;
+    let known = architecture.encoder().head.architectures;
+    let read = |name: &str| WITHOUT.iter().any(|end| name.ends_with(end)) || known.contains(&name);
+    let mut names = value.get("architectures")?.as_array()?.iter();
+    let other = names.find(|name| !name.as_str().is_some_and(read))?;
+    Some(json::shown(other))
 }
 
 /// Refuses what is unsupported in an encoder's configuration.
@@ -632,7 +653,7 @@ mod tests {
             "nul",
             &"[".repeat(100_000),
             "{\"a\":1}x",
-            "\u{feff}{}",
+            "\u{feff}\u{feff}{}",
         ] {
             assert!(
                 matches!(parse(text).1[..], [Problem::NotJson { .. }]),

@@ -107,11 +107,14 @@ pub(super) fn weigh(f: &mut Fields<'_>) -> Weigh {
 }
 
 fn models(f: &mut Fields<'_>, known: &[&str], supported: &'static str) {
-    let names = match f.get("architectures") {
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
+    let known = |name: &Value| name.as_str().is_some_and(|name| known.contains(&name));
+    let sound = match f.get("architectures") {
+        None => true,
+        Some(names) => names
+            .as_array()
+            .is_some_and(|names| names.iter().all(known)),
     };
-    if !names.iter().all(|name| known.contains(name)) {
+    if !sound {
         f.unsupported("architectures", supported);
     }
 }

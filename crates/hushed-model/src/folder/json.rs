@@ -1,6 +1,7 @@
 //! Reads single fields of a JSON object and collects every problem, instead of stopping at the first.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::Problem;
@@ -12,23 +13,64 @@ pub(crate) struct Fields<'a> {
     problems: &'a mut Vec<Problem>,
 }
 
+/// The bytes of a text file without the byte order mark that some editors put before it.
+#[must_use]
+pub fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+}
+
+/// Parses a file that must hold JSON of this type. A download that is something else is named.
+pub(crate) fn parsed<T: DeserializeOwned>(
+    file: &str,
+    bytes: &[u8],
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    // serde_json bounds its own recursion (128 levels), so nested brackets cannot exhaust the stack.
+    match serde_json::from_slice(without_mark(bytes)) {
+        Ok(parsed) => Some(parsed),
+        Err(source) => {
+            let file = file.to_owned();
+            problems.push(match in_its_place(bytes) {
+                Some(found) => Problem::InItsPlace { file, found },
+                None => Problem::NotJson { file, source },
+            });
+            None
+        }
+    }
+}
+
+/// What a file is that was downloaded in place of another, from how it begins.
+pub(crate) fn in_its_place(bytes: &[u8]) -> Option<&'static str> {
+    let start: Vec<u8> = without_mark(bytes)
+        .iter()
+        .take(64)
+        .map(u8::to_ascii_lowercase)
+        .collect();
+    let start = start.trim_ascii_start();
+    let begins = |with: &[&str]| with.iter().any(|with| start.starts_with(with.as_bytes()));
+    if begins(&["version https://git-lfs", "version https://hawser"]) {
+        return Some("a pointer of Git LFS; fetch the file itself (`git lfs pull`)");
+    }
+    if begins(&["<!doctype html", "<html"]) {
+        return Some(
+            "a web page, perhaps one that asks for a login or a licence; fetch the file itself",
+        );
+    }
+    if begins(&["pk\u{3}\u{4}"]) {
+        return Some(
+            "a zip archive, such as a PyTorch checkpoint, which is not read; save the model as safetensors",
+        );
+    }
+    None
+}
+
 /// Parses a file that must hold one JSON object.
 pub(crate) fn object(
     file: &str,
     bytes: &[u8],
     problems: &mut Vec<Problem>,
 ) -> Option<Map<String, Value>> {
-    // serde_json bounds its own recursion (128 levels), so nested brackets cannot exhaust the stack.
-    match serde_json::from_slice(bytes) {
-        Ok(map) => Some(map),
-        Err(source) => {
-            problems.push(Problem::NotJson {
-                file: file.to_owned(),
-                source,
-            });
-            None
-        }
-    }
+    parsed(file, bytes, problems)
 }
 
 /// A value as shown in a report, always short.

@@ -49,6 +49,17 @@ pub(crate) fn parse(f: &mut Fields<'_>, classifiers: &[&str]) -> Option<Vec<Stri
     }
 }
 
+/// Whether the classes of a classifier exclude each other, from `problem_type`. Without it they do.
+pub(crate) fn exclusive(f: &mut Fields<'_>) -> bool {
+    let types = &[
+        ("single_label_classification", true),
+        ("multi_label_classification", false),
+        ("regression", false),
+    ];
+    let names = "single_label_classification, multi_label_classification, regression";
+    f.choice("problem_type", types, Some(true), names) == Some(true)
+}
+
 fn in_order(names: &Map<String, Value>) -> Option<Vec<String>> {
     let sound = |name: &&str| name.len() <= MAX_NAME && !name.chars().any(char::is_control);
     let name = |i: usize| {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::blocks::Pool;
 use crate::error::Problem;
+use crate::folder::fields;
 use crate::folder::json::{self, Fields};
 
 pub(crate) const MODULES: &str = "modules.json";
@@ -26,16 +27,7 @@ const CHAIN: &str = "Transformer, then Pooling in the folder 1_Pooling, then per
 
 /// Reads `modules.json`: a list of `{"type": "sentence_transformers.models.X", "path": …}`.
 pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modules> {
-    let list: Vec<Value> = match serde_json::from_slice(bytes) {
-        Ok(list) => list,
-        Err(source) => {
-            problems.push(Problem::NotJson {
-                file: MODULES.to_owned(),
-                source,
-            });
-            return None;
-        }
-    };
+    let list: Vec<Value> = json::parsed(MODULES, bytes, problems)?;
     let text =
         |module: &Value, field: &str| module.get(field).and_then(Value::as_str).map(str::to_owned);
     let chain: Vec<(Option<String>, Option<String>)> = list
@@ -75,7 +67,17 @@ pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modul
             normalise: true,
         }),
         _ => {
-            let value = json::shown(&Value::Array(list));
+            // All of them: the one that is not supported may be the last.
+            let kinds = chain.iter().take(16).map(|(kind, path)| match *kind {
+                "Transformer" | "Pooling" => format!("{kind} in {path:?}"),
+                kind => kind.to_owned(),
+            });
+            let value: String = kinds.collect::<Vec<_>>().join(", ");
+            let value = value
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(300)
+                .collect();
             problems.push(Problem::UnsupportedValue {
                 file: MODULES.to_owned(),
                 field: "type",
@@ -87,6 +89,14 @@ pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modul
     }
 }
 
+/// The values of `pooling_mode`, since version 5.4.
+const MODES: &[(&str, Pool)] = &[
+    ("cls", Pool::First),
+    ("mean", Pool::Mean),
+    ("lasttoken", Pool::Last),
+    ("max", Pool::Max),
+];
+/// A flag per mode, before.
 const POOLS: &[(&str, Option<Pool>)] = &[
     ("pooling_mode_cls_token", Some(Pool::First)),
     ("pooling_mode_mean_tokens", Some(Pool::Mean)),
@@ -104,10 +114,26 @@ pub(crate) fn pooling(
 ) -> Option<Pool> {
     let object = json::object(POOLING, bytes, problems)?;
     let mut f = Fields::new(POOLING, &object, problems);
-    if let Some(width) = width
-        && f.get("word_embedding_dimension").is_some()
-    {
-        f.size("word_embedding_dimension", width, width);
+    fields::refuse(&mut f, &[fields::POOLING]);
+    if let Some(width) = width {
+        for field in ["word_embedding_dimension", "embedding_dimension"] {
+            f.optional_size(field, width, width);
+        }
+    }
+    // With it the flags count for nothing.
+    if let Some(mode) = f.get("pooling_mode") {
+        let only = match mode {
+            Value::Array(modes) => match modes.as_slice() {
+                [mode] => mode.as_str(),
+                _ => None,
+            },
+            mode => mode.as_str(),
+        };
+        let found = MODES.iter().find(|(name, _)| Some(*name) == only);
+        if found.is_none() {
+            f.unsupported("pooling_mode", "mean, cls, lasttoken or max, one of them");
+        }
+        return found.map(|(_, pool)| *pool);
     }
     let on: Vec<_> = POOLS
         .iter()
@@ -155,6 +181,11 @@ pub(crate) struct Sentence {
 pub(crate) fn sentence(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Sentence> {
     let object = json::object(SENTENCE, bytes, problems)?;
     let mut f = Fields::new(SENTENCE, &object, problems);
+    fields::refuse(&mut f, &[fields::SENTENCE]);
+    let text = serde_json::json!({ "text": { "method": "forward", "method_output_name": "last_hidden_state" } });
+    if f.get("modality_config").is_some_and(|given| *given != text) {
+        f.unsupported("modality_config", "the last hidden states of a text");
+    }
     // 3: the two special tokens and one token of the text.
     Some(Sentence {
         max_tokens: f.optional_size("max_seq_length", 3, 1 << 20),
@@ -162,14 +193,59 @@ pub(crate) fn sentence(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Sent
     })
 }
 
-/// The prompts by name, which a caller may put before a text. Refuses a folder that silently puts one before every
-/// text.
-pub(crate) fn prompts(bytes: &[u8], problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+/// How the embeddings of a model are compared. Without effect on an embedding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Similarity {
+    /// The cosine.
+    #[default]
+    Cosine,
+    /// The scalar product.
+    Dot,
+    /// Minus the distance.
+    Euclidean,
+    /// Minus the sum of the differences' magnitudes.
+    Manhattan,
+}
+
+const SIMILARITIES: [(&str, Similarity); 4] = [
+    ("cosine", Similarity::Cosine),
+    ("dot", Similarity::Dot),
+    ("euclidean", Similarity::Euclidean),
+    ("manhattan", Similarity::Manhattan),
+];
+
+impl Similarity {
+    /// Its name in `sentence-transformers`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let mut names = SIMILARITIES.iter();
+        names.find(|(_, s)| *s == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// The fields of `config_sentence_transformers.json`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Published {
+    /// The prompts by name, which a caller may put before a text.
+    pub prompts: BTreeMap<String, String>,
+    pub similarity: Similarity,
+}
+
+/// Refuses a folder that silently puts a prompt before every text.
+pub(crate) fn published(bytes: &[u8], problems: &mut Vec<Problem>) -> Published {
     let Some(object) = json::object(PROMPTS, bytes, problems) else {
-        return BTreeMap::new();
+        return Published::default();
     };
     let mut f = Fields::new(PROMPTS, &object, problems);
+    fields::refuse(&mut f, &[fields::SENTENCE_TRANSFORMERS]);
     f.must_be_off("default_prompt_name", "no default prompt (null)");
+    let known = "cosine, dot, euclidean, manhattan";
+    let similarity = f.choice(
+        "similarity_fn_name",
+        &SIMILARITIES,
+        Some(Similarity::Cosine),
+        known,
+    );
     let (given, none) = (f.get("prompts"), serde_json::Map::new());
     let table = match given {
         None => Some(&none),
@@ -180,7 +256,10 @@ pub(crate) fn prompts(bytes: &[u8], problems: &mut Vec<Problem>) -> BTreeMap<Str
     if read.is_none() {
         f.unsupported("prompts", "an object of texts");
     }
-    read.unwrap_or_default()
+    Published {
+        prompts: read.unwrap_or_default(),
+        similarity: similarity.unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]
@@ -214,7 +293,7 @@ mod tests {
     fn prompts_are_texts_by_their_names() {
         let read = |text: &str| {
             let mut problems = Vec::new();
-            let prompts = prompts(text.as_bytes(), &mut problems);
+            let prompts = published(text.as_bytes(), &mut problems).prompts;
             (prompts.into_iter().collect::<Vec<_>>(), problems.len())
         };
         let query = ("query".to_owned(), "query: ".to_owned());
@@ -272,6 +351,51 @@ mod tests {
         assert_eq!(
             pool(r#"{"word_embedding_dimension":9,"pooling_mode_mean_tokens":1}"#),
             (None, 3)
+        );
+        // Since version 5.4.
+        for (mode, expected) in [
+            (r#""mean""#, (Some(Pool::Mean), 0)),
+            (r#"["cls"]"#, (Some(Pool::First), 0)),
+            (r#"["cls","mean"]"#, (None, 1)),
+            (r#""weightedmean""#, (None, 1)),
+            ("7", (None, 1)),
+        ] {
+            let text = format!(
+                r#"{{"embedding_dimension":8,"pooling_mode":{mode},"pooling_mode_max_tokens":true}}"#
+            );
+            assert_eq!(pool(&text), expected, "{mode}");
+        }
+        let wide = r#"{"embedding_dimension":9,"pooling_mode":"mean"}"#;
+        assert_eq!(pool(wide), (Some(Pool::Mean), 1));
+    }
+
+    #[test]
+    fn a_model_names_its_similarity() {
+        let read = |text: &str| {
+            let mut problems = Vec::new();
+            let similarity = published(text.as_bytes(), &mut problems).similarity;
+            (similarity.name(), problems.len())
+        };
+        assert_eq!(read("{}"), ("cosine", 0));
+        for name in ["cosine", "dot", "euclidean", "manhattan"] {
+            let text = format!(r#"{{"similarity_fn_name":"{name}"}}"#);
+            assert_eq!(read(&text), (name, 0));
+        }
+        assert_eq!(read(r#"{"similarity_fn_name":"maxsim"}"#), ("cosine", 1));
+    }
+
+    #[test]
+    fn an_unsupported_module_is_named_wherever_it_is() {
+        let mut problems = Vec::new();
+        let many = br#"[{"type":"sentence_transformers.models.Transformer","path":""},
+            {"type":"sentence_transformers.models.Pooling","path":"1_Pooling"},
+            {"type":"sentence_transformers.models.Dense","path":"2_Dense"},
+            {"type":"sentence_transformers.models.Normalize","path":"3_Normalize"}]"#;
+        assert_eq!(modules(many, &mut problems), None);
+        assert!(
+            problems[0].to_string().contains("Dense, Normalize"),
+            "{}",
+            problems[0]
         );
     }
 }

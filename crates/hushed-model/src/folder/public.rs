@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::arch::Task;
 use crate::blocks::{Activation, Pool};
@@ -10,7 +11,8 @@ use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
 use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
 use crate::folder::config::{self, CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
-use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
+use crate::folder::ends::{self, GENERATION};
+use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE, Similarity};
 use crate::folder::small::read_small;
 use crate::folder::vision::{self, PREPROCESSOR};
 use crate::images::{Pixels, Preprocess};
@@ -28,6 +30,16 @@ const FILES: &[(&str, u64)] = &[
     (PROMPTS, 1 << 20),
     (FUNCTIONS, 1 << 17),
     (CHAT, MAX_CHAT_BYTES),
+    (GENERATION, 1 << 20),
+];
+/// Names that `sentence-transformers` once gave to [`SENTENCE`].
+const SENTENCE_BEFORE: [&str; 6] = [
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
 ];
 /// What to do if a required file is missing.
 const NO_CONFIG: &str = "point to a Hugging Face model folder";
@@ -57,10 +69,12 @@ pub struct Public {
     pub normalise: bool,
     /// Longest input in tokens, including the two special ones; for a generator, of the text and its continuation.
     pub max_tokens: usize,
-    /// The token that ends a generated text, if the model has one.
-    pub end_token: Option<u32>,
+    /// The tokens that end a generated text.
+    pub end_tokens: Vec<u32>,
     /// Texts that a caller may put before its own, by name (`query`, `document`); none is added automatically.
     pub prompts: BTreeMap<String, String>,
+    /// How embeddings are compared.
+    pub similarity: Similarity,
     /// Whether a prompt before a text is pooled with it. If not, a text after a prompt would get another answer here
     /// than from the published model.
     pub pools_prompts: bool,
@@ -95,9 +109,19 @@ impl PublicFiles {
                 Err(problem) => problems.push(problem),
             }
         }
-        // Other models never render conversations.
-        if files.get(CONFIG).is_some_and(|b| config::generates(b))
-            && let Some(bytes) = chat::read(folder, problems)
+        for older in SENTENCE_BEFORE {
+            if !files.contains_key(SENTENCE)
+                && let Ok(Some(bytes)) = read_small(&folder.join(older), older, 1 << 20)
+            {
+                files.insert(SENTENCE, bytes);
+            }
+        }
+        let generates = files.get(CONFIG).is_some_and(|b| config::generates(b));
+        if !generates {
+            files.remove(GENERATION);
+        }
+        if !files.get(CONFIG).is_some_and(|b| config::sees(b))
+            && let Some(bytes) = chat::read(folder, generates, &files, problems)
         {
             files.insert(CHAT, bytes);
         }
@@ -195,8 +219,30 @@ impl PublicFiles {
             if task == Task::Generate || sees {
                 problems.push(Problem::not_with_modules(CONFIG));
             }
-            // A sentence encoder, whatever it was derived from.
+            // A sentence encoder, whatever it was derived from; without pooling, a cross-encoder is written this way too.
+            if config.labels.is_some() && modules.is_some_and(|m| !m.pooled) {
+                problems.push(Problem::UnsupportedValue {
+                    file: MODULES.to_owned(),
+                    field: "type",
+                    value: "one module and a classifier, as a cross-encoder has".to_owned(),
+                    supported: "a sentence encoder beside modules.json, a classifier without it",
+                });
+            }
             config.labels = None;
+            config.exclusive = true;
+        }
+        // Pooling takes the rows before any head.
+        if let (Some(read), Some(b)) = (&config, bytes(CONFIG))
+            && read.architecture.names().encoder.is_some()
+            && let Some(value) = config::other_head(b, read.architecture)
+            && !modules.is_some_and(|m| m.pooled)
+        {
+            problems.push(Problem::UnsupportedValue {
+                file: CONFIG.to_owned(),
+                field: "architectures",
+                value,
+                supported: "an encoder (…Model, …ForMaskedLM) or a classifier of single texts (…ForSequenceClassification)",
+            });
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());
         let head = config.as_ref().map(|c| &c.architecture.encoder().head);
@@ -222,6 +268,7 @@ impl PublicFiles {
                         pools_prompts = pooling::pools_prompts(b, problems);
                     }
                 }
+                None if problems.iter().any(|p| mentions(p, POOLING)) => {}
                 None => problems.push(Problem::MissingFile {
                     file: POOLING.to_owned(),
                     hint: "modules.json names it",
@@ -239,27 +286,34 @@ impl PublicFiles {
                 supported: "false, or a tokenizer that lowers the case itself",
             });
         }
-        let prompts = bytes(PROMPTS)
-            .map(|b| pooling::prompts(b, problems))
+        let published = bytes(PROMPTS)
+            .map(|b| pooling::published(b, problems))
             .unwrap_or_default();
-        let chat = bytes(CHAT).and_then(|b| chat::parse(b, problems));
+        let (chat, longest) = bytes(CHAT)
+            .map(|b| chat::parse(b, problems))
+            .unwrap_or_default();
+        let ends = bytes(GENERATION)
+            .filter(|_| task == Task::Generate)
+            .and_then(|b| ends::of_generation(b, config.as_ref().map(|c| c.vocabulary), problems));
         if !problems.is_empty() {
             return None;
         }
         let config = config?;
         let max_tokens = sentence
             .max_tokens
+            .or(longest)
             .unwrap_or(config.positions)
             .min(config.positions);
         Some(Public {
-            end_token: config.end_token,
+            end_tokens: ends.unwrap_or_else(|| config.end_tokens.clone()),
             config,
             tokenizer,
             images,
             pool,
             normalise: modules.is_some_and(|m| m.normalise),
             max_tokens,
-            prompts,
+            prompts: published.prompts,
+            similarity: published.similarity,
             pools_prompts,
             chat: chat.filter(|_| task == Task::Generate),
         })
@@ -284,6 +338,15 @@ impl Public {
     pub fn chat(&self, messages: &[Message]) -> Result<Prompt, ChatError> {
         let template = self.chat.as_ref().ok_or(ChatError::NoTemplate)?;
         template.render(messages, self.tokenizer()?)
+    }
+
+    /// The same at another time than now.
+    ///
+    /// # Errors
+    /// [`ChatError`].
+    pub fn chat_at(&self, messages: &[Message], now: SystemTime) -> Result<Prompt, ChatError> {
+        let template = self.chat.as_ref().ok_or(ChatError::NoTemplate)?;
+        template.render_at(messages, self.tokenizer()?, now)
     }
 
     /// Checks that conversations can be rendered.
@@ -372,6 +435,7 @@ fn mentions(problem: &Problem, name: &str) -> bool {
     match problem {
         Problem::MissingFile { file, .. }
         | Problem::Unreadable { file, .. }
+        | Problem::BrokenLink { file, .. }
         | Problem::TooLarge { file, .. } => file == name,
         _ => false,
     }

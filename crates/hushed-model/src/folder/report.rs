@@ -3,12 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::arch::Task;
+use crate::arch::{Architecture, Task};
 use crate::blocks::Pool;
 use crate::error::{FolderError, Problem};
+use crate::folder::chat::CHAT as TOKENIZER_CONFIG;
+use crate::folder::config::{self, CONFIG};
 use crate::folder::declared::FUNCTIONS;
+use crate::folder::ends::GENERATION;
+use crate::folder::fields;
+use crate::folder::json::without_mark;
+use crate::folder::pooling::{MODULES, POOLING, PROMPTS, SENTENCE};
 use crate::folder::public::{Public, PublicFiles};
+use crate::folder::small::read_small;
+use crate::folder::vision::PREPROCESSOR;
 use crate::folder::weights::Weights;
 use crate::layers::{self, Checking};
 
@@ -19,8 +28,20 @@ pub struct Report {
     pub folder: PathBuf,
     /// Empty if the folder is supported.
     pub problems: Vec<Problem>,
+    /// Fields that nothing here reads and no version of a library is known to write.
+    pub warnings: Vec<Warning>,
     /// A summary, if the folder is supported.
     pub summary: Option<Summary>,
+}
+
+/// A field that no list has, so that nobody knows whether it changes an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: the field `{field}` is unknown and was not read; does an answer depend on it?")]
+pub struct Warning {
+    /// Path inside the folder.
+    pub file: &'static str,
+    /// Its name, shortened.
+    pub field: String,
 }
 
 /// A supported model in a few numbers.
@@ -50,6 +71,10 @@ pub struct Summary {
     pub task: &'static str,
     /// Names of the classes, if it is a classifier.
     pub labels: Option<Vec<String>>,
+    /// Whether one class excludes the others ([`crate::NetworkConfig::exclusive`]).
+    pub exclusive: bool,
+    /// How embeddings are compared.
+    pub similarity: &'static str,
 }
 
 impl Report {
@@ -67,8 +92,52 @@ pub fn check(folder: &Path) -> Report {
     Report {
         folder: folder.to_owned(),
         problems,
+        warnings: warnings(folder),
         summary,
     }
+}
+
+/// At most this many are listed.
+const MOST_WARNINGS: usize = 32;
+
+/// The fields that are not listed, file by file. What cannot be read is a problem, which is reported elsewhere.
+fn warnings(folder: &Path) -> Vec<Warning> {
+    let parsed = |name| {
+        let bytes = read_small(&folder.join(name), name, 16 << 20).ok()??;
+        serde_json::from_slice::<Value>(without_mark(&bytes)).ok()
+    };
+    let architecture = read_small(&folder.join(CONFIG), CONFIG, 1 << 20);
+    let architecture = architecture.ok().flatten().and_then(|b| config::named(&b));
+    let sees = architecture.is_some_and(Architecture::sees);
+    let files = [
+        (CONFIG, architecture.map(fields::config)),
+        (GENERATION, Some(vec![fields::GENERATION])),
+        (TOKENIZER_CONFIG, Some(vec![fields::TOKENIZER_CONFIG])),
+        (MODULES, Some(vec![fields::MODULE])),
+        (POOLING, Some(vec![fields::POOLING])),
+        (SENTENCE, Some(vec![fields::SENTENCE])),
+        (PROMPTS, Some(vec![fields::SENTENCE_TRANSFORMERS])),
+        (PREPROCESSOR, sees.then(|| vec![fields::PREPROCESSOR])),
+    ];
+    let mut found = Vec::new();
+    for (file, tables) in files {
+        let (Some(tables), Some(value)) = (tables, parsed(file)) else {
+            continue;
+        };
+        let entries = match &value {
+            Value::Array(entries) => entries.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        for object in entries.iter().filter_map(Value::as_object) {
+            found.extend(fields::unknown(object, &tables).map(|field| Warning {
+                file,
+                field: field.chars().filter(|c| !c.is_control()).take(60).collect(),
+            }));
+        }
+    }
+    found.dedup();
+    found.truncate(MOST_WARNINGS);
+    found
 }
 
 /// The folder's public part and opened weights.
@@ -91,6 +160,10 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
             hint,
         });
         return (None, None, problems);
+    }
+    // `transformers` would load the model that it changes, from wherever that is.
+    if folder.join("adapter_config.json").is_file() {
+        return (None, None, vec![Problem::Adapter]);
     }
     let files = PublicFiles::read_into(folder, &mut problems);
     let public = files.parse_into(&mut problems);
@@ -141,5 +214,7 @@ fn summary(public: &Public) -> Summary {
             Task::Generate => "generate",
         },
         labels: c.labels.clone(),
+        exclusive: c.exclusive,
+        similarity: public.similarity.name(),
     }
 }

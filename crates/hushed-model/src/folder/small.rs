@@ -21,7 +21,13 @@ pub(crate) fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<V
                 std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
             ) =>
         {
-            return Ok(None);
+            return match link(path) {
+                Some(target) => Err(Problem::BrokenLink {
+                    file: name.to_owned(),
+                    target,
+                }),
+                None => Ok(None),
+            };
         }
         Err(e) => return Err(unreadable(e)),
     };
@@ -45,4 +51,10 @@ pub(crate) fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<V
         return Err(too_large(bytes.len() as u64)); // it grew
     }
     Ok(Some(bytes))
+}
+
+/// Where a symbolic link leads, if a path is one that leads nowhere.
+pub(crate) fn link(path: &Path) -> Option<String> {
+    let target = path.read_link().ok()?;
+    (!path.exists()).then(|| target.display().to_string())
 }

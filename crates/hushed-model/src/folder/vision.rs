@@ -5,6 +5,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::Problem;
+use crate::folder::fields;
 use crate::folder::json::{self, Fields};
 use crate::folder::labels;
 use crate::images::{CHANNELS, Preprocess, Resample};
@@ -63,6 +64,7 @@ pub(crate) fn preprocess(
     let before = problems.len();
     let object = json::object(PREPROCESSOR, bytes, problems)?;
     let mut f = Fields::new(PREPROCESSOR, &object, problems);
+    fields::refuse(&mut f, &[fields::PREPROCESSOR]);
     for named in ["image_processor_type", "feature_extractor_type"] {
         if f.get(named).is_some() {
             f.choice(named, PROCESSORS, None, "ViTImageProcessor");

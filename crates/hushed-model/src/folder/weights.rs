@@ -6,6 +6,8 @@
 //! that shrinks would kill the process.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -14,10 +16,12 @@ use std::time::SystemTime;
 
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::error::{FolderError, Problem};
+use crate::folder::json;
 use crate::folder::shards::{INDEX, Index, MAX_INDEX};
-use crate::folder::small::read_small;
+use crate::folder::small::{link, read_small};
 
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// In a folder with a head beside the layers, the tensors of the layers are under one of these.
@@ -29,6 +33,13 @@ const PREFIXES: [&str; 7] = [
     "model.",
     "vit.",
     "",
+];
+/// Ends of the name of a tensor that every model has, one of these per architecture. What is before it is the prefix.
+const ANCHORS: [&str; 4] = [
+    "embeddings.word_embeddings.weight",
+    "wte.weight",
+    "embed_tokens.weight",
+    "embeddings.patch_embeddings.projection.weight",
 ];
 /// Headers of published models are below 1 MiB; the format's own limit is 100 MB.
 const MAX_HEADER: u64 = 16 << 20;
@@ -71,6 +82,8 @@ pub(crate) struct Weights<R> {
     files: Vec<Checked<R>>,
     /// Which file holds which tensor, if there are several.
     index: Option<Index>,
+    /// What a program that wrapped the model put before every name (`module.`, `_orig_mod.`, `0.auto_model.`).
+    wrapped: String,
 }
 
 /// A weights file with a checked header.
@@ -98,6 +111,11 @@ pub fn weight_files(folder: &Path) -> Result<Vec<PathBuf>, FolderError> {
 
 /// The names of the files, and the index if there is one; `None` if and only if a problem was added.
 fn files(folder: &Path, problems: &mut Vec<Problem>) -> Option<(Vec<String>, Option<Index>)> {
+    if let Some(target) = link(&folder.join(WEIGHTS)) {
+        let file = WEIGHTS.to_owned();
+        problems.push(Problem::BrokenLink { file, target });
+        return None;
+    }
     if folder.join(WEIGHTS).is_file() {
         return Some((vec![WEIGHTS.to_owned()], None));
     }
@@ -135,9 +153,13 @@ impl Weights<File> {
         for name in names {
             let path = folder.join(&name);
             // A named pipe would block forever.
-            let opened = match path.is_file() {
-                true => File::open(path).map_err(|source| unreadable(&name, source)),
-                false => Err(Problem::MissingFile {
+            let opened = match (link(&path), path.is_file()) {
+                (Some(target), _) => Err(Problem::BrokenLink {
+                    file: name.clone(),
+                    target,
+                }),
+                (None, true) => File::open(path).map_err(|source| unreadable(&name, source)),
+                (None, false) => Err(Problem::MissingFile {
                     file: name.clone(),
                     hint: "model.safetensors.index.json names it; fetch all files of the model",
                 }),
@@ -147,7 +169,16 @@ impl Weights<File> {
                 Err(problem) => problems.push(problem),
             }
         }
-        (problems.len() == before).then_some(Weights { files, index })
+        if problems.len() > before {
+            return None;
+        }
+        match Weights::unwrapped(files, index) {
+            Ok(weights) => Some(weights),
+            Err(problem) => {
+                problems.push(problem);
+                None
+            }
+        }
     }
 
     /// Size and time of the last write of each file.
@@ -181,6 +212,33 @@ fn unreadable(file: &str, source: io::Error) -> Problem {
     Problem::Unreadable { file, source }
 }
 
+/// An object in which no name occurs twice.
+struct DistinctNames;
+
+impl<'de> Deserialize<'de> for DistinctNames {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = DistinctNames;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DistinctNames, A::Error> {
+                let mut seen = HashSet::new();
+                while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
+                    if !seen.insert(name) {
+                        return Err(de::Error::custom("the same name twice"));
+                    }
+                }
+                Ok(DistinctNames)
+            }
+        }
+        from.deserialize_map(Names)
+    }
+}
+
 impl<R: ReadAt> Checked<R> {
     /// Reads and checks the header. After that, every tensor lies inside the file.
     fn new(file: R, name: String) -> Result<Checked<R>, Problem> {
@@ -198,6 +256,11 @@ impl<R: ReadAt> Checked<R> {
         }
         file.read_exact_at(&mut length, 0).map_err(unreadable)?;
         let length = u64::from_le_bytes(length);
+        let mut start = vec![0; bytes.min(64) as usize];
+        file.read_exact_at(&mut start, 0).map_err(unreadable)?;
+        if let Some(found) = json::in_its_place(&start) {
+            return Err(Problem::InItsPlace { file: name, found });
+        }
         if length > MAX_HEADER {
             return Err(Problem::TooLarge {
                 file: format!("{name} (its header)"),
@@ -215,7 +278,11 @@ impl<R: ReadAt> Checked<R> {
         }
         let mut text = vec![0; length as usize];
         file.read_exact_at(&mut text, 8).map_err(unreadable)?;
-        let header: Metadata = serde_json::from_slice(&text).map_err(|e| Problem::Header {
+        let header = serde_json::from_slice(&text).and_then(|header: Metadata| {
+            // Of two entries for one name, readers differ in which they take.
+            serde_json::from_slice::<DistinctNames>(&text).map(|_| header)
+        });
+        let header = header.map_err(|e| Problem::Header {
             file: name.clone(),
             source: safetensors::SafeTensorError::InvalidHeaderDeserialization(e),
         })?;
@@ -240,9 +307,48 @@ impl<R: ReadAt> Weights<R> {
     /// One file with all tensors.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn new(file: R) -> Result<Weights<R>, Problem> {
+        Weights::unwrapped(vec![Checked::new(file, WEIGHTS.to_owned())?], None)
+    }
+
+    /// Finds what a program that wrapped the model put before every name.
+    fn unwrapped(files: Vec<Checked<R>>, index: Option<Index>) -> Result<Weights<R>, Problem> {
+        let mut found = BTreeSet::new();
+        for name in files
+            .iter()
+            .flat_map(|checked| checked.header.offset_keys())
+        {
+            found.extend(
+                ANCHORS
+                    .iter()
+                    .filter_map(|end| name.strip_suffix(end))
+                    .map(str::to_owned),
+            );
+        }
+        let known = |prefix: &String| PREFIXES.contains(&prefix.as_str());
+        let wrapped = match found.iter().collect::<Vec<_>>().as_slice() {
+            found if found.is_empty() || found.iter().any(|prefix| known(prefix)) => String::new(),
+            [only] => {
+                let mut inner = PREFIXES.iter().filter(|prefix| !prefix.is_empty());
+                let outer = inner.find_map(|prefix| only.strip_suffix(prefix));
+                outer.unwrap_or(only).to_owned()
+            }
+            several => {
+                let shown = |prefix: &&String| {
+                    prefix
+                        .chars()
+                        .filter(|c| !c.is_control())
+                        .take(60)
+                        .collect()
+                };
+                let prefixes: Vec<String> = several.iter().take(4).map(shown).collect();
+                let prefixes = prefixes.join(", ");
+                return Err(Problem::Prefixes { prefixes });
+            }
+        };
         Ok(Weights {
-            files: vec![Checked::new(file, WEIGHTS.to_owned())?],
-            index: None,
+            files,
+            index,
+            wrapped,
         })
     }
 
@@ -271,7 +377,7 @@ impl<R: ReadAt> Weights<R> {
         });
         let names = [Some(name.to_owned()), old].into_iter().flatten();
         names
-            .flat_map(|n| PREFIXES.map(|prefix| format!("{prefix}{n}")))
+            .flat_map(|n| PREFIXES.map(|prefix| format!("{}{prefix}{n}", self.wrapped)))
             .find_map(|n| self.info(&n))
     }
 

@@ -15,6 +15,7 @@ use crate::body::Body;
 use crate::error::{FolderError, ModelError, Problem};
 use crate::folder::config::{CONFIG, MERGED};
 use crate::folder::declared::FUNCTIONS;
+use crate::folder::json::without_mark;
 use crate::folder::public::PublicFiles;
 use crate::folder::report;
 use crate::folder::weights::{WEIGHTS, Weights};
@@ -366,7 +367,8 @@ fn fill(
 /// `config.json` with the list of merged layers.
 fn configured(bytes: &[u8], merged: &[usize]) -> Vec<u8> {
     // The bytes have been parsed before.
-    let mut object: Map<String, Value> = serde_json::from_slice(bytes).unwrap_or_default();
+    let mut object: Map<String, Value> =
+        serde_json::from_slice(without_mark(bytes)).unwrap_or_default();
     object.insert(MERGED.to_owned(), json!(merged));
     let mut bytes = serde_json::to_vec_pretty(&object).unwrap_or_default();
     bytes.push(b'\n');

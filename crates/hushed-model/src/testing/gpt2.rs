@@ -31,7 +31,7 @@ pub fn tiny_generator_folder(folder: &Path) -> io::Result<()> {
     let config = json!({
         "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new",
         "n_layer": c.layers, "n_embd": c.width, "n_head": c.heads, "n_inner": null, "n_positions": c.positions,
-        "vocab_size": c.vocabulary, "layer_norm_epsilon": c.epsilon, "eos_token_id": c.end_token,
+        "vocab_size": c.vocabulary, "layer_norm_epsilon": c.epsilon, "eos_token_id": c.end_tokens.first(),
     });
     fs::write(folder.join("config.json"), config.to_string())?;
     fs::write(folder.join("tokenizer.json"), tokenizer_json().to_string())?;
@@ -47,7 +47,7 @@ pub fn tiny_generator_config() -> NetworkConfig {
         hidden: 128,
         vocabulary: 256 + MERGES.len() + 1,
         positions: 64,
-        end_token: Some(256 + MERGES.len() as u32),
+        end_tokens: vec![256 + MERGES.len() as u32],
         ..NetworkConfig::gpt2()
     }
 }

@@ -1,7 +1,8 @@
 //! A conversation as the single text that a model was trained on: the folder's chat template, a Jinja program, is
 //! rendered at the client by minijinja with the settings of `transformers`.
 //!
-//! The template comes from a server, so it is an untrusted program: it has no files, no clock and no other templates.
+//! The template comes from a server, so it is an untrusted program: it has no files and no other templates, and of a
+//! clock only the time at which the conversation is rendered, in UTC.
 //! Every instruction and every byte that it produces costs *fuel*, which bounds its time and memory by its input. Its
 //! recursion is bounded, and it runs on its own stack.
 //!
@@ -11,15 +12,21 @@
 //! word blanked must give the same special tokens. Errors contain no words of a message.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod clock;
+mod json;
+mod source;
+
 use std::collections::BTreeMap;
 use std::thread;
+use std::time::SystemTime;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::Deserialize;
 use zeroize::{Zeroize, Zeroizing};
 
+use self::clock::Clock;
 use super::{MAX_TEXT_BYTES, TokenIds, Tokenizer, TooLong};
 use crate::error::TextError;
 
@@ -217,6 +224,20 @@ impl ChatTemplate {
     /// # Errors
     /// [`ChatError`].
     pub fn render(&self, messages: &[Message], tokenizer: &Tokenizer) -> Result<Prompt, ChatError> {
+        self.render_at(messages, tokenizer, SystemTime::now())
+    }
+
+    /// The same at another time, which a template may write (`strftime_now`).
+    ///
+    /// # Errors
+    /// [`ChatError`].
+    pub fn render_at(
+        &self,
+        messages: &[Message],
+        tokenizer: &Tokenizer,
+        now: SystemTime,
+    ) -> Result<Prompt, ChatError> {
+        let now = Clock::new(now);
         let count = messages.len();
         if count == 0 || count > MAX_MESSAGES {
             return Err(ChatError::Messages { messages: count });
@@ -227,9 +248,9 @@ impl ChatTemplate {
             return Err(TextError::TooManyBytes { bytes, limit }.into());
         }
         no_special(messages, tokenizer)?;
-        let text = Zeroizing::new(self.on_a_stack(messages, bytes)?);
+        let text = Zeroizing::new(self.on_a_stack(messages, bytes, now)?);
         let blank: Vec<Message> = messages.iter().map(Message::blanked).collect();
-        let blank = self.on_a_stack(&blank, bytes)?;
+        let blank = self.on_a_stack(&blank, bytes, now)?;
         if tokenizer.specials_in(&text)? != tokenizer.specials_in(&blank)? {
             return Err(ChatError::Becomes);
         }
@@ -251,13 +272,18 @@ impl ChatTemplate {
         self.render(&[question], tokenizer).map(|_| ())
     }
 
-    fn on_a_stack(&self, messages: &[Message], bytes: usize) -> Result<String, ChatError> {
+    fn on_a_stack(
+        &self,
+        messages: &[Message],
+        bytes: usize,
+        now: Clock,
+    ) -> Result<String, ChatError> {
         let unusable = |reason: &str| ChatError::Template {
             reason: reason.to_owned(),
         };
         thread::scope(|scope| {
             let stack = thread::Builder::new().stack_size(STACK_BYTES);
-            let work = || self.rendered(messages, bytes);
+            let work = || self.rendered(messages, bytes, now);
             let started = stack.spawn_scoped(scope, work);
             let started = started.map_err(|_| unusable("the system gives no thread for it"))?;
             let ended = started.join();
@@ -265,10 +291,15 @@ impl ChatTemplate {
         })
     }
 
-    fn rendered(&self, messages: &[Message], bytes: usize) -> Result<String, ChatError> {
+    fn rendered(
+        &self,
+        messages: &[Message],
+        bytes: usize,
+        now: Clock,
+    ) -> Result<String, ChatError> {
         let fuel = FUEL + FUEL_A_MESSAGE * messages.len() + bytes * COPIES / 64;
         let failed = |error: Error| self.failed(&error);
-        let env = environment(fuel as u64).map_err(failed)?;
+        let env = environment(fuel as u64, now).map_err(failed)?;
         let said = messages.iter().map(|message| {
             let role = ("role", message.role.name());
             Value::from_pairs([role, ("content", &message.content)])
@@ -282,7 +313,8 @@ impl ChatTemplate {
         let tokens = self.tokens.iter();
         let tokens = tokens.map(|(name, token)| (name.as_str(), Value::from(token.as_str())));
         let context = Value::from_pairs(given.into_iter().chain(tokens));
-        let template = env.template_from_named_str("chat", &self.source);
+        let source = source::translated(&self.source);
+        let template = env.template_from_named_str("chat", &source);
         let text = template.and_then(|template| template.render(context));
         text.map_err(failed)
     }
@@ -311,7 +343,7 @@ impl ChatTemplate {
 }
 
 /// Jinja set up as in `transformers`, within bounds.
-fn environment(fuel: u64) -> Result<Environment<'static>, Error> {
+fn environment(fuel: u64, now: Clock) -> Result<Environment<'static>, Error> {
     let mut env = Environment::new();
     let mut syntax = SyntaxConfig::builder();
     env.set_syntax(syntax.trim_blocks(true).lstrip_blocks(true).build()?);
@@ -325,7 +357,27 @@ fn environment(fuel: u64) -> Result<Environment<'static>, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, "raised").with_source(Raised(reason)))
         },
     );
+    env.add_filter("tojson", json::tojson);
+    env.add_filter(source::FORMAT, percent);
+    env.add_function(
+        "strftime_now",
+        move |state: &State<'_, '_>, format: String| -> Result<String, Error> {
+            let most = format.len().saturating_mul(clock::LONGEST);
+            state.consume_fuel(most.div_ceil(64) as u64)?;
+            Ok(now.format(&format))
+        },
+    );
     Ok(env)
+}
+
+/// Python's `format % values`: a tuple has a value for every directive, and anything else is one value.
+fn percent(state: &mut State<'_, '_>, format: &Value, values: &Value) -> Result<Value, Error> {
+    let mut arguments = vec![format.clone()];
+    match values.is_tuple() {
+        true => arguments.extend(values.try_iter()?),
+        false => arguments.push(values.clone()),
+    }
+    state.apply_filter("format", &arguments)
 }
 
 /// Checks that no special token comes from a message, or from several that a template joins.

@@ -3,9 +3,11 @@
 //! The `tokenizers` crate reads `tokenizer.json`, but only the model, added tokens, normaliser and splitter, and only
 //! those that `pipeline` allows. Truncation and padding are switched off (the file asks for both, to 128), and the
 //! special tokens around a text are added here, after a check of their description. Special tokens written *inside* a
-//! text are text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
+//! text count as such, as in `transformers` and `sentence-transformers`, except the padding token of an encoder, which
+//! is refused: positions may depend on it.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod agree;
 mod charsmap;
 pub mod chat;
 mod decoder;
@@ -21,6 +23,7 @@ use crate::error::{Problem, TextError};
 use crate::folder::json;
 use crate::rows::TextRows;
 
+pub(crate) use agree::agree;
 pub(crate) use pipeline::TOKENIZER;
 
 use decoder::Bytes;
@@ -96,7 +99,10 @@ pub struct Tokenizer {
     /// The special tokens before and after a text; none after a text to be continued.
     around: [Option<u32>; 2],
     padding: u32,
-    never_inside: BTreeSet<u32>,
+    /// Ids besides the special ones that no text of the model's own is made of.
+    reserved: BTreeSet<u32>,
+    /// Refused in a text.
+    forbidden: Option<u32>,
     special: BTreeSet<u32>,
     lower_case: bool,
     /// The bytes of each token, if the model generates text.
@@ -115,6 +121,7 @@ impl Tokenizer {
     ) -> Option<Tokenizer> {
         let before = problems.len();
         let mut object = json::object(TOKENIZER, bytes, problems)?;
+        pipeline::name_model(&mut object);
         let kind = pipeline::kind(&object, problems);
         let around = match task {
             Task::Embed | Task::Classify => pipeline::special_around(&object, problems)
@@ -158,9 +165,6 @@ impl Tokenizer {
         for off in ["truncation", "padding", "post_processor", "decoder"] {
             object.insert(off.to_owned(), Value::Null);
         }
-        if kind == Kind::Unigram {
-            pipeline::hide_specials(&mut object);
-        }
         let plain = serde_json::to_vec(&object).ok()?;
         let mut library = match Library::from_bytes(&plain) {
             Ok(library) => library,
@@ -169,7 +173,7 @@ impl Tokenizer {
                 return None;
             }
         };
-        library.set_encode_special_tokens(true);
+        library.set_encode_special_tokens(false);
         // Special tokens added outside the vocabulary.
         special.extend(names.iter().filter_map(|name| library.token_to_id(name)));
         let mut found = [None; 2];
@@ -198,7 +202,7 @@ impl Tokenizer {
         }
         let around = found;
         let mask = mask.or_else(|| library.token_to_id(kind.mask()));
-        let never_inside = match task {
+        let reserved = match task {
             Task::Embed | Task::Classify => around
                 .into_iter()
                 .chain([Some(padding), mask])
@@ -206,6 +210,7 @@ impl Tokenizer {
                 .collect(),
             Task::Generate => special.clone(),
         };
+        let forbidden = (task != Task::Generate).then_some(padding);
         let bytes = (task == Task::Generate)
             .then(|| decoder::bytes_of(kind, library.get_vocab(true), |id| special.contains(&id)));
         Some(Tokenizer {
@@ -213,7 +218,8 @@ impl Tokenizer {
             kind,
             around,
             padding,
-            never_inside,
+            reserved,
+            forbidden,
             special,
             lower_case,
             bytes,
@@ -267,8 +273,8 @@ impl Tokenizer {
         if inside.is_empty() {
             return Err(TextError::Empty);
         }
-        if inside.iter().any(|id| self.never_inside.contains(id)) {
-            return Err(TextError::SpecialInside);
+        if inside.iter().any(|id| self.forbidden == Some(*id)) {
+            return Err(TextError::PaddingInside);
         }
         let tokens = inside.len() + around;
         if tokens > limit && too_long == TooLong::Refuse {
@@ -293,10 +299,7 @@ impl Tokenizer {
         if bytes > limit {
             return Err(TextError::TooManyBytes { bytes, limit });
         }
-        // A copy takes milliseconds; keeping it would double the memory of a large vocabulary.
-        let mut library = self.library.clone();
-        library.set_encode_special_tokens(false);
-        let encoding = library.encode(text, false);
+        let encoding = self.library.encode(text, false);
         let encoding = encoding.map_err(|_| TextError::Tokenizer)?;
         Ok(encoding.get_ids().to_vec())
     }
@@ -322,7 +325,7 @@ impl Tokenizer {
         let bracketed =
             |token: &str| token.starts_with('[') && token.ends_with(']') && token.len() > 2;
         let unused = |token: &str| self.kind == Kind::WordPiece && bracketed(token);
-        let reserved = |id: &u32| self.never_inside.contains(id) || self.special.contains(id);
+        let reserved = |id: &u32| self.reserved.contains(id) || self.special.contains(id);
         let mut ids: Vec<u32> = all
             .filter(|(token, id)| !unused(token) && !reserved(id))
             .map(|(_, id)| id)

@@ -69,6 +69,29 @@ impl Kind {
     }
 }
 
+/// Names the model's type where an old file leaves it to its other fields, as the library finds it from them.
+pub(super) fn name_model(object: &mut Map<String, Value>) {
+    const WORD_PIECE: [&str; 3] = [
+        "unk_token",
+        "continuing_subword_prefix",
+        "max_input_chars_per_word",
+    ];
+    let Some(model) = object.get_mut("model").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let vocabulary = model.get("vocab");
+    let kind = match vocabulary {
+        _ if model.contains_key("type") => return,
+        Some(Value::Object(_)) if model.contains_key("merges") => "BPE",
+        Some(Value::Object(_)) if WORD_PIECE.iter().all(|field| model.contains_key(*field)) => {
+            "WordPiece"
+        }
+        Some(Value::Array(_)) => "Unigram",
+        _ => return,
+    };
+    model.insert("type".to_owned(), kind.into());
+}
+
 /// The model's kind, if it is one of the four. Any part that is not allowed is a problem.
 pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<Kind> {
     let mut f = Fields::new(TOKENIZER, object, problems);
@@ -185,12 +208,12 @@ fn replaces(part: &Value, from: &str, to: &str) -> bool {
         && part.get("content").and_then(Value::as_str) == Some(to)
 }
 
-fn part_type(part: Option<&Value>) -> Option<&str> {
+pub(super) fn part_type(part: Option<&Value>) -> Option<&str> {
     part?.get("type")?.as_str()
 }
 
 /// The members of a `Sequence`, or the part itself.
-fn chain<'a>(part: Option<&'a Value>, members: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn chain<'a>(part: Option<&'a Value>, members: &str) -> impl Iterator<Item = &'a Value> {
     let listed = match part_type(part) {
         Some("Sequence") => part.and_then(|p| p.get(members)?.as_array()),
         _ => None,
@@ -382,24 +405,6 @@ pub(super) fn specials(object: &Map<String, Value>) -> BTreeSet<&str> {
 
 fn is_special(added: &Value) -> bool {
     added.get("special") == Some(&Value::Bool(true))
-}
-
-/// Hides the special tokens from a Unigram model, which would treat `</s>` in a text as a piece like any other;
-/// SentencePiece never makes them from text either. Their ids stay, under names with a space, which no text contains
-/// once `Metaspace` has replaced its spaces.
-pub(super) fn hide_specials(object: &mut Map<String, Value>) {
-    let names: BTreeSet<String> = specials(object).into_iter().map(str::to_owned).collect();
-    if let Some(added) = object.get_mut("added_tokens").and_then(Value::as_array_mut) {
-        added.retain(|t| !is_special(t));
-    }
-    let pieces = object
-        .get_mut("model")
-        .and_then(|m| m.get_mut("vocab")?.as_array_mut());
-    for piece in pieces.into_iter().flatten().filter_map(|p| p.get_mut(0)) {
-        if let Some(text) = piece.as_str().filter(|text| names.contains(*text)) {
-            *piece = Value::String(format!(" {text}"));
-        }
-    }
 }
 
 /// The special tokens before and after a text, from `BertProcessing`, `RobertaProcessing` or a `TemplateProcessing` of

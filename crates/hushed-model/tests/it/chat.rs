@@ -1,8 +1,9 @@
-//! Conversations rendered by chat templates, compared with `transformers` (scripts/chat_templates.py), and templates
-//! from malicious servers.
+//! Conversations rendered by chat templates, compared with `transformers` (scripts/chat_templates.py and
+//! scripts/chat_styles.py), and templates from malicious servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use hushed_model::{ChatError, Message, Public, PublicFiles, Role, TextError};
 use serde_json::{Value, json};
@@ -96,6 +97,35 @@ fn texts_and_ids_are_those_of_transformers() {
         }
     }
     assert_eq!(compared, 18);
+}
+
+/// Templates in the styles of published ones, byte for byte.
+#[test]
+fn styles_are_rendered_as_by_transformers() {
+    let golden = parsed(&golden().join("chat_styles.json"));
+    let now = UNIX_EPOCH + Duration::from_secs(golden["now"].as_u64().unwrap());
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for case in golden["templates"].as_array().unwrap() {
+        let mut chat = case["tokens"].clone();
+        chat["chat_template"] = case["template"].clone();
+        let public = public("gpt2", &json!({}), &chat);
+        for expected in case["conversations"].as_array().unwrap() {
+            let found = public.chat_at(&messages(&expected["messages"]), now);
+            let found = found.map(|prompt| prompt.as_str().to_owned());
+            let expected = match expected["raised"].as_str() {
+                Some(raised) => Err(ChatError::Refused {
+                    reason: raised.to_owned(),
+                }),
+                None => Ok(expected["text"].as_str().unwrap().to_owned()),
+            };
+            if found != expected {
+                wrong.push(format!("{}: {found:?}, not {expected:?}", case["name"]));
+            }
+            compared += 1;
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(compared >= 150, "{compared}");
 }
 
 #[test]
@@ -261,6 +291,23 @@ fn templates_that_mean_harm_are_refused_and_end() {
         ("a broken one", "{% if %}"),
         ("a deep one", deep.as_str()),
         ("padding", "{{ '%999999999d' % 1 }}"),
+        ("padding by a value", "{{ '%*d' % (999999999, 1) }}"),
+        (
+            "JSON of shared values",
+            "{% set ns = namespace(x='a' * 99) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+        ),
+        (
+            "JSON with wide margins",
+            "{{ [1] | tojson(indent=9999999999) }}",
+        ),
+        (
+            "JSON of texts with escapes",
+            "{% set x = '\n' * 99999 %}{% for i in range(99) %}{% set y = [x, x, x] | tojson(ensure_ascii=true) %}{% endfor %}",
+        ),
+        (
+            "many dates",
+            "{% set x = '%c' * 9999 %}{% for i in range(999) %}{% set y = strftime_now(x) %}{% endfor %}",
+        ),
         ("division", "{{ 1 // 0 }}"),
     ] {
         let error = refused(template, &["a secret"]);
@@ -278,6 +325,8 @@ fn templates_that_mean_harm_are_refused_and_end() {
         "{{ ns.x }}",
         "{{ ns.x | string | length }}",
         "{{ ns.x | list }}",
+        "{{ ns.x | tojson }}",
+        "{{ ns.x | tojson(indent=1) }}",
     ] {
         let ended = of(&format!("{nested}{end}")).chat(&said(&["a secret"]));
         assert!(

@@ -327,22 +327,381 @@ fn texts() {
 }
 
 #[test]
-fn special_tokens_inside_a_text_are_text() {
+fn special_tokens_inside_a_text_count_as_such() {
     let dir = folder();
     let model = Model::load(dir.path()).unwrap();
-    for text in [
-        "[SEP]",
-        "[CLS] hello [SEP]",
-        "a[MASK]b",
-        "[PAD][PAD]",
-        "[UNK]",
+    for (text, special) in [
+        ("[SEP]", &[3][..]),
+        ("[CLS] hello [SEP]", &[2, 3]),
+        ("a[MASK]b", &[4]),
+        ("[UNK]", &[1]),
     ] {
         let ids = model.tokens(text, TooLong::Refuse).unwrap();
         let inside = &ids.ids()[1..ids.ids().len() - 1];
+        let found: Vec<u32> = inside.iter().copied().filter(|&id| id <= 4).collect();
+        assert_eq!(found, special, "{text}");
+    }
+    let padding = model.tokens("a [PAD]", TooLong::Refuse);
+    assert!(matches!(
+        padding,
+        Err(ModelError::Text(TextError::PaddingInside))
+    ));
+}
+
+/// A change to a folder that a library reads otherwise than its files say, or that is no folder at all, is named.
+#[test]
+fn what_is_in_the_place_of_a_folder_is_named() {
+    let named = |change: &dyn Fn(&Path), expected: &str| {
+        let found = problems(change);
+        let text: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert!(
-            !inside.is_empty() && inside.iter().all(|&id| id > 4),
-            "{text}"
+            text.len() == 1 && text[0].contains(expected),
+            "{expected}: {text:#?}"
         );
+    };
+    let pointer = format!(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 90868376\n",
+        "0".repeat(64)
+    );
+    for file in [
+        "model.safetensors",
+        "tokenizer.json",
+        "config.json",
+        "modules.json",
+        "1_Pooling/config.json",
+    ] {
+        named(&|d| fs::write(d.join(file), &pointer).unwrap(), "Git LFS");
+        let page = "\n <!DOCTYPE html><html><body>Access is restricted</body></html>";
+        named(&|d| fs::write(d.join(file), page).unwrap(), "a web page");
+        {
+            let lost = |d: &Path| {
+                fs::remove_file(d.join(file)).unwrap();
+                std::os::unix::fs::symlink("../blobs/nothing", d.join(file)).unwrap();
+            };
+            named(&lost, "a symbolic link to ../blobs/nothing");
+        }
+    }
+    named(
+        &|d| {
+            fs::write(
+                d.join("model.safetensors"),
+                b"PK\x03\x04 and more of a checkpoint",
+            )
+            .unwrap()
+        },
+        "zip archive",
+    );
+    let adapter = |d: &Path| {
+        fs::rename(
+            d.join("model.safetensors"),
+            d.join("adapter_model.safetensors"),
+        )
+        .unwrap();
+        fs::write(d.join("adapter_config.json"), r#"{"peft_type":"LORA"}"#).unwrap();
+    };
+    named(&adapter, "adapter");
+    // Even beside weights, which a library would change by it.
+    named(
+        &|d| fs::write(d.join("adapter_config.json"), "{}").unwrap(),
+        "adapter",
+    );
+}
+
+/// A byte order mark before any file of a folder.
+#[test]
+fn files_may_begin_with_a_mark() {
+    let dir = folder();
+    let plain = Model::load(dir.path()).unwrap();
+    fs::write(dir.path().join("tokenizer_config.json"), "{}").unwrap();
+    for file in [
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "modules.json",
+        "1_Pooling/config.json",
+        "sentence_bert_config.json",
+    ] {
+        let path = dir.path().join(file);
+        let marked = [b"\xef\xbb\xbf", &fs::read(&path).unwrap()[..]].concat();
+        fs::write(path, marked).unwrap();
+    }
+    let model = Model::load(dir.path()).unwrap();
+    let ids = |model: &Model| model.tokens("hello world", TooLong::Refuse).unwrap();
+    assert_eq!(
+        model.embed(vec![ids(&model)]).unwrap(),
+        plain.embed(vec![ids(&plain)]).unwrap()
+    );
+}
+
+/// The weights with other names for their tensors.
+fn renamed(dir: &Path, name: impl Fn(&str) -> String) {
+    let path = dir.join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let data = 8 + length_of(&bytes);
+    let header: serde_json::Map<String, Value> = serde_json::from_slice(&bytes[8..data]).unwrap();
+    let header: serde_json::Map<String, Value> = header
+        .into_iter()
+        .map(|(n, tensor)| (name(&n), tensor))
+        .collect();
+    let header = Value::from(header).to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(path, [&length, header.as_bytes(), &bytes[data..]].concat()).unwrap();
+}
+
+fn length_of(bytes: &[u8]) -> usize {
+    u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize
+}
+
+#[test]
+fn what_a_program_put_before_every_name_is_taken_off() {
+    for prefix in [
+        "_orig_mod.",
+        "module.",
+        "0.auto_model.",
+        "model.bert.",
+        "_orig_mod.module.bert.",
+        "encoder.",
+    ] {
+        let found = problems(|d| renamed(d, |name| format!("{prefix}{name}")));
+        assert!(found.is_empty(), "{prefix}: {found:#?}");
+    }
+    // Two models in one file: which one is it?
+    let found = problems(|d| {
+        let path = d.join("model.safetensors");
+        renamed(d, |name| format!("query.{name}"));
+        let bytes = fs::read(&path).unwrap();
+        let mut header: Value = serde_json::from_slice(&bytes[8..8 + length_of(&bytes)]).unwrap();
+        let end = header
+            .as_object()
+            .unwrap()
+            .values()
+            .filter_map(|t| t["data_offsets"][1].as_u64())
+            .max()
+            .unwrap();
+        header["passage.embeddings.word_embeddings.weight"] =
+            json!({"dtype": "F32", "shape": [1], "data_offsets": [end, end + 4]});
+        let header = header.to_string();
+        let data = &bytes[8 + length_of(&bytes)..];
+        fs::write(
+            &path,
+            [
+                &(header.len() as u64).to_le_bytes(),
+                header.as_bytes(),
+                data,
+                &[0; 4],
+            ]
+            .concat(),
+        )
+        .unwrap();
+    });
+    assert!(
+        matches!(&found[..], [Problem::Prefixes { .. }]),
+        "{found:#?}"
+    );
+    assert!(
+        found[0].to_string().contains("passage., query."),
+        "{}",
+        found[0]
+    );
+}
+
+#[test]
+fn the_same_tensor_twice_is_refused() {
+    assert_problems!(
+        |d: &Path| {
+            let path = d.join("model.safetensors");
+            let bytes = fs::read(&path).unwrap();
+            let header: serde_json::Map<String, Value> =
+                serde_json::from_slice(&bytes[8..8 + length_of(&bytes)]).unwrap();
+            let (name, tensor) = header
+                .iter()
+                .find(|(name, _)| *name != "__metadata__")
+                .unwrap();
+            let text = Value::from(header.clone()).to_string();
+            let text = format!(
+                "{},{}:{tensor}}}",
+                text.strip_suffix('}').unwrap(),
+                json!(name)
+            );
+            let data = &bytes[8 + length_of(&bytes)..];
+            fs::write(
+                &path,
+                [&(text.len() as u64).to_le_bytes(), text.as_bytes(), data].concat(),
+            )
+            .unwrap();
+        },
+        Problem::Header { .. }
+    );
+}
+
+/// Models with other heads are no encoders, and a cross-encoder is none either.
+#[test]
+fn heads_that_are_not_read_are_refused_by_their_class() {
+    let class = |name: &'static str, modules: bool| {
+        move |d: &Path| {
+            edit(d, "config.json", |c| c["architectures"] = json!([name]));
+            if !modules {
+                fs::remove_file(d.join("modules.json")).unwrap();
+            }
+        }
+    };
+    for name in [
+        "BertForTokenClassification",
+        "BertForQuestionAnswering",
+        "BertForMultipleChoice",
+        "BertForNextSentencePrediction",
+        "RobertaForSequenceClassification",
+    ] {
+        let found = problems(class(name, false));
+        assert!(
+            matches!(&found[..], [problem] if problem.to_string().contains(name)),
+            "{name}: {found:#?}"
+        );
+    }
+    for (name, modules) in [
+        ("BertModel", false),
+        ("BertForMaskedLM", false),
+        ("BertForTokenClassification", true),
+    ] {
+        assert!(problems(class(name, modules)).is_empty(), "{name}");
+    }
+    // As sentence-transformers writes a cross-encoder: one module, and no pooling.
+    let found = problems(|d| {
+        class("BertForSequenceClassification", true)(d);
+        edit(d, "modules.json", |m| m.as_array_mut().unwrap().truncate(1));
+    });
+    assert!(
+        found
+            .iter()
+            .any(|p| p.to_string().contains("cross-encoder")),
+        "{found:#?}"
+    );
+    let found = problems(|d| {
+        fs::write(
+            d.join("config_sentence_transformers.json"),
+            r#"{"model_type":"CrossEncoder"}"#,
+        )
+        .unwrap();
+        edit(d, "sentence_bert_config.json", |c| {
+            c["transformer_task"] = json!("sequence-classification")
+        });
+    });
+    let text: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert!(
+        text.len() == 2 && text[0].contains("transformer_task") && text[1].contains("model_type"),
+        "{text:#?}"
+    );
+}
+
+/// As `sentence-transformers` 6.2 writes a folder.
+#[test]
+fn folders_of_newer_versions() {
+    let newer = |d: &Path| {
+        let pooling =
+            json!({"embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": true});
+        fs::write(d.join("1_Pooling/config.json"), pooling.to_string()).unwrap();
+        let sentence = json!({"transformer_task": "feature-extraction",
+            "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+            "module_output_name": "token_embeddings"});
+        fs::write(d.join("sentence_bert_config.json"), sentence.to_string()).unwrap();
+        let config = json!({"model_max_length": 24, "tokenizer_class": "BertTokenizer", "do_lower_case": true, "x": 1});
+        fs::write(d.join("tokenizer_config.json"), config.to_string()).unwrap();
+        let published = json!({"model_type": "SentenceTransformer", "similarity_fn_name": "dot", "prompts": {"query": ""},
+            "__version__": {"sentence_transformers": "6.2.0"}, "default_prompt_name": null});
+        fs::write(
+            d.join("config_sentence_transformers.json"),
+            published.to_string(),
+        )
+        .unwrap();
+    };
+    let dir = folder();
+    newer(dir.path());
+    let report = check(dir.path());
+    assert!(report.supported(), "{:#?}", report.problems);
+    let summary = report.summary.unwrap();
+    assert_eq!(
+        (summary.pooling, summary.similarity, summary.max_tokens),
+        ("first", "dot", 24)
+    );
+    // Nobody knows what the last field is for.
+    let warnings: Vec<String> = report.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("tokenizer_config.json: the field `x`"),
+        "{warnings:?}"
+    );
+    // What a client gets says the same, and no more of the tokenizer's configuration.
+    let files = PublicFiles::read(dir.path()).unwrap();
+    assert_eq!(files.parse().unwrap().max_tokens, 24);
+    let sent = files
+        .iter()
+        .find(|(name, _)| *name == "tokenizer_config.json")
+        .unwrap();
+    assert_eq!(sent.1, br#"{"model_max_length":24}"#);
+    // The file's own length wins.
+    edit(dir.path(), "sentence_bert_config.json", |c| {
+        c["max_seq_length"] = json!(40)
+    });
+    assert_eq!(check(dir.path()).summary.unwrap().max_tokens, 40);
+    // A class that would make another tokenizer of the same file.
+    for (field, value) in [
+        ("do_lower_case", json!(false)),
+        ("strip_accents", json!(true)),
+        ("tokenize_chinese_chars", json!(false)),
+    ] {
+        let found = problems(|d| {
+            newer(d);
+            edit(d, "tokenizer_config.json", |c| c[field] = value.clone());
+        });
+        assert!(
+            matches!(&found[..], [problem] if problem.to_string().contains(field)),
+            "{found:#?}"
+        );
+    }
+}
+
+/// The committed folders have no field that is not listed.
+#[test]
+fn nothing_unknown_is_in_our_own_folders() {
+    let tiny = tiny_golden("gpt2");
+    let mut checked = 0;
+    for entry in fs::read_dir(tiny.parent().unwrap()).unwrap() {
+        let report = check(&entry.unwrap().path());
+        assert!(
+            report.supported() && report.warnings.is_empty(),
+            "{report:#?}"
+        );
+        checked += 1;
+    }
+    assert!(checked > 8, "{checked}");
+}
+
+/// Before version 1, `tokenizer.json` had no type of its model.
+#[test]
+fn a_tokenizer_whose_type_follows_from_its_fields() {
+    for name in ["roberta", "xlm-roberta", "distilbert", "gpt2", "llama"] {
+        let (from, dir) = (tiny_golden(name), TempDir::new().unwrap());
+        let bytes = fs::read(from.join("tokenizer.json")).unwrap();
+        let config = fs::read(from.join("config.json")).unwrap();
+        let read = |tokenizer: Vec<u8>| {
+            fs::write(dir.path().join("config.json"), &config).unwrap();
+            fs::write(dir.path().join("tokenizer.json"), tokenizer).unwrap();
+            PublicFiles::read(dir.path()).unwrap().parse().unwrap()
+        };
+        let mut without: Value = serde_json::from_slice(&bytes).unwrap();
+        without["model"]
+            .as_object_mut()
+            .unwrap()
+            .remove("type")
+            .unwrap();
+        let (one, other) = (read(bytes), read(without.to_string().into_bytes()));
+        let ids = |public: &hushed_model::Public| {
+            public
+                .tokens("hello world", TooLong::Refuse)
+                .unwrap()
+                .ids()
+                .to_vec()
+        };
+        assert_eq!(ids(&one), ids(&other), "{name}");
     }
 }
 

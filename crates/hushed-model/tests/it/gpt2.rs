@@ -73,7 +73,7 @@ fn the_published_count_of_parameters() {
 fn a_text_is_continued_without_special_tokens() {
     let model = tiny_generator();
     assert_eq!(model.public.task(), Task::Generate);
-    assert_eq!(model.public.end_token, Some(262));
+    assert_eq!(model.public.end_tokens, [262]);
     let ids = model.tokens("the thing!", TooLong::Refuse).ok().unwrap();
     // "the", " the" and "ing" are merged, "!" is byte 0x21.
     assert_eq!(ids.ids(), [257, 32, 116, 104, 261, 33]);

@@ -1,8 +1,10 @@
 """A client with the signature of sentence-transformers."""
 
+import contextlib
+import functools
 import threading
 import weakref
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
@@ -20,6 +22,20 @@ _QUERY = ("query",)
 _DOCUMENT = ("document", "passage", "corpus")
 
 
+class _Compared:
+    """A method of an encoder that compares embeddings by its model's similarity, and by the cosine on the class."""
+
+    def __init__(self, pairwise: bool, doc: str) -> None:
+        self._pairwise = pairwise
+        self.__doc__ = doc
+
+    def __get__(
+        self, encoder: Optional["SentenceEncoder"], owner: Any = None
+    ) -> "Callable[[Any, Any], np.ndarray[Any, np.dtype[np.float32]]]":
+        name = "cosine" if encoder is None else encoder.similarity_fn_name
+        return functools.partial(_compared, name, self._pairwise)
+
+
 class SentenceEncoder(Session):
     """Embeddings of texts by a server that sees neither the texts nor the embeddings.
 
@@ -33,8 +49,15 @@ class SentenceEncoder(Session):
     process that was forked from its own.
     """
 
-    #: The similarity that the model is for.
-    similarity_fn_name = "cosine"
+    #: The similarity that the model is for: ``cosine``, ``dot``, ``euclidean`` or ``manhattan``, as its folder says.
+    similarity_fn_name: str = "cosine"
+
+    similarity = _Compared(
+        False, "The similarity of every embedding of the first list to every one of the second: (n, m). Computed here."
+    )
+    similarity_pairwise = _Compared(
+        True, "The similarity of each embedding of the first list to the one at its place in the second: (n,)."
+    )
 
     def __init__(
         self,
@@ -51,6 +74,7 @@ class SentenceEncoder(Session):
         truncate: Optional[bool] = None,
         public_table: Optional[bool] = None,
         prompts: Optional[Mapping[str, str]] = None,
+        truncate_dim: Optional[int] = None,
     ) -> None:
         connection = Connection.of(
             server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=bundle, cache_dir=cache_dir
@@ -62,12 +86,15 @@ class SentenceEncoder(Session):
         self._native: _native.Encoder = _native.Encoder(connection)
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
         self._prompts: Dict[str, str] = dict(self._native.prompts if prompts is None else prompts)
+        self.similarity_fn_name = self._native.similarity
+        #: Numbers that are kept of every embedding, the first ones; ``None``: all.
+        self.truncate_dim = truncate_dim if truncate_dim is None else at_least(1, truncate_dim, "truncate_dim")
         self._cost: Optional[Cost] = None
         self._cost_lock = threading.Lock()
 
     def encode(
         self,
-        sentences: Texts,
+        inputs: Optional[Texts] = None,
         prompt_name: Optional[str] = None,
         prompt: Optional[str] = None,
         batch_size: int = 8,
@@ -81,16 +108,19 @@ class SentenceEncoder(Session):
         truncate_dim: Optional[int] = None,
         pool: Any = None,
         chunk_size: Optional[int] = None,
+        *,
+        sentences: Optional[Texts] = None,
     ) -> "np.ndarray[Any, np.dtype[np.float32]]":
         """The embeddings of the texts: float32, of shape (d,) for one ``str`` and (n, d) otherwise.
 
         Arguments are those of ``SentenceTransformer.encode``; what is not supported raises a :class:`UsageError` that
-        names it. ``batch_size`` is the most texts that share a pass. Texts run longest first; the answers are in the
+        names it. ``sentences`` is the older name of ``inputs``. ``batch_size`` is the most texts that share a pass. Texts run longest first; the answers are in the
         order of the texts. All texts are checked before the first is run.
         """
         _refuse(output_value, precision, convert_to_numpy, convert_to_tensor, device, pool, chunk_size)
-        single = isinstance(sentences, str)
-        texts = texts_of([sentences] if isinstance(sentences, str) else sentences, self._prefix(prompt_name, prompt))
+        given = _one(inputs, sentences)
+        single = isinstance(given, str)
+        texts = texts_of([given] if isinstance(given, str) else given, self._prefix(prompt_name, prompt))
         how = How(
             batch=at_least(1, batch_size, "batch_size"),
             bucket=self._bucket,
@@ -102,32 +132,20 @@ class SentenceEncoder(Session):
             self._cost = Cost(**cost)
         shape = (len(texts), self._native.width)
         vectors: "np.ndarray[Any, np.dtype[np.float32]]" = np.frombuffer(numbers, dtype=np.float32).reshape(shape)
+        truncate_dim = self.truncate_dim if truncate_dim is None else truncate_dim
         if truncate_dim is not None:
             vectors = vectors[:, : at_least(1, truncate_dim, "truncate_dim")]
         if normalize_embeddings:
             vectors = _unit(vectors)
         return vectors.ravel() if single else vectors
 
-    def encode_query(self, sentences: Texts, **options: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
+    def encode_query(self, inputs: Optional[Texts] = None, **options: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
         """As :meth:`encode`, with the model's prompt for queries, if it has one."""
-        return self.encode(sentences, **self._with_prompt(options, _QUERY))
+        return self.encode(inputs, **self._with_prompt(options, _QUERY))
 
-    def encode_document(self, sentences: Texts, **options: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
+    def encode_document(self, inputs: Optional[Texts] = None, **options: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
         """As :meth:`encode`, with the model's prompt for documents, if it has one."""
-        return self.encode(sentences, **self._with_prompt(options, _DOCUMENT))
-
-    @staticmethod
-    def similarity(embeddings1: Any, embeddings2: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
-        """The cosine of every embedding of the first list to every one of the second: (n, m). Computed here."""
-        return _unit(_rows(embeddings1)) @ _unit(_rows(embeddings2)).T
-
-    @staticmethod
-    def similarity_pairwise(embeddings1: Any, embeddings2: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
-        """The cosine of each embedding of the first list to the one at its place in the second: (n,)."""
-        first, second = _rows(embeddings1), _rows(embeddings2)
-        if first.shape != second.shape:
-            raise UsageError(f"pairs need lists of one shape, not {first.shape} and {second.shape}", "usage")
-        return np.asarray(np.einsum("nd,nd->n", _unit(first), _unit(second)), dtype=np.float32)
+        return self.encode(inputs, **self._with_prompt(options, _DOCUMENT))
 
     @property
     def last_cost(self) -> Optional[Cost]:
@@ -135,15 +153,44 @@ class SentenceEncoder(Session):
         with self._cost_lock:
             return self._cost
 
-    def get_sentence_embedding_dimension(self) -> int:
+    def get_embedding_dimension(self) -> int:
         """Numbers of an embedding."""
-        return self._native.width
+        width = self._native.width
+        return width if self.truncate_dim is None else min(width, self.truncate_dim)
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """The older name of :meth:`get_embedding_dimension`."""
+        return self.get_embedding_dimension()
+
+    @contextlib.contextmanager
+    def truncate_embeddings(self, truncate_dim: Optional[int]) -> Iterator[None]:
+        """Inside the ``with``, embeddings have only their first ``truncate_dim`` numbers."""
+        before = self.truncate_dim
+        self.truncate_dim = truncate_dim if truncate_dim is None else at_least(1, truncate_dim, "truncate_dim")
+        try:
+            yield
+        finally:
+            self.truncate_dim = before
+
+    truncate_sentence_embeddings = truncate_embeddings
+
+    def tokenize(self, texts: Iterable[str]) -> Dict[str, List[List[int]]]:
+        """The tokens of the texts as :meth:`encode` has them, computed here: ``input_ids`` and ``attention_mask``, lists
+        of the texts' own lengths. Nothing is sent."""
+        ids = self._native.tokenize(texts_of([texts] if isinstance(texts, str) else texts), self._truncate)
+        return {"input_ids": ids, "attention_mask": [[1] * len(one) for one in ids]}
+
+    preprocess = tokenize
 
     @property
     def max_seq_length(self) -> int:
         """Most tokens of a text, the two special ones counted, that model and server take. Longer texts are refused,
         or truncated with ``truncate=True``."""
         return self._native.max_tokens
+
+    def get_max_seq_length(self) -> int:
+        """The older name of :attr:`max_seq_length`."""
+        return self.max_seq_length
 
     @property
     def prompts(self) -> Dict[str, str]:
@@ -176,6 +223,13 @@ class SentenceEncoder(Session):
         return options
 
 
+def _one(inputs: Optional[Texts], sentences: Optional[Texts]) -> Texts:
+    """The texts, under their newer or their older name."""
+    if (inputs is None) == (sentences is None):
+        raise TypeError("texts are a str or a list of str: give inputs= or, by its older name, sentences=")
+    return sentences if inputs is None else inputs  # type: ignore[return-value]
+
+
 def _refuse(
     output_value: Optional[str],
     precision: str,
@@ -200,6 +254,28 @@ def _refuse(
         raise unsupported("pool", "use several encoders, each in a process of its own")
     if chunk_size is not None:
         raise unsupported("chunk_size", "it belongs to pool")
+
+
+def _compared(
+    name: str, pairwise: bool, embeddings1: Any, embeddings2: Any
+) -> "np.ndarray[Any, np.dtype[np.float32]]":
+    """Similarities by this name, all or pairwise; a distance is negative, so that more is nearer."""
+    first, second = _rows(embeddings1), _rows(embeddings2)
+    if pairwise and first.shape != second.shape:
+        raise UsageError(f"pairs need lists of one shape, not {first.shape} and {second.shape}", "usage")
+    if name == "cosine":
+        first, second = _unit(first), _unit(second)
+    if name in ("cosine", "dot"):
+        found = np.einsum("nd,nd->n", first, second) if pairwise else first @ second.T
+    else:
+        order = {"euclidean": 2, "manhattan": 1}[name]
+        if pairwise:
+            found = -np.linalg.norm(first - second, ord=order, axis=1)
+        else:
+            found = np.empty((len(first), len(second)), dtype=np.float32)
+            for place, row in enumerate(first):  # a row at a time: all differences at once may not fit in memory
+                found[place] = -np.linalg.norm(row - second, ord=order, axis=1)
+    return np.asarray(found, dtype=np.float32)
 
 
 def _rows(embeddings: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":

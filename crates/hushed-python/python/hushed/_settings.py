@@ -201,6 +201,9 @@ def texts_of(sentences: Iterable[Any], prefix: str = "") -> List[str]:
     """The texts behind their prompt; anything else in the list is refused by its place."""
     if isinstance(sentences, (bytes, bytearray, Mapping)) or not hasattr(sentences, "__iter__"):
         raise TypeError(f"texts are a str or a list of str, not {type(sentences).__name__}")
+    # A table gives the names of its columns, which are texts as well. A single column (a Series) has keys, too.
+    if hasattr(sentences, "columns") or (hasattr(sentences, "keys") and getattr(sentences, "ndim", None) != 1):
+        raise TypeError(f"texts are a str or a list of str, not {type(sentences).__name__}: give one column of it")
     texts = []
     for place, text in enumerate(sentences):
         if not isinstance(text, str):

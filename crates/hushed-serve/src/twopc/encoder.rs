@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hushed_model::{Public, Task, TokenIds};
+use hushed_model::{Public, Similarity, Task, TokenIds, TooLong};
 use hushed_mpc::RunError;
 use hushed_net::{NetError, Stats};
 
@@ -29,6 +29,7 @@ pub const IDLE: Duration = Duration::from_secs(30);
 pub struct Encoder {
     state: Arc<Mutex<State>>,
     facts: Arc<Facts>,
+    public: Arc<Public>,
     /// The process that made it: the lock of a forked copy may be held by a thread that the copy does not have.
     process: u32,
 }
@@ -42,6 +43,8 @@ pub struct Facts {
     pub max_tokens: usize,
     /// The model's prompts by their names.
     pub prompts: BTreeMap<String, String>,
+    /// How embeddings are compared.
+    pub similarity: Similarity,
     /// Whether a text behind a prompt is answered as the published model answers it.
     pub pools_prompts: bool,
     /// Hash of the bundle.
@@ -100,6 +103,7 @@ impl Encoder {
         };
         let open = state.session()?;
         let facts = Facts::of(&open.client);
+        let public = open.client.public().clone();
         // Later sessions are with the same model, or refused.
         let pin = BundlePin::Hash(facts.bundle);
         state.config.bundle.get_or_insert(pin);
@@ -107,6 +111,7 @@ impl Encoder {
         let encoder = Self {
             state: Arc::new(Mutex::new(state)),
             facts: Arc::new(facts),
+            public: Arc::new(public),
             process: std::process::id(),
         };
         encoder.close_when_idle(&mut encoder.lock());
@@ -117,6 +122,24 @@ impl Encoder {
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// The tokens of texts as they are run, without padding. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`ServeError::Text`], with the index of the text.
+    pub fn tokenize<S: AsRef<str>>(
+        &self,
+        texts: &[S],
+        too_long: TooLong,
+    ) -> Result<Vec<Vec<u32>>, ServeError> {
+        let one = |(index, text): (usize, &S)| {
+            let refused = |source| ServeError::Text { index, source };
+            let tokenizer = self.public.tokenizer().map_err(refused)?;
+            let ids = tokenizer.encode(text.as_ref(), self.facts.max_tokens, too_long);
+            Ok(ids.map_err(refused)?.ids().to_vec())
+        };
+        texts.iter().enumerate().map(one).collect()
     }
 
     /// The answers to the texts, in their order. All texts are checked before the first is run, so a refused one costs
@@ -190,6 +213,7 @@ impl Facts {
             width: public.config.width,
             max_tokens: client.max_tokens(),
             prompts: public.prompts.clone(),
+            similarity: public.similarity,
             pools_prompts: public.pools_prompts,
             bundle: client.bundle_hash(),
         }

@@ -57,6 +57,14 @@ impl Server {
         if !answers.suits(model.public.task(), logits) {
             return Err(ServeError::OtherAnswers { answers });
         }
+        // The largest of several logits that may all be right, or of several values, is no answer.
+        if !model.public.config.exclusive && answers != Answers::Logits {
+            return Err(RunError::Unsupported {
+                site: "head".to_owned(),
+                what: "classes of which several or none may be right, or values (problem_type), whose largest is no answer; start it with --answers logits",
+            }
+            .into());
+        }
         let charge = answers.charge(logits);
         if charge > config.max_texts {
             return Err(ServeError::LessThanAnAnswer {

@@ -1,5 +1,6 @@
 //! The whole path over TLS on loopback: a client gets what the model gives in the clear.
 
+use std::fs;
 use std::sync::{Arc, Mutex};
 
 use crate::common::Running;
@@ -10,6 +11,7 @@ use hushed_serve::{
     Bundle, BundlePin, Category, Options, Progress, Refusal, ServeError, ServerConfig, Task,
     TooLong,
 };
+use serde_json::Value;
 
 const TEXTS: [&str; 3] = [
     "a",
@@ -290,6 +292,36 @@ fn the_largest_classes_are_opened_where_the_operator_says_so() {
         config.answers = answers;
         let refused = hushed_serve::Server::bind(&config).err().unwrap();
         assert_eq!(refused.name(), "limit");
+    }
+}
+
+/// The largest of several logits that may all be right is no answer: only all of them are opened.
+#[test]
+fn classes_that_do_not_exclude_each_other_have_no_largest() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+    let path = folder.path().join("config.json");
+    let plain: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for (problem, answers, starts) in [
+        ("multi_label_classification", Answers::Label, false),
+        ("multi_label_classification", Answers::Top(2), false),
+        ("regression", Answers::Label, false),
+        ("multi_label_classification", Answers::Logits, true),
+        ("single_label_classification", Answers::Label, true),
+    ] {
+        let mut config = plain.clone();
+        config["problem_type"] = problem.into();
+        fs::write(&path, config.to_string()).unwrap();
+        let certificates = folder.path().join("certificates");
+        let mut config = ServerConfig::local(folder.path().to_owned(), certificates);
+        config.answers = answers;
+        match hushed_serve::Server::bind(&config) {
+            Ok(_) => assert!(starts, "{problem} {answers}"),
+            Err(error) => assert!(
+                !starts && error.to_string().contains("problem_type"),
+                "{error}"
+            ),
+        }
     }
 }
 

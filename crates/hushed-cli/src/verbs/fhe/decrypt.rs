@@ -208,7 +208,7 @@ fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, Cli
             next.show(out, head, (index, tokens), &rows)?;
             continue;
         }
-        let object = answer(index, tokens, numbers, labels);
+        let object = answer(index, tokens, numbers, (labels, opened.exclusive));
         out.result(object, || answer_text(index, tokens, numbers, labels))?;
     }
     Ok((Value::Null, String::new()))

@@ -78,6 +78,8 @@ pub struct Answer {
     pub(super) texts: Option<String>,
     /// Names of the logits, if the model is a classifier.
     pub labels: Option<Vec<String>>,
+    /// Whether one class excludes the others, so that the largest logit names the class.
+    pub exclusive: bool,
     /// Tokens of each text.
     pub tokens: Vec<usize>,
     /// The canary's outcome, if the manifest has a canary.
@@ -466,6 +468,7 @@ pub(super) fn decrypt_with(
         rows: plan.answer,
         texts: request.texts,
         labels: public.labels().map(<[String]>::to_vec),
+        exclusive: public.config.exclusive,
         canary,
         decryptions: keys.record().decryptions,
     })

@@ -342,7 +342,7 @@ impl<'a> Generation<'a> {
         let (top, cost) = self.ids()?;
         let id = *top.first().ok_or(ServeError::NoAnswer)?;
         self.left -= 1;
-        let ends = self.client.public().end_token == Some(id);
+        let ends = self.client.public().end_tokens.contains(&id);
         let mut text = match &mut self.decoder {
             Some(decoder) if !ends => decoder.push(id),
             _ => String::new(),

@@ -1,0 +1,91 @@
+//! The files of `sentence-transformers`.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use super::Use::{Nothing, Only, Read};
+use super::{EMPTY, OFF, Table};
+
+/// `1_Pooling/config.json`, before and since version 5.4.
+pub(crate) const POOLING: Table = &[
+    ("pooling_mode", Read),
+    ("embedding_dimension", Read),
+    ("word_embedding_dimension", Read),
+    ("pooling_mode_cls_token", Read),
+    ("pooling_mode_mean_tokens", Read),
+    ("pooling_mode_max_tokens", Read),
+    ("pooling_mode_mean_sqrt_len_tokens", Read),
+    ("pooling_mode_weightedmean_tokens", Read),
+    ("pooling_mode_lasttoken", Read),
+    ("include_prompt", Read),
+];
+
+/// `sentence_bert_config.json`, before and since version 5.4.
+pub(crate) const SENTENCE: Table = &[
+    ("max_seq_length", Read),
+    ("do_lower_case", Read),
+    (
+        "transformer_task",
+        Only(
+            &["\"feature-extraction\""],
+            "\"feature-extraction\": an encoder, not a cross-encoder or another head",
+        ),
+    ),
+    ("modality_config", Read),
+    (
+        "module_output_name",
+        Only(&["\"token_embeddings\""], "\"token_embeddings\""),
+    ),
+    (
+        "processing_kwargs",
+        Only(EMPTY, "the tokenizer's own options ({})"),
+    ),
+    ("model_args", Only(EMPTY, "the model's own options ({})")),
+    (
+        "tokenizer_args",
+        Only(EMPTY, "the tokenizer's own options ({})"),
+    ),
+    ("config_args", Only(EMPTY, "the model's own options ({})")),
+    (
+        "tokenizer_name_or_path",
+        Only(EMPTY, "the folder's own tokenizer (null)"),
+    ),
+    ("query_length", Only(&[], "one length for all texts (null)")),
+    (
+        "document_length",
+        Only(&[], "one length for all texts (null)"),
+    ),
+    ("query_expansion", Only(OFF, "texts as they are (null)")),
+    // Padding is left out of the computation, and its result is the same.
+    ("unpad_inputs", Nothing),
+];
+
+/// `config_sentence_transformers.json`.
+pub(crate) const SENTENCE_TRANSFORMERS: Table = &[
+    ("prompts", Read),
+    ("default_prompt_name", Read),
+    ("similarity_fn_name", Read),
+    (
+        "model_type",
+        Only(
+            &["\"SentenceTransformer\""],
+            "\"SentenceTransformer\": one vector per text; cross-encoders, sparse and multi-vector models are not read",
+        ),
+    ),
+    (
+        "truncate_dim",
+        Only(
+            &[],
+            "whole vectors (null); cut them where they are used (truncate_dim)",
+        ),
+    ),
+    ("__version__", Nothing),
+];
+
+/// An entry of `modules.json`.
+pub(crate) const MODULE: Table = &[
+    ("type", Read),
+    ("path", Read),
+    ("idx", Nothing),
+    ("name", Nothing),
+    // Names of options that a caller may give.
+    ("kwargs", Nothing),
+];
