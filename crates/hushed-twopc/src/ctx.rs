@@ -17,12 +17,18 @@ pub struct Ctx {
     pub rng: SecretRng,
     /// The source of random correlated OTs.
     pub ot: Box<dyn Correlations>,
+    opened_bits: u64,
 }
 
 impl Ctx {
     /// A context over an open session.
     pub fn new(session: Session, rng: SecretRng, ot: Box<dyn Correlations>) -> Ctx {
-        Ctx { session, rng, ot }
+        Ctx {
+            session,
+            rng,
+            ot,
+            opened_bits: 0,
+        }
     }
 
     /// Checks that the session and the randomness belong to this process. Comes before the first draw, which would
@@ -33,6 +39,12 @@ impl Ctx {
     pub fn check_process(&self) -> Result<(), TwopcError> {
         self.session.check_process()?;
         Ok(self.rng.check().map_err(RlweError::from)?)
+    }
+
+    /// Bits of all words that were opened so far, to either party. A party that cheats learns no more than those that
+    /// were opened to it.
+    pub fn opened_bits(&self) -> u64 {
+        self.opened_bits
     }
 
     /// Which party this is.
@@ -102,6 +114,7 @@ impl Ctx {
     pub fn open_to(&mut self, to: Party, x: &Share) -> Result<Option<Vec<u64>>, TwopcError> {
         self.ot.check(&mut self.session)?;
         let ring = x.ring();
+        self.opened_bits += x.len() as u64 * u64::from(ring.bits());
         if self.party() != to {
             self.session
                 .send(OPEN, &wire::pack(x.words(), ring.bits()))?;

@@ -280,6 +280,7 @@ fn summary(plan: &Plan) -> String {
          making OTs         {:9.2} MB, both ways\n\
          once a session     {:9.2} MB each way\n\
          rounds             {:>9}\n\
+         opened             {:>9} bits to the client: the most that a client that cheats learns, of a function that it chooses\n\
          time               {:9.2} s on one core a party, without the network\n\
          memory             {:9.0} MB at the client, {:.0} MB at the server and {:.0} MB more a session (estimates)\n\
          wrong decryptions  2^{:.0} for all of it\n\
@@ -293,6 +294,7 @@ fn summary(plan: &Plan) -> String {
         megabytes(plan.ot_bytes),
         megabytes(plan.setup_bytes_each_way),
         plan.rounds,
+        plan.opened_bits,
         plan.seconds,
         megabytes(plan.memory.client),
         megabytes(plan.memory.weights),

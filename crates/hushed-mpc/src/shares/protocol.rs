@@ -45,6 +45,8 @@ pub struct StepCost {
     pub time: Duration,
     /// Bytes and rounds.
     pub stats: Stats,
+    /// Bits of the words that were opened to the client.
+    pub opened_bits: u64,
 }
 
 /// Called with each finished step.
@@ -226,8 +228,10 @@ impl Shares for Protocol {
             return Err(RunError::Stopped);
         }
         let (start, before) = (Instant::now(), self.ctx.session.stats());
+        let opened = self.ctx.opened_bits();
         let result = run(self)?;
         let stats = self.ctx.session.stats().since(&before);
+        let opened_bits = self.ctx.opened_bits() - opened;
         if let Some(observer) = &mut self.observer {
             observer(id);
         }
@@ -235,6 +239,7 @@ impl Shares for Protocol {
             step: id,
             time: start.elapsed(),
             stats,
+            opened_bits,
         });
         Ok(result)
     }

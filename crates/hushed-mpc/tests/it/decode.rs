@@ -146,21 +146,21 @@ fn unseen(program: &Program) {
     assert_eq!(seen[0], seen[1]);
 }
 
-/// What the client sent and received in the steps of a pass, without headers.
-pub fn payload(costs: &[StepCost]) -> Vec<(String, u64, u64)> {
+/// What the client sent and received in the steps of a pass, without headers, and the bits that were opened to it.
+pub fn payload(costs: &[StepCost]) -> Vec<(String, [u64; 3])> {
     let headers = |frames: u64| frames * FRAME_BYTES;
     let step = |c: &StepCost| {
         let up = c.stats.bytes_sent - headers(c.stats.frames_sent);
         let down = c.stats.bytes_received - headers(c.stats.frames_received);
-        (c.step.to_string(), up, down)
+        (c.step.to_string(), [up, down, c.opened_bits])
     };
     costs.iter().map(step).collect()
 }
 
-pub fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
+pub fn planned(plan: &Plan) -> Vec<(String, [u64; 3])> {
     let steps = plan.steps.iter();
     steps
-        .map(|s| (s.site.clone(), s.bytes_up, s.bytes_down))
+        .map(|s| (s.site.clone(), [s.bytes_up, s.bytes_down, s.opened_bits]))
         .collect()
 }
 

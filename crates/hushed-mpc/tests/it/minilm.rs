@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hushed_model::testing::{data_lines, model_folder};
 use hushed_model::{Model, TokenIds, TooLong, cosine};
-use hushed_mpc::{Input, Layers, Protocol, Terms, embeddings};
+use hushed_mpc::{Input, Layers, Plan, Protocol, Terms, embeddings};
 use hushed_net::memory_pair;
 
 /// Lines of data/sample.txt, from 0: three tokens, numbers, a command, German, and an ordinary question.
@@ -46,5 +46,16 @@ fn five_sentences_of_the_real_model() {
     for ((line, private), clear) in LINES.iter().zip(&private).zip(&clear) {
         let found = cosine(private, clear);
         assert!(found > 0.999, "line {line}: {found}");
+    }
+}
+
+/// What SECURITY.md says that a client that cheats learns from a text, at most.
+#[test]
+fn an_embedding_opens_6144_bits_whatever_the_text() {
+    let model = Model::load(&model_folder()).unwrap();
+    for tokens in [3, 16, 128] {
+        let normalise = model.public.normalise;
+        let plan = Plan::twopc(&model.program(), &[tokens], Terms::default(), normalise).unwrap();
+        assert_eq!(plan.opened_bits, 384 * 16);
     }
 }

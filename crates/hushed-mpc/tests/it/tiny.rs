@@ -49,6 +49,7 @@ fn tokens(model: &Model) -> Vec<TokenIds> {
 pub struct Step {
     pub site: String,
     stats: Stats,
+    opened_bits: u64,
     pub rounds: Option<u64>,
 }
 
@@ -88,12 +89,13 @@ impl End {
 pub fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
     let (near, far) = (client.marks(), server.marks());
     assert_eq!(near.len(), far.len());
-    let sites = client.costs.iter().map(|c| (c.step.to_string(), c.stats));
+    let sites = client.costs.iter();
     let parts = near.windows(2).zip(far.windows(2));
     let all = sites.zip(parts);
-    all.map(|((site, stats), (near, far))| Step {
-        site,
-        stats,
+    all.map(|(cost, (near, far))| Step {
+        site: cost.step.to_string(),
+        stats: cost.stats,
+        opened_bits: cost.opened_bits,
         rounds: watch.rounds(&near[0]..&near[1], &far[0]..&far[1]),
     })
     .collect()
@@ -161,6 +163,8 @@ pub fn assert_is(plan: &Plan, steps: &[Step]) {
             "{}",
             step.site
         );
+        // Nothing is opened that is not counted: it bounds what a client that cheats learns.
+        assert_eq!(step.opened_bits, planned.opened_bits, "{}", step.site);
     }
     assert!(plan.failure_log2 < -40.0 && plan.distance_log2 < -40.0);
     assert_eq!(plan.large_truncation_log2, None);
