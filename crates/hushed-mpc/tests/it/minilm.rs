@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use hushed_model::testing::{data_lines, model_folder};
 use hushed_model::{Model, TokenIds, TooLong, cosine};
-use hushed_mpc::{Input, Layers, Plan, Protocol, Terms, embeddings};
+use hushed_mpc::plan::Plan;
+use hushed_mpc::{Input, Layers, Protocol, Terms, embeddings};
 use hushed_net::memory_pair;
 
 /// Lines of data/sample.txt, from 0: three tokens, numbers, a command, German, and an ordinary question.
