@@ -209,7 +209,7 @@ fn m3_a_forged_reply_to_a_single_text_retires_the_keys() {
     let seed = fhe::read_plan(&offered.plan()).unwrap();
     for value in [0.5, 400.0] {
         let mut keys = client(&model).0;
-        let mut sent = |keys: &mut MemoryKeys| {
+        let sent = |keys: &mut MemoryKeys| {
             let sent = keys.encrypt(&model, all(&texts()[..1]), &mut Vec::new(), &mut |_, _| {})?;
             let mut id = [0; 16];
             hex::decode_to_slice(&sent.id, &mut id).unwrap();

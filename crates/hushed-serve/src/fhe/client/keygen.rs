@@ -133,8 +133,8 @@ pub(super) fn keygen_held(
 /// Removes what a call that was killed has left: drafts, and keys without a record, which is written last. Nothing was
 /// ever encrypted with them, or there would be the record of a request.
 fn drop_unfinished(folder: &Path, files: [&Path; 2]) -> Result<(), ServeError> {
-    let requests = fs::read_dir(folder.join(REQUESTS)).into_iter().flatten();
-    if folder.join(RECORD).exists() || requests.count() > 0 {
+    let mut requests = fs::read_dir(folder.join(REQUESTS)).into_iter().flatten();
+    if folder.join(RECORD).exists() || requests.next().is_some() {
         return Ok(());
     }
     for path in files {

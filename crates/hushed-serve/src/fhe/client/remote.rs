@@ -31,7 +31,7 @@ use super::texts::{Answer, EncryptOptions, Encrypted, decrypt, encrypt};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::public::MAX_BYTES;
-use crate::fhe::record::{KeyRecord, PLAN, PUBLIC, RECORD};
+use crate::fhe::record::{KEYS, KeyRecord, PLAN, PUBLIC, RECORD};
 use crate::fhe::wire::{Download, Failure, JobState, Upload, job_id};
 use crate::fhe::{FheJobError, PublicModel, read_plan, system};
 use crate::files::make_folder;
