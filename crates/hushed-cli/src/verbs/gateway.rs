@@ -169,6 +169,7 @@ impl Args {
         }
         let stop = signals::stop_on_signals().map_err(CliError::Signals)?;
         let gateway = Gateway::bind(&self.config()?)?;
+        self.connect.note_unpinned(out, gateway.chats())?;
         let address = self.address(gateway.address(), gateway.has_tls());
         let task = match gateway.task() {
             Task::Generate => "generate",
@@ -209,7 +210,7 @@ impl Args {
             true => TooLong::Cut,
             false => TooLong::Refuse,
         };
-        let (connection, makes) = (self.connect.config()?, self.folder.makes_keys());
+        let (connection, makes) = (self.connect.of_batch()?, self.folder.makes_keys());
         let gateway = BatchGateway::bind(BatchConfig {
             gateway: self.config()?,
             remote: self.folder.remote(connection, makes, too_long)?,

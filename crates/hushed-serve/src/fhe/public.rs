@@ -40,7 +40,7 @@ pub(super) const MAX_BYTES: u64 = (MAX_BUNDLE_BYTES as u64) + (1 << 30);
 pub struct PublicModel {
     bytes: Vec<u8>,
     hash: Digest,
-    public: Public,
+    bundle: Bundle,
     embedding: Embedding,
     norm: Option<Norm>,
 }
@@ -82,7 +82,7 @@ impl PublicModel {
         Ok(Self {
             hash: Digest(Sha256::digest(&bytes).into()),
             bytes,
-            public: bundle.public().clone(),
+            bundle: bundle.clone(),
             embedding: e.clone(),
             norm: norm.cloned(),
         })
@@ -115,11 +115,11 @@ impl PublicModel {
             path: path.to_owned(),
         };
         let parsed = Self::parse(&bytes, bad)?;
-        let (public, embedding, norm) = parsed;
+        let (bundle, embedding, norm) = parsed;
         Ok(Self {
             bytes,
             hash,
-            public,
+            bundle,
             embedding,
             norm,
         })
@@ -128,7 +128,7 @@ impl PublicModel {
     fn parse(
         bytes: &[u8],
         bad: impl Fn() -> FheJobError,
-    ) -> Result<(Public, Embedding, Option<Norm>), ServeError> {
+    ) -> Result<(Bundle, Embedding, Option<Norm>), ServeError> {
         let mut reader = Reader(bytes);
         let header = (|| {
             let magic = reader.array::<4>("magic").ok()?;
@@ -192,7 +192,7 @@ impl PublicModel {
             gain: Some(gain.into()),
             offset: Some(offset.into()),
         });
-        Ok((bundle.public().clone(), embedding, norm))
+        Ok((bundle, embedding, norm))
     }
 
     /// Writes the public model to a file, as a whole or not at all.
@@ -215,7 +215,13 @@ impl PublicModel {
     /// Configuration, tokenizer, pooling.
     #[must_use]
     pub fn public(&self) -> &Public {
-        &self.public
+        self.bundle.public()
+    }
+
+    /// The public files.
+    #[must_use]
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
     }
 
     /// Token vectors and positions.
