@@ -113,29 +113,13 @@ impl ConnectArgs {
     /// Connects. Says so if the server may choose what decides the number of tokens of a text, or of a conversation
     /// (`chats`).
     pub fn client(&self, out: &Output, chats: bool) -> Result<Client, CliError> {
-        let client = Client::connect(&self.config()?)?;
+        let config = self.config()?;
+        let client = Client::connect(&config)?;
         // The rows of an image follow from its model's shape.
         if client.public().tokenizer().is_ok() {
-            self.note_unpinned(out, chats)?;
+            note_unpinned(out, config.unpinned(chats));
         }
         Ok(client)
-    }
-
-    /// Says so if the server may choose the tokenizer or the chat template.
-    pub fn note_unpinned(&self, out: &Output, chats: bool) -> Result<(), CliError> {
-        match self.config()?.unpinned(chats) {
-            None => {}
-            Some(Unpinned::Tokenizer) => out.note(
-                "the server chose the tokenizer: the number of tokens, which it sees, can be any function of the text; \
-                 pin it with --tokenizer-sha256 (the SHA-256 of the published tokenizer.json), or the whole model with \
-                 --bundle-sha256",
-            ),
-            Some(Unpinned::Template) => out.note(
-                "the server chose the chat template: the number of tokens, which it sees, can be any function of the \
-                 conversation; pin it with --template-sha256, or the whole model with --bundle-sha256",
-            ),
-        }
-        Ok(())
     }
 
     /// [`ConnectArgs::config`] for an encrypted batch, which has a manifest instead of a bundle.
@@ -168,6 +152,22 @@ impl ConnectArgs {
         };
         config.cache_dir = self.cache_dir.clone().or_else(folders::cache);
         Ok(config)
+    }
+}
+
+/// Says what the server may choose that decides the number of tokens.
+pub fn note_unpinned(out: &Output, unpinned: Option<Unpinned>) {
+    match unpinned {
+        None => {}
+        Some(Unpinned::Tokenizer) => out.note(
+            "the server chose the tokenizer: the number of tokens, which it sees, can be any function of the text; pin \
+             it with --tokenizer-sha256 (the SHA-256 of the published tokenizer.json), or the whole model with \
+             --bundle-sha256",
+        ),
+        Some(Unpinned::Template) => out.note(
+            "the server chose the chat template: the number of tokens, which it sees, can be any function of the \
+             conversation; pin it with --template-sha256, or the whole model with --bundle-sha256",
+        ),
     }
 }
 

@@ -170,7 +170,7 @@ pub enum ServeError {
     /// The server offers another `tokenizer.json` than the pinned one.
     #[error(
         "the server's tokenizer.json {}, and {pinned} is pinned: another tokenizer would show the server something else of a text than its length",
-        offered(*.offered)
+        theirs(offered)
     )]
     OtherTokenizer {
         /// What the client insists on.
@@ -181,7 +181,7 @@ pub enum ServeError {
     /// The server offers another chat template than the pinned one.
     #[error(
         "the server's chat template {}, and {pinned} is pinned: another template would show the server something else of a conversation than its length",
-        offered(*.offered)
+        theirs(offered)
     )]
     OtherTemplate {
         /// What the client insists on.
@@ -509,11 +509,11 @@ impl ServeError {
 }
 
 /// What a server has in place of a pinned file.
-fn offered(offered: Option<Digest>) -> String {
-    offered.map_or_else(
-        || "does not exist".to_owned(),
-        |hash| format!("has the hash {hash}"),
-    )
+fn theirs(offered: &Option<Digest>) -> String {
+    match offered {
+        Some(offered) => format!("has the hash {offered}"),
+        None => "does not exist".to_owned(),
+    }
 }
 
 fn net_name(error: &NetError) -> &'static str {

@@ -336,7 +336,10 @@ fn printed_hashes_are_what_a_client_accepts() {
     let text = hushed(&["bundle", model]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains(&format!("{}  tokenizer.json", hash("tokenizer"))));
-    assert_eq!((&printed["template"], &printed["written"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&printed["template"], &printed["written"]),
+        (&Value::Null, &Value::Null)
+    );
 
     let server = Server::start(model, &[]);
     assert_eq!(printed["bundle"], server.hello["bundle"]);
