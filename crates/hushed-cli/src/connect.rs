@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hushed_serve::{BundlePin, ClientConfig, ServerTrust, Token, folders};
+use hushed_serve::{
+    BundlePin, Client, ClientConfig, Digest, FilePins, ServerTrust, Token, Unpinned, folders,
+};
 
 use crate::error::CliError;
+use crate::output::Output;
 
 /// The server, and what each side shows the other.
 #[derive(clap::Args)]
@@ -43,6 +46,9 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "FILE", env = "HUSHED_BUNDLE")]
     bundle: Option<PathBuf>,
 
+    #[command(flatten)]
+    pins: PinArgs,
+
     /// Keep asking a server that has no free session for this many seconds, at growing, random intervals
     #[arg(
         long,
@@ -70,22 +76,57 @@ struct TrustArgs {
     ca: Option<PathBuf>,
 }
 
+/// Hashes by which a client accepts only one model, tokenizer or chat template (`hushed bundle` prints them).
+#[derive(clap::Args)]
+struct PinArgs {
+    /// The same by its SHA-256, which `hushed bundle DIR` prints
+    #[arg(
+        long,
+        value_name = "SHA256",
+        conflicts_with = "bundle",
+        env = "HUSHED_BUNDLE_SHA256"
+    )]
+    bundle_sha256: Option<Digest>,
+
+    /// Accept only this tokenizer: the SHA-256 of the published tokenizer.json. A server that may choose the tokenizer
+    /// makes the number of tokens, which it sees, any function of the text
+    #[arg(long, value_name = "SHA256", env = "HUSHED_TOKENIZER_SHA256")]
+    tokenizer_sha256: Option<Digest>,
+
+    /// Accept only this chat template: its SHA-256, which `hushed bundle DIR` prints
+    #[arg(long, value_name = "SHA256", env = "HUSHED_TEMPLATE_SHA256")]
+    template_sha256: Option<Digest>,
+}
+
 impl ConnectArgs {
     /// HOST:PORT.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// Whether only one model is accepted.
-    pub fn pins_bundle(&self) -> bool {
-        self.bundle.is_some()
+    /// The option by which only one model is accepted, if there is one.
+    pub fn pins_bundle(&self) -> Option<&'static str> {
+        let by_hash = self.pins.bundle_sha256.map(|_| "--bundle-sha256");
+        self.bundle.as_ref().map(|_| "--bundle").or(by_hash)
+    }
+
+    /// Connects. Says so if the server may choose what decides the number of tokens of a text, or of a conversation
+    /// (`chats`).
+    pub fn client(&self, out: &Output, chats: bool) -> Result<Client, CliError> {
+        let config = self.config()?;
+        let client = Client::connect(&config)?;
+        // The rows of an image follow from its model's shape.
+        if client.public().tokenizer().is_ok() {
+            note_unpinned(out, config.unpinned(chats));
+        }
+        Ok(client)
     }
 
     /// [`ConnectArgs::config`] for an encrypted batch, which has a manifest instead of a bundle.
     pub fn of_batch(&self) -> Result<ClientConfig, CliError> {
         match self.pins_bundle() {
-            true => Err(CliError::OtherProtocol { option: "--bundle" }),
-            false => self.config(),
+            Some(option) => Err(CliError::OtherProtocol { option }),
+            None => self.config(),
         }
     }
 
@@ -103,9 +144,30 @@ impl ConnectArgs {
             .as_deref()
             .map(Token::from_file)
             .transpose()?;
-        config.bundle = self.bundle.clone().map(BundlePin::File);
+        let by_hash = self.pins.bundle_sha256.map(BundlePin::Hash);
+        config.bundle = self.bundle.clone().map(BundlePin::File).or(by_hash);
+        config.files = FilePins {
+            tokenizer: self.pins.tokenizer_sha256,
+            template: self.pins.template_sha256,
+        };
         config.cache_dir = self.cache_dir.clone().or_else(folders::cache);
         Ok(config)
+    }
+}
+
+/// Says what the server may choose that decides the number of tokens.
+pub fn note_unpinned(out: &Output, unpinned: Option<Unpinned>) {
+    match unpinned {
+        None => {}
+        Some(Unpinned::Tokenizer) => out.note(
+            "the server chose the tokenizer: the number of tokens, which it sees, can be any function of the text; pin \
+             it with --tokenizer-sha256 (the SHA-256 of the published tokenizer.json), or the whole model with \
+             --bundle-sha256",
+        ),
+        Some(Unpinned::Template) => out.note(
+            "the server chose the chat template: the number of tokens, which it sees, can be any function of the \
+             conversation; pin it with --template-sha256, or the whole model with --bundle-sha256",
+        ),
     }
 }
 

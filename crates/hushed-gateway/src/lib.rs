@@ -70,6 +70,12 @@ impl Gateway {
         self.sessions.shared.public.task()
     }
 
+    /// Whether programs may send conversations, which the server's chat template makes texts of.
+    #[must_use]
+    pub fn chats(&self) -> bool {
+        self.sessions.shared.public.check_chat().is_ok()
+    }
+
     /// The hash of the server's bundle.
     #[must_use]
     pub fn bundle_hash(&self) -> Digest {

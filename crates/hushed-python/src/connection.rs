@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hushed_serve::{BundlePin, ClientConfig, ServeError, ServerTrust, Token};
+use hushed_serve::{BundlePin, ClientConfig, Digest, FilePins, ServeError, ServerTrust, Token};
 use pyo3::prelude::*;
 
 /// `hushed._settings.Connection`.
@@ -16,6 +16,9 @@ pub struct Connection {
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     bundle: Option<PathBuf>,
+    bundle_sha256: Option<String>,
+    tokenizer_sha256: Option<String>,
+    template_sha256: Option<String>,
     cache_dir: Option<PathBuf>,
     retry: u32,
 }
@@ -35,8 +38,19 @@ impl Connection {
             .as_deref()
             .map(Token::from_file)
             .transpose()?;
-        config.bundle = self.bundle.map(BundlePin::File);
+        let by_hash = digest("bundle_sha256", self.bundle_sha256)?.map(BundlePin::Hash);
+        config.bundle = self.bundle.map(BundlePin::File).or(by_hash);
+        config.files = FilePins {
+            tokenizer: digest("tokenizer_sha256", self.tokenizer_sha256)?,
+            template: digest("template_sha256", self.template_sha256)?,
+        };
         config.cache_dir = self.cache_dir.or_else(hushed_serve::folders::cache);
         Ok(config)
     }
+}
+
+/// A pinned hash, which must be one.
+fn digest(name: &'static str, given: Option<String>) -> Result<Option<Digest>, ServeError> {
+    let read = |text: String| text.parse().map_err(|_| ServeError::NotAHash { name });
+    given.map(read).transpose()
 }

@@ -11,6 +11,11 @@
 //! The payload is the files one after another, in the order of their names: length of the name (1 byte), name, length
 //! (4 bytes), bytes. Numbers are little-endian. A server offers these bytes; a client checks them against the hash that
 //! it was told or pins, and needs no model folder.
+//!
+//! Two of the files decide how many tokens a text has, and have hashes of their own, which do not change with a
+//! release: `tokenizer.json`, which is here byte for byte as published, and `tokenizer_config.json`, which is not: here
+//! it is a JSON object of the chat template and the special tokens that a template may name, without white space
+//! between them and with the names in alphabetical order.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -29,6 +34,9 @@ pub const MAX_BUNDLE_BYTES: usize = 16 << 20;
 const MAGIC: [u8; 4] = *b"HSHD";
 const KIND: u16 = 16;
 const VERSION: u16 = 1;
+/// The names of the files with hashes of their own.
+const TOKENIZER: &str = "tokenizer.json";
+const TEMPLATE: &str = "tokenizer_config.json";
 
 /// The hash of everything outside the model on which both parties must agree: formats, cryptographic parameters,
 /// protocol version.
@@ -48,6 +56,8 @@ pub fn agreement_hash() -> Result<Digest, ServeError> {
 pub struct Bundle {
     bytes: Vec<u8>,
     hash: Digest,
+    tokenizer: Option<Digest>,
+    template: Option<Digest>,
     public: Public,
 }
 
@@ -69,11 +79,7 @@ impl Bundle {
                 limit: MAX_BUNDLE_BYTES,
             });
         }
-        Ok(Self {
-            hash: hash(&out),
-            bytes: out,
-            public,
-        })
+        Ok(Self::new(&files, out, public))
     }
 
     /// Decodes a bundle from a server or a file.
@@ -96,11 +102,18 @@ impl Bundle {
     fn of_files(files: Vec<(String, Vec<u8>)>, bytes: Vec<u8>) -> Result<Self, ServeError> {
         let files = PublicFiles::from_files(files).map_err(ModelError::from)?;
         let public = files.parse().map_err(ModelError::from)?;
-        Ok(Self {
+        Ok(Self::new(&files, bytes, public))
+    }
+
+    fn new(files: &PublicFiles, bytes: Vec<u8>, public: Public) -> Self {
+        let of = |name| files.iter().find(|(known, _)| *known == name);
+        Self {
             hash: hash(&bytes),
+            tokenizer: of(TOKENIZER).map(|(_, file)| hash(file)),
+            template: of(TEMPLATE).map(|(_, file)| hash(file)),
             bytes,
             public,
-        })
+        }
     }
 
     /// Reads a bundle from a file.
@@ -123,6 +136,18 @@ impl Bundle {
     #[must_use]
     pub fn hash(&self) -> Digest {
         self.hash
+    }
+
+    /// SHA-256 of `tokenizer.json` as published, if the model has one.
+    #[must_use]
+    pub fn tokenizer_hash(&self) -> Option<Digest> {
+        self.tokenizer
+    }
+
+    /// SHA-256 of the chat template with its special tokens (see the [module](self)), if the model has one.
+    #[must_use]
+    pub fn template_hash(&self) -> Option<Digest> {
+        self.template
     }
 
     /// What the files say.
@@ -221,9 +246,31 @@ pub(crate) fn decode_files(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, WireF
 
 #[cfg(test)]
 mod tests {
-    use hushed_model::testing::tiny_golden;
+    use hushed_model::testing::{tiny_generator_folder, tiny_golden};
 
     use super::*;
+
+    /// As anybody computes them from the published files.
+    #[test]
+    fn the_tokenizer_and_the_template_have_hashes_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_generator_folder(folder.path()).unwrap();
+        let bundle = || Bundle::from_folder(folder.path()).unwrap();
+        let tokenizer = std::fs::read(folder.path().join("tokenizer.json")).unwrap();
+        assert_eq!(bundle().tokenizer_hash(), Some(hash(&tokenizer)));
+        assert_eq!(bundle().template_hash(), None);
+
+        let published = r#"{"model_max_length": 9, "eos_token": {"content": "<|endoftext|>", "lstrip": false},
+            "pad_token": null, "chat_template": "{{ 'é\n' }}{{ messages[0].content }}"}"#;
+        std::fs::write(folder.path().join("tokenizer_config.json"), published).unwrap();
+        let public = r#"{"chat_template":"{{ 'é\n' }}{{ messages[0].content }}","eos_token":"<|endoftext|>"}"#;
+        let with = bundle();
+        assert_eq!(with.template_hash(), Some(hash(public.as_bytes())));
+        assert_eq!(with.tokenizer_hash(), Some(hash(&tokenizer)));
+        let sent = Bundle::from_bytes(with.bytes().to_vec()).unwrap();
+        assert_eq!(sent.template_hash(), with.template_hash());
+        assert_eq!(sent.tokenizer_hash(), with.tokenizer_hash());
+    }
 
     #[test]
     fn a_bundle_of_another_protocol_is_fhes_alone() {

@@ -167,6 +167,34 @@ pub enum ServeError {
         /// What the server offers.
         offered: Digest,
     },
+    /// The server offers another `tokenizer.json` than the pinned one.
+    #[error(
+        "the server's tokenizer.json {}, and {pinned} is pinned: another tokenizer would show the server something else of a text than its length",
+        theirs(offered)
+    )]
+    OtherTokenizer {
+        /// What the client insists on.
+        pinned: Digest,
+        /// What the server offers.
+        offered: Option<Digest>,
+    },
+    /// The server offers another chat template than the pinned one.
+    #[error(
+        "the server's chat template {}, and {pinned} is pinned: another template would show the server something else of a conversation than its length",
+        theirs(offered)
+    )]
+    OtherTemplate {
+        /// What the client insists on.
+        pinned: Digest,
+        /// What the server offers.
+        offered: Option<Digest>,
+    },
+    /// A pinned hash that is none.
+    #[error("{name} is not a SHA-256 in hexadecimal, which has 64 digits")]
+    NotAHash {
+        /// Which setting.
+        name: &'static str,
+    },
     /// The bundle's bytes do not have the agreed hash.
     #[error("the bytes that the server sent are not the bundle {agreed} that it offered")]
     BundleNotAsOffered {
@@ -385,6 +413,8 @@ impl ServeError {
             ) => Category::Mismatch,
             Self::OtherAgreement { .. }
             | Self::OtherBundle { .. }
+            | Self::OtherTokenizer { .. }
+            | Self::OtherTemplate { .. }
             | Self::BundleOfOtherAgreement
             | Self::OtherPrefix { .. } => Category::Mismatch,
             Self::NotText { .. } => Category::Local,
@@ -394,6 +424,7 @@ impl ServeError {
             | Self::TooManyTexts { .. } => Category::Refused,
             Self::Certificate(CertificateError::BadPin)
             | Self::Address { .. }
+            | Self::NotAHash { .. }
             | Self::OpenToStrangers { .. }
             | Self::EmptyOption { .. }
             | Self::Temperature { .. }
@@ -446,6 +477,8 @@ impl ServeError {
             Self::Refused(refusal) => refusal.name(),
             Self::OtherAgreement { .. } | Self::BundleOfOtherAgreement => "other-plan",
             Self::OtherBundle { .. } => "other-bundle",
+            Self::OtherTokenizer { .. } => "other-tokenizer",
+            Self::OtherTemplate { .. } => "other-template",
             Self::OtherPrefix { .. } => "other-prefix",
             Self::Model(ModelError::NotAGenerator) => "usage",
             Self::NotText { .. } => "file",
@@ -465,13 +498,21 @@ impl ServeError {
             | Self::TooManyDocuments { .. }
             | Self::Penalty(_)
             | Self::Temperature { .. } => "limit",
-            Self::NoStateFolder | Self::NoPlaceForCounts => "usage",
+            Self::NoStateFolder | Self::NoPlaceForCounts | Self::NotAHash { .. } => "usage",
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
             Self::Run(RunError::Stopped) => "stopped",
             Self::Run(RunError::NoSuchPlace { .. }) => "peer-misbehaved",
             Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",
         }
+    }
+}
+
+/// What a server has in place of a pinned file.
+fn theirs(offered: &Option<Digest>) -> String {
+    match offered {
+        Some(offered) => format!("has the hash {offered}"),
+        None => "does not exist".to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `hushed embed`: private texts in, embeddings out, with a server that sees neither.
 
-use hushed_serve::{Client, Embedding, Protocol};
+use hushed_serve::{Embedding, Protocol};
 use serde_json::json;
 
 use super::fhe::embed::FheArgs;
@@ -65,7 +65,7 @@ impl Args {
         }
         self.fhe.refuse()?;
         let texts = self.texts.read()?;
-        let mut client = Client::connect(&self.connect.config()?)?;
+        let mut client = self.connect.client(out, false)?;
         let setup = client.setup();
         out.note(&format!(
             "connected to {}, set up in {:.1} s; its model is {}",
@@ -98,8 +98,9 @@ impl Args {
 
     /// Refuses options that have no meaning under encryption.
     fn refuse_two_party_options(&self) -> Result<(), CliError> {
+        let bundle = self.connect.pins_bundle();
         let given = [
-            ("--bundle", self.connect.pins_bundle()),
+            (bundle.unwrap_or_default(), bundle.is_some()),
             ("--bucket", self.passes.bucket.is_some()),
             ("--batch", self.passes.batch != 1),
             ("--public-table", self.passes.public_table),

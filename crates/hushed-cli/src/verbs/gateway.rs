@@ -10,7 +10,7 @@ use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, Protocol, TooLong, logging, signals};
 use serde_json::json;
 
 use super::fhe::embed::KeyFolder;
-use crate::connect::{ConnectArgs, at_least_one};
+use crate::connect::{ConnectArgs, at_least_one, note_unpinned};
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -168,7 +168,9 @@ impl Args {
             return Err(CliError::OtherProtocol { option });
         }
         let stop = signals::stop_on_signals().map_err(CliError::Signals)?;
-        let gateway = Gateway::bind(&self.config()?)?;
+        let config = self.config()?;
+        let gateway = Gateway::bind(&config)?;
+        note_unpinned(out, config.client.unpinned(gateway.chats()));
         let address = self.address(gateway.address(), gateway.has_tls());
         let task = match gateway.task() {
             Task::Generate => "generate",
@@ -209,7 +211,7 @@ impl Args {
             true => TooLong::Cut,
             false => TooLong::Refuse,
         };
-        let (connection, makes) = (self.connect.config()?, self.folder.makes_keys());
+        let (connection, makes) = (self.connect.of_batch()?, self.folder.makes_keys());
         let gateway = BatchGateway::bind(BatchConfig {
             gateway: self.config()?,
             remote: self.folder.remote(connection, makes, too_long)?,

@@ -45,6 +45,8 @@ fn options_of_the_other_protocol_are_wrong_usage() {
         &["--bucket", "8"][..],
         &["--batch", "2"],
         &["--public-table"],
+        &["--bundle", "model.bundle"],
+        &["--bundle-sha256", &pin],
     ] {
         assert_eq!(embed(&[&fhe, option, &["a text"]].concat()), usage);
     }

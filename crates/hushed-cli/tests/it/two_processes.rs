@@ -323,6 +323,60 @@ fn a_pinned_bundle_is_the_only_model_accepted() {
     std::fs::remove_file(&file).expect("it was written");
 }
 
+/// The hashes that are printed are those that the client computes, of the files as published; without one of them it says
+/// that the server chose the tokenizer.
+#[test]
+fn printed_hashes_are_what_a_client_accepts() {
+    let model = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../hushed-model/tests/golden/tiny/roberta"
+    );
+    let printed = json_lines(&hushed(&["bundle", model, "--json"]).stdout).remove(0);
+    let hash = |name: &str| printed[name].as_str().expect("a hash").to_owned();
+    let text = hushed(&["bundle", model]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains(&format!("{}  tokenizer.json", hash("tokenizer"))));
+    assert_eq!(
+        (&printed["template"], &printed["written"]),
+        (&Value::Null, &Value::Null)
+    );
+
+    let server = Server::start(model, &[]);
+    assert_eq!(printed["bundle"], server.hello["bundle"]);
+    let said = |more: &[&str]| {
+        let connection = ["--server", &server.address, "--pin", &server.pin];
+        let output = hushed(&[&["embed", "a"], &connection[..], more].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let notices = |more: &[&str]| {
+        let (code, said) = said(more);
+        assert_eq!(code, Some(0), "{said}");
+        said.matches("the server chose the tokenizer").count()
+    };
+    let (bundle, tokenizer) = (hash("bundle"), hash("tokenizer"));
+    assert_eq!(notices(&[]), 1);
+    for silent in [
+        &["--tokenizer-sha256", &tokenizer][..],
+        &["--bundle-sha256", &bundle],
+        &["--quiet"],
+        &["--json"],
+    ] {
+        assert_eq!(notices(silent), 0, "{silent:?}");
+    }
+    for (other, name) in [
+        (&["--tokenizer-sha256", &bundle][..], "tokenizer.json"),
+        (&["--bundle-sha256", &tokenizer], "bundle"),
+        (&["--template-sha256", &tokenizer], "chat template"),
+    ] {
+        let (code, said) = said(other);
+        assert_eq!(code, Some(6), "{said}");
+        assert!(said.contains(name), "{said}");
+    }
+    let (code, said) = said(&["--tokenizer-sha256", "9f86"]);
+    assert_eq!(code, Some(2), "{said}");
+}
+
 #[test]
 fn nobody_there_is_a_network_error() {
     // A port that was free a moment ago.

@@ -25,6 +25,7 @@ from ._generator import Drafted, Generation, Generator
 from ._plan import plan
 from ._searcher import Hit, Searcher
 from ._server import Server, serve
+from ._settings import UnpinnedWarning
 
 __all__ = [
     "BatchDecoder",
@@ -50,6 +51,7 @@ __all__ = [
     "Searcher",
     "SentenceEncoder",
     "Server",
+    "UnpinnedWarning",
     "UsageError",
     "plan",
     "serve",

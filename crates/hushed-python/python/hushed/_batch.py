@@ -47,6 +47,7 @@ class Batches:
         token_file: Optional[PathLike] = None,
         cert: Optional[PathLike] = None,
         key: Optional[PathLike] = None,
+        tokenizer_sha256: Optional[str] = None,
         manifest: Optional[PathLike] = None,
         public: Optional[PathLike] = None,
         lengths: Optional[str] = None,
@@ -56,7 +57,15 @@ class Batches:
         max_key_bytes: int = 16 << 30,
     ) -> None:
         connection = Connection.of(
-            server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=None, cache_dir=None
+            server,
+            pin=pin,
+            ca=ca,
+            token_file=token_file,
+            cert=cert,
+            key=key,
+            tokenizer_sha256=tokenizer_sha256,
+            bundle=None,
+            cache_dir=None,
         )
         keys = keys if keys is not None else variable("HUSHED_KEYS")
         if keys is None:

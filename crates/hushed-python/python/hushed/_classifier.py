@@ -34,6 +34,9 @@ class Classifier(Session):
         cert: Optional[PathLike] = None,
         key: Optional[PathLike] = None,
         bundle: Optional[PathLike] = None,
+        bundle_sha256: Optional[str] = None,
+        tokenizer_sha256: Optional[str] = None,
+        template_sha256: Optional[str] = None,
         cache_dir: Optional[PathLike] = None,
         bucket: Optional[int] = None,
         truncate: Optional[bool] = None,
@@ -41,8 +44,19 @@ class Classifier(Session):
         answers: str = "label",
     ) -> None:
         connection = Connection.of(
-            server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=bundle, cache_dir=cache_dir
+            server,
+            pin=pin,
+            ca=ca,
+            token_file=token_file,
+            cert=cert,
+            key=key,
+            bundle=bundle,
+            bundle_sha256=bundle_sha256,
+            tokenizer_sha256=tokenizer_sha256,
+            template_sha256=template_sha256,
+            cache_dir=cache_dir,
         )
+        connection.warn_if_unpinned()
         self._server = connection.server
         self._bucket = bucket_of(bucket)
         self._truncate = flag(truncate, "HUSHED_TRUNCATE")

@@ -42,7 +42,7 @@ class SentenceEncoder(Session):
     The server learns how many texts there are, the number of tokens of each (rounded up with ``bucket``) and when they
     come. ``server``, ``pin`` (or ``ca``) and the files may also come from the environment, as for the command:
     ``HUSHED_SERVER``, ``HUSHED_PIN``, ``HUSHED_CA``, ``HUSHED_TOKEN_FILE``, ``HUSHED_CLIENT_CERT``,
-    ``HUSHED_CLIENT_KEY``, ``HUSHED_BUNDLE``, ``HUSHED_CACHE_DIR``, ``HUSHED_BUCKET``, ``HUSHED_TRUNCATE``,
+    ``HUSHED_CLIENT_KEY``, ``HUSHED_BUNDLE``, ``HUSHED_BUNDLE_SHA256``, ``HUSHED_TOKENIZER_SHA256``, ``HUSHED_CACHE_DIR``, ``HUSHED_BUCKET``, ``HUSHED_TRUNCATE``,
     ``HUSHED_PUBLIC_TABLE``. docs/python.md has every argument.
 
     Threads may share an encoder; their calls run one after the other. It cannot be pickled, and refuses to work in a
@@ -69,6 +69,9 @@ class SentenceEncoder(Session):
         cert: Optional[PathLike] = None,
         key: Optional[PathLike] = None,
         bundle: Optional[PathLike] = None,
+        bundle_sha256: Optional[str] = None,
+        tokenizer_sha256: Optional[str] = None,
+        template_sha256: Optional[str] = None,
         cache_dir: Optional[PathLike] = None,
         bucket: Optional[int] = None,
         truncate: Optional[bool] = None,
@@ -77,8 +80,19 @@ class SentenceEncoder(Session):
         truncate_dim: Optional[int] = None,
     ) -> None:
         connection = Connection.of(
-            server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=bundle, cache_dir=cache_dir
+            server,
+            pin=pin,
+            ca=ca,
+            token_file=token_file,
+            cert=cert,
+            key=key,
+            bundle=bundle,
+            bundle_sha256=bundle_sha256,
+            tokenizer_sha256=tokenizer_sha256,
+            template_sha256=template_sha256,
+            cache_dir=cache_dir,
         )
+        connection.warn_if_unpinned()
         self._server = connection.server
         self._bucket = bucket_of(bucket)
         self._truncate = flag(truncate, "HUSHED_TRUNCATE")

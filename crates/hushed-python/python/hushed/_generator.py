@@ -51,6 +51,9 @@ class Generator(Session):
         cert: Optional[PathLike] = None,
         key: Optional[PathLike] = None,
         bundle: Optional[PathLike] = None,
+        bundle_sha256: Optional[str] = None,
+        tokenizer_sha256: Optional[str] = None,
+        template_sha256: Optional[str] = None,
         cache_dir: Optional[PathLike] = None,
         bucket: Optional[int] = None,
         public_prefix: Optional[PathLike] = None,
@@ -60,9 +63,21 @@ class Generator(Session):
         answers: str = "label",
     ) -> None:
         connection = Connection.of(
-            server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=bundle, cache_dir=cache_dir
+            server,
+            pin=pin,
+            ca=ca,
+            token_file=token_file,
+            cert=cert,
+            key=key,
+            bundle=bundle,
+            bundle_sha256=bundle_sha256,
+            tokenizer_sha256=tokenizer_sha256,
+            template_sha256=template_sha256,
+            cache_dir=cache_dir,
         )
+        connection.warn_if_unpinned()
         self._server = connection.server
+        self._connection = connection
         self._bucket = bucket_of(bucket)
         self._public_prefix = public_prefix or variable("HUSHED_PUBLIC_PREFIX")
         self._ahead = later_tokens(ahead, "ahead")
@@ -117,6 +132,7 @@ class Generator(Session):
         which comes with its public part, makes a text of them here. A model without one is refused
         (``no-chat-template``), and so is a message that holds one of the model's special tokens.
         """
+        self._connection.warn_if_unpinned(chats=True)
         pairs = messages_of(messages)
         penalties = Penalties.of(presence_penalty, frequency_penalty, logit_bias)
         wanted = self._wanted(max_tokens, temperature, seed, penalties, stop, pad_output)

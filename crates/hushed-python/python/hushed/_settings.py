@@ -1,8 +1,9 @@
 """Arguments as the extension module takes them, and the environment variables that stand for them."""
 
 import os
+import warnings
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Union
 
 from ._errors import InputError, UsageError
 
@@ -12,6 +13,12 @@ PathLike = Union[str, "os.PathLike[str]"]
 _OFF = ("", "0", "f", "false", "n", "no", "off")
 #: More than any server makes ahead, or verifies in a pass.
 _MOST_TOKENS = 65535
+#: What this process has been warned of.
+_WARNED: Set[str] = set()
+
+
+class UnpinnedWarning(UserWarning):
+    """The server may choose what decides the number of tokens of a text, which it sees."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +34,14 @@ class Connection:
     bundle: Optional[PathLike]
     cache_dir: Optional[PathLike]
     retry: int
+    bundle_sha256: Optional[str]
+    tokenizer_sha256: Optional[str]
+    template_sha256: Optional[str]
 
     @classmethod
     def of(cls, server: Optional[str] = None, **given: Optional[PathLike]) -> "Connection":
-        """What is given, else what the environment says. ``pin`` and ``ca`` exclude each other; one that is given
-        wins over the other in the environment."""
+        """What is given, else what the environment says. ``pin`` and ``ca`` exclude each other, and so do ``bundle`` and
+        ``bundle_sha256``; one that is given wins over the other in the environment."""
         server = server or variable("HUSHED_SERVER")
         if not server:
             raise UsageError("which server? give server=\"HOST:PORT\", or set HUSHED_SERVER", "usage")
@@ -47,11 +57,35 @@ class Connection:
             given.update(cert=variable("HUSHED_CLIENT_CERT"), key=variable("HUSHED_CLIENT_KEY"))
         if (given["cert"] is None) != (given["key"] is None):
             raise UsageError("cert= and key= go together: the client's certificate chain and its key", "usage")
-        for name in ("token_file", "bundle", "cache_dir"):
+        given = {**dict.fromkeys(("bundle_sha256", "tokenizer_sha256", "template_sha256")), **given}
+        if given["bundle"] is None and given["bundle_sha256"] is None:
+            given.update(bundle=variable("HUSHED_BUNDLE"), bundle_sha256=variable("HUSHED_BUNDLE_SHA256"))
+        if given["bundle"] is not None and given["bundle_sha256"] is not None:
+            raise UsageError("give one of bundle= (a file) and bundle_sha256= (its hash), not both", "usage")
+        for name in ("token_file", "cache_dir", "tokenizer_sha256", "template_sha256"):
             if given[name] is None:
                 given[name] = variable("HUSHED_" + name.upper())
         retry = whole(variable("HUSHED_RETRY") or "0", 0, "HUSHED_RETRY")
         return cls(server=server, retry=retry, **given)  # type: ignore[arg-type]
+
+    def warn_if_unpinned(self, *, chats: bool = False) -> None:
+        """Warns, once in a process, if the server may choose the tokenizer, or the template of conversations (``chats``)."""
+        if self.bundle is not None or self.bundle_sha256 is not None:
+            return
+        if self.tokenizer_sha256 is None:
+            chosen, of, pin = "tokenizer", "text", "tokenizer_sha256= (the SHA-256 of the published tokenizer.json)"
+        elif chats and self.template_sha256 is None:
+            chosen, of, pin = "chat template", "conversation", "template_sha256="
+        else:
+            return
+        if chosen not in _WARNED:
+            _WARNED.add(chosen)
+            warnings.warn(
+                f"the server chose the {chosen}: the number of tokens, which it sees, can be any function of the {of}; pin it "
+                f"with {pin}, or the whole model with bundle_sha256=",
+                UnpinnedWarning,
+                stacklevel=3,
+            )
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ pub(crate) fn sealed(bundle: &Digest, mut payload: Vec<u8>) -> Vec<u8> {
 pub struct PublicModel {
     bytes: Vec<u8>,
     hash: Digest,
-    public: Public,
+    bundle: Bundle,
     embedding: Embedding,
     norm: Option<Norm>,
 }
@@ -88,7 +88,7 @@ impl PublicModel {
         Ok(Self {
             hash: Digest(Sha256::digest(&bytes).into()),
             bytes,
-            public: bundle.public().clone(),
+            bundle: bundle.clone(),
             embedding: e.clone(),
             norm: norm.cloned(),
         })
@@ -121,11 +121,11 @@ impl PublicModel {
             path: path.to_owned(),
         };
         let parsed = Self::parse(&bytes, bad)?;
-        let (public, embedding, norm) = parsed;
+        let (bundle, embedding, norm) = parsed;
         Ok(Self {
             bytes,
             hash,
-            public,
+            bundle,
             embedding,
             norm,
         })
@@ -134,7 +134,7 @@ impl PublicModel {
     fn parse(
         bytes: &[u8],
         bad: impl Fn() -> FheJobError,
-    ) -> Result<(Public, Embedding, Option<Norm>), ServeError> {
+    ) -> Result<(Bundle, Embedding, Option<Norm>), ServeError> {
         let mut reader = Reader(bytes);
         let header = (|| {
             let magic = reader.array::<4>("magic").ok()?;
@@ -198,7 +198,7 @@ impl PublicModel {
             gain: Some(gain.into()),
             offset: Some(offset.into()),
         });
-        Ok((bundle.public().clone(), embedding, norm))
+        Ok((bundle, embedding, norm))
     }
 
     /// Writes the public model to a file, as a whole or not at all.
@@ -221,7 +221,13 @@ impl PublicModel {
     /// Configuration, tokenizer, pooling.
     #[must_use]
     pub fn public(&self) -> &Public {
-        &self.public
+        self.bundle.public()
+    }
+
+    /// The public files.
+    #[must_use]
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
     }
 
     /// Token vectors and positions.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use hushed_net::channel::tcp;
 use hushed_net::{Identity, Party, Session, Shape, TlsClient, Trust};
 
+use crate::bundle::Bundle;
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::deadlines::Deadlines;
@@ -36,6 +37,47 @@ pub enum BundlePin {
     Hash(Digest),
 }
 
+/// The only files that a client accepts among those that decide how many tokens a text has. The server sees that number,
+/// and could choose these files such that it is a function of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilePins {
+    /// What [`Bundle::tokenizer_hash`] gives.
+    pub tokenizer: Option<Digest>,
+    /// What [`Bundle::template_hash`] gives.
+    pub template: Option<Digest>,
+}
+
+impl FilePins {
+    /// Checks a bundle before any text is looked at.
+    ///
+    /// # Errors
+    /// [`ServeError::OtherTokenizer`], [`ServeError::OtherTemplate`].
+    pub(crate) fn check(&self, bundle: &Bundle) -> Result<(), ServeError> {
+        let tokenizer = (self.tokenizer, bundle.tokenizer_hash());
+        if let (Some(pinned), offered) = tokenizer
+            && offered != Some(pinned)
+        {
+            return Err(ServeError::OtherTokenizer { pinned, offered });
+        }
+        let template = (self.template, bundle.template_hash());
+        if let (Some(pinned), offered) = template
+            && offered != Some(pinned)
+        {
+            return Err(ServeError::OtherTemplate { pinned, offered });
+        }
+        Ok(())
+    }
+}
+
+/// What decides the number of a text's tokens and is left to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unpinned {
+    /// The tokenizer.
+    Tokenizer,
+    /// The chat template alone.
+    Template,
+}
+
 /// How to reach a server, and what to insist on. No `Debug`: it holds the token.
 #[derive(Clone)]
 pub struct ClientConfig {
@@ -50,6 +92,8 @@ pub struct ClientConfig {
     /// The only model to accept; `None` accepts what the server offers, and
     /// [`Client::bundle_hash`](crate::Client::bundle_hash) says what that was.
     pub bundle: Option<BundlePin>,
+    /// The only tokenizer and chat template to accept.
+    pub files: FilePins,
     /// Where bundles are kept from one session to the next; `None` fetches them each time.
     pub cache_dir: Option<PathBuf>,
     /// The deadlines of a session.
@@ -70,10 +114,25 @@ impl ClientConfig {
             identity: None,
             token: None,
             bundle: None,
+            files: FilePins::default(),
             cache_dir: None,
             deadlines: Deadlines::default(),
             retry: Duration::ZERO,
             shape: None,
+        }
+    }
+
+    /// What the server may choose such that the number of tokens tells it something about a text, or about a
+    /// conversation if there are any (`chats`). A client tells its user.
+    #[must_use]
+    pub fn unpinned(&self, chats: bool) -> Option<Unpinned> {
+        match self.files {
+            _ if self.bundle.is_some() => None,
+            FilePins {
+                tokenizer: None, ..
+            } => Some(Unpinned::Tokenizer),
+            FilePins { template: None, .. } if chats => Some(Unpinned::Template),
+            FilePins { .. } => None,
         }
     }
 }

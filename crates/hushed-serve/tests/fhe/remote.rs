@@ -19,8 +19,8 @@ use hushed_model::testing::tiny_folder;
 use hushed_serve::fhe::wire::JobState;
 use hushed_serve::fhe::{self, FheServer, FheServerConfig, KeyRecord, Remote, RemoteEvent};
 use hushed_serve::{
-    Client, ClientAccess, ClientTexts, Refusal, ServeError, Server, ServerConfig, ServerTrust,
-    Token, TooLong,
+    Client, ClientAccess, ClientTexts, Digest, Refusal, ServeError, Server, ServerConfig,
+    ServerTrust, Token, TooLong,
 };
 
 /// Set in a process that will be killed: the folder that its server works in.
@@ -505,6 +505,15 @@ fn what_does_not_fit_is_refused() {
     let mut options = server.remote(work.join("others"));
     options.plan = Some(both[1].plan());
     assert_eq!(name(Remote::new(options).agree(&mut quiet)), "other-plan");
+    // Another tokenizer than the pinned one, kept or fetched now.
+    for keys in [keys.clone(), work.join("pinned")] {
+        let mut options = server.remote(keys);
+        options.connection.files.tokenizer = Some(Digest([7; 32]));
+        assert_eq!(
+            name(Remote::new(options).agree(&mut quiet)),
+            "other-tokenizer"
+        );
+    }
     // The server has another plan than the one that was kept.
     let other = Running::start(&config(&both[1], &work.join("other")));
     let changed = Remote::new(other.remote(keys.clone()));

@@ -367,6 +367,50 @@ fn the_end_of_a_text_can_be_hidden() {
     assert!(metrics.contains("hushed_texts_total 8"), "{metrics}");
 }
 
+/// What the server sees of two texts, one of which the model ends with its first token, is the same with padded output,
+/// frame by frame, and not without.
+#[test]
+fn padded_output_is_the_same_wherever_the_model_ends() {
+    let server = start(|_| ());
+    let end = tiny_generator().public.end_token.unwrap();
+    let seen = |pad_output: bool, bias: f64| {
+        let mut client = server.connect().unwrap();
+        let options = GenerateOptions {
+            penalties: Penalties {
+                logit_bias: BTreeMap::from([(end, bias)]),
+                ..Penalties::default()
+            },
+            pad_output,
+            ..options(4)
+        };
+        let mut generation = client.generate(PROMPT, &options).unwrap();
+        let finishes: Vec<_> = generation
+            .by_ref()
+            .map(|token| token.unwrap().last)
+            .collect();
+        let sent = generation.take_sent().into_iter();
+        let passes: Vec<_> = sent
+            .map(|sent| {
+                let (cost, after) = (sent.cost.stats, sent.after);
+                let bytes = (cost.bytes_sent, cost.bytes_received, cost.rounds);
+                (sent.work, sent.rows, sent.counted, bytes, after.frames_sent)
+            })
+            .collect();
+        generation.end().unwrap();
+        let all = client.close().unwrap();
+        let bytes = (all.frames_sent, all.bytes_sent, all.bytes_received);
+        (finishes, (passes, bytes))
+    };
+    let (early, seen_early) = seen(true, 100.0);
+    let (late, seen_late) = seen(true, -100.0);
+    assert_eq!(early, [Some(Finish::End)]);
+    assert_eq!(late, [None, None, None, Some(Finish::Length)]);
+    assert_eq!(seen_early.0.len(), 4);
+    assert_eq!(seen_early, seen_late);
+    let (early, shown) = seen(false, 100.0);
+    assert_eq!((early, shown.0.len()), (vec![Some(Finish::End)], 1));
+}
+
 /// A pass beyond the tokens handed out fails: a caller that stops reading is told that the session is over.
 #[test]
 fn a_failure_behind_good_tokens_is_told() {

@@ -160,7 +160,8 @@ impl Remote {
     ///
     /// # Errors
     /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::OtherAnswer`],
-    /// [`FheJobError::NotAsOffered`]; [`ServeError::Net`] and similar.
+    /// [`FheJobError::NotAsOffered`]; [`ServeError::OtherTokenizer`], [`ServeError::OtherTemplate`];
+    /// [`ServeError::Net`] and similar.
     pub fn agree(&self, watch: OnEvent<'_>) -> Result<(), ServeError> {
         make_folder(&self.options.keys)?;
         let mut link = Link::open(&self.options.connection)?;
@@ -178,7 +179,8 @@ impl Remote {
         if self.options.public.is_none() && !public.exists() {
             self.fetch_public(&mut link, &plan, &public)?;
         }
-        PublicModel::read(&public, &plan.public_sha256)?;
+        let public = PublicModel::read(&public, &plan.public_sha256)?;
+        (self.options.connection.files).check(public.bundle())?;
         link.close()?;
         self.contact.set(Some(Instant::now()));
         watch(RemoteEvent::Plan {

@@ -38,7 +38,8 @@ pub(super) fn pinned(pin: Option<&BundlePin>) -> Result<Pinned, ServeError> {
     })
 }
 
-/// Exchanges hello, welcome, confirmation and bundle. Afterwards both sides know that they agree.
+/// Exchanges hello, welcome, confirmation and bundle. Afterwards both sides know that they agree, and the bundle is one
+/// that the client accepts. No text has been looked at.
 pub(super) fn greet(
     session: &mut Session,
     config: &ClientConfig,
@@ -92,6 +93,7 @@ pub(super) fn greet(
         (Some(bundle), _) => bundle,
         (None, fetched) => accept(fetched.unwrap_or_default(), &welcome, config)?,
     };
+    config.files.check(&bundle)?;
     Ok((welcome, bundle))
 }
 
