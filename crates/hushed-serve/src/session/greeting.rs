@@ -45,13 +45,13 @@ pub(crate) fn admitted(
     session: &mut Session,
     listener: &Listener,
     entry: &Entry<'_>,
-    certificate: Option<Digest>,
+    key: Option<Digest>,
     agreed: &Agreed,
 ) -> Result<Owner, Stop> {
     let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
     let admitted = known(&hello, listener, agreed).and_then(|hello| {
         listener.admit(entry).map_err(Stop::Refuse)?;
-        Ok(listener.owner(hello.token.as_ref(), certificate))
+        Ok(listener.owner(hello.token.as_ref(), key))
     });
     if let Err(Stop::Refuse(refusal)) = admitted {
         session.send_vec(REPLY, Reply::Refused(refusal).encode())?;

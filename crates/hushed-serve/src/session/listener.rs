@@ -123,7 +123,7 @@ impl Listener {
     }
 
     /// Starts a session on an accepted socket; everything before the client has authenticated is bounded in time and
-    /// memory. Also returns the SHA-256 of the client's certificate, if it was asked for one.
+    /// memory. Also returns the SHA-256 of the public key in the client's certificate, if it was asked for one.
     pub(crate) fn session(
         &self,
         entry: &Entry<'_>,
@@ -135,8 +135,8 @@ impl Listener {
         }
         // If no byte came, the handshake finds out why, within the same limits.
         let channel = self.tls.accept(socket, limits)?;
-        let certificate = channel.peer_certificate().map(Digest);
-        Ok((Session::new(Party::Server, Box::new(channel)), certificate))
+        let key = channel.peer_key().map(Digest);
+        Ok((Session::new(Party::Server, Box::new(channel)), key))
     }
 
     /// Whether a client with this token may connect.
@@ -150,8 +150,8 @@ impl Listener {
     }
 
     /// Who the client is. A token that is not required identifies nobody.
-    pub(crate) fn owner(&self, token: Option<&Token>, certificate: Option<Digest>) -> Owner {
-        Owner::of(token.filter(|_| self.accepted.is_some()), certificate)
+    pub(crate) fn owner(&self, token: Option<&Token>, key: Option<Digest>) -> Owner {
+        Owner::of(token.filter(|_| self.accepted.is_some()), key)
     }
 
     /// Counts texts that are about to run for a client, or returns why they may not.

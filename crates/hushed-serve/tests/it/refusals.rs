@@ -257,6 +257,33 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
 }
 
 #[test]
+fn m3_a_renewed_certificate_gives_no_new_texts() {
+    let files = tempfile::tempdir().unwrap();
+    let folder = files.path();
+    let authority = authority();
+    let ca = folder.join("ca.pem");
+    fs::write(&ca, authority.pem()).unwrap();
+    let server = Running::start(|c| {
+        c.entrance.access = ClientAccess::Certificates(ca);
+        let (rate, file) = ("1/WEEK".parse().unwrap(), folder.join("texts.json"));
+        c.entrance.texts_per_client = Some(ClientTexts { rate, file });
+    });
+    let keys = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
+    let embed = |name: &str, key, years| {
+        let mut config = server.client();
+        config.identity = Some(identity_of(folder, name, years, key, Some(&authority)));
+        Client::connect(&config)?.embed(&["a"], TooLong::Refuse, None)
+    };
+    assert!(embed("first", &keys[0], (2020, 4000)).is_ok());
+    let again = embed("renewed", &keys[0], (2021, 4001)).err().unwrap();
+    assert!(matches!(
+        again,
+        ServeError::Refused(Refusal::Allowance { .. })
+    ));
+    assert!(embed("other", &keys[1], (2020, 4000)).is_ok());
+}
+
+#[test]
 fn nobody_there() {
     let server = Running::start(|_| ());
     let mut config = server.client();
@@ -351,15 +378,26 @@ fn identity(
     by: Option<&Authority>,
 ) -> (PathBuf, PathBuf) {
     let key = rcgen::KeyPair::generate().unwrap();
+    identity_of(folder, name, years, &key, by)
+}
+
+/// The same for a given key.
+fn identity_of(
+    folder: &std::path::Path,
+    name: &str,
+    years: (i32, i32),
+    key: &rcgen::KeyPair,
+    by: Option<&Authority>,
+) -> (PathBuf, PathBuf) {
     let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
     params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
     let certificate = match by {
         Some(a) => {
             let issuer = rcgen::Issuer::from_params(&a.params, &a.key);
-            params.signed_by(&key, &issuer).unwrap()
+            params.signed_by(key, &issuer).unwrap()
         }
-        None => params.self_signed(&key).unwrap(),
+        None => params.self_signed(key).unwrap(),
     };
     let paths = (
         folder.join(format!("{name}.pem")),

@@ -53,8 +53,8 @@ pub(super) fn serve(
     outcome: &mut Outcome,
 ) -> Result<(), Stop> {
     tracing::debug!(session = entry.number(), %peer, "connected");
-    let (mut session, certificate) = shared.listener.session(entry, socket)?;
-    let done = greet(shared, entry, &mut session, certificate)
+    let (mut session, key) = shared.listener.session(entry, socket)?;
+    let done = greet(shared, entry, &mut session, key)
         .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
     outcome.stats = session.stats();
     closed(session, done)
@@ -65,7 +65,7 @@ fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
     session: &mut Session,
-    certificate: Option<Digest>,
+    key: Option<Digest>,
 ) -> Result<Owner, Stop> {
     let agreed = Agreed {
         agreement: agreement(),
@@ -73,7 +73,7 @@ fn greet(
         fhe: true,
         bundle: None,
     };
-    let owner = admitted(session, &shared.listener, entry, certificate, &agreed)?;
+    let owner = admitted(session, &shared.listener, entry, key, &agreed)?;
     let welcome = FheWelcome {
         nonce: agree::nonce()?,
         plan: shared.plan_hash,

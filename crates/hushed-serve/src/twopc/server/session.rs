@@ -82,8 +82,8 @@ pub(super) fn serve(
     outcome: &mut Outcome,
 ) -> Result<(), Stop> {
     outcome.embedded = Some(Embedded::default());
-    let (mut session, certificate) = shared.listener.session(entry, socket)?;
-    let greeted = greet(shared, entry, &mut session, certificate);
+    let (mut session, key) = shared.listener.session(entry, socket)?;
+    let greeted = greet(shared, entry, &mut session, key);
     outcome.stats = session.stats();
     let owner = match greeted {
         Ok(owner) => owner,
@@ -102,7 +102,7 @@ fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
     session: &mut Session,
-    certificate: Option<Digest>,
+    key: Option<Digest>,
 ) -> Result<Owner, Stop> {
     let agreed = Agreed {
         agreement: shared.agreement,
@@ -110,7 +110,7 @@ fn greet(
         fhe: false,
         bundle: Some(shared.bundle.hash()),
     };
-    let owner = admitted(session, &shared.listener, entry, certificate, &agreed)?;
+    let owner = admitted(session, &shared.listener, entry, key, &agreed)?;
     let welcome = Welcome {
         nonce: agree::nonce()?,
         agreement: shared.agreement,
