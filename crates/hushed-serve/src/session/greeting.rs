@@ -9,6 +9,7 @@ use super::owner::Owner;
 use super::registry::Entry;
 use crate::digest::Digest;
 use crate::error::ServeError;
+use crate::session::allowance::Charge;
 use crate::session::agree;
 use crate::session::wire::{
     self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, REPLY, Refusal,
@@ -38,6 +39,8 @@ pub(crate) struct Agreed {
     pub(crate) fhe: bool,
     /// The bundle that it offers, if it offers one.
     pub(crate) bundle: Option<Digest>,
+    /// The least that a session is for: a client that may not have it now is refused.
+    pub(crate) least: Charge,
 }
 
 /// Receives a hello and decides on it; a client that is refused is told why. Returns who the client is.
@@ -50,8 +53,12 @@ pub(crate) fn admitted(
 ) -> Result<Owner, Stop> {
     let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
     let admitted = known(&hello, listener, agreed).and_then(|hello| {
-        listener.admit(entry).map_err(Stop::Refuse)?;
-        Ok(listener.owner(hello.token.as_ref(), key))
+        let owner = listener.owner(hello.token.as_ref(), key);
+        let allowed = listener.admit(entry, &owner);
+        // Before any set-up is paid for.
+        let allowed = allowed.and_then(|()| listener.ask(&owner, agreed.least));
+        allowed.map_err(Stop::Refuse)?;
+        Ok(owner)
     });
     if let Err(Stop::Refuse(refusal)) = admitted {
         session.send_vec(REPLY, Reply::Refused(refusal).encode())?;

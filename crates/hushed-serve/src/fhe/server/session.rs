@@ -21,6 +21,7 @@ use crate::fhe::wire::{
     frames,
 };
 use crate::session::agree;
+use crate::session::allowance::Charge;
 use crate::session::greeting::{Agreed, admitted, closed, confirmed};
 use crate::session::listener::Listener;
 use crate::session::outcome::{Outcome, Stop};
@@ -72,6 +73,8 @@ fn greet(
         other: bundle::agreement_hash()?,
         fhe: true,
         bundle: None,
+        // A client that has had its batches still fetches their replies.
+        least: Charge::default(),
     };
     let owner = admitted(session, &shared.listener, entry, key, &agreed)?;
     let welcome = FheWelcome {
@@ -144,7 +147,11 @@ fn answer(
                 Err(refusal) => Err(refusal),
             },
             Request::Submit { keys, request } => {
-                let count = || shared.listener.count(owner, shared.places);
+                let charge = Charge {
+                    texts: shared.places as u64,
+                    bits: 0,
+                };
+                let count = || shared.listener.count(owner, charge);
                 jobs.submit(owner, keys, request, &count).map(Response::Job)
             }
             Request::Status { job } => Ok(Response::Job(jobs.status(owner, &job))),
