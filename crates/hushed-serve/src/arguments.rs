@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 use crate::error::ServeError;
 use crate::fhe::{FheServeArguments, FheServerConfig};
 use crate::folders;
-use crate::session::allowance::rate::{ClientTexts, TextRate};
+use crate::session::allowance::rate::{ClientLimits, Rate};
 use crate::session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
 use crate::session::deadlines::Deadlines;
 use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
@@ -110,10 +110,10 @@ pub struct ServeArguments {
     pub max_texts: usize,
 
     /// Maximum texts per client in any window of this length, over all its sessions and restarts of the server:
-    /// N/MINUTE, N/HOUR, N/DAY or N/WEEK. A client is identified by its token, otherwise by its certificate; otherwise
+    /// N/MINUTE, N/HOUR, N/DAY or N/WEEK. A client is identified by its token, otherwise by the public key of its certificate; otherwise
     /// all clients count as one. With --protocol fhe a batch counts with all its places
     #[arg(long, value_name = "N/DAY", value_parser = rate, env = "HUSHED_MAX_TEXTS_PER_CLIENT")]
-    pub max_texts_per_client: Option<TextRate>,
+    pub max_texts_per_client: Option<Rate>,
 
     /// The file that counts clients' texts [default: ~/.local/state/hushed/texts.json, with --protocol fhe
     /// STORE/texts.json]
@@ -227,7 +227,11 @@ impl ServeArguments {
             let kept = || kept.map(|folder| folder.join("texts.json"));
             let file = self.texts_file.clone().or_else(kept);
             let file = file.ok_or(ServeError::NoPlaceForCounts)?;
-            entrance.texts_per_client = Some(ClientTexts { rate, file });
+            entrance.per_client = Some(ClientLimits {
+                texts: Some(rate),
+                bits: None,
+                file,
+            });
         }
         Ok(match self.protocol {
             Protocol::Fhe => {
@@ -251,7 +255,7 @@ impl ServeArguments {
             identity,
             access: ClientAccess::new(self.tokens.clone(), self.client_ca.clone()),
             max_sessions: self.max_sessions,
-            texts_per_client: None,
+            per_client: None,
             deadlines: Deadlines {
                 silence: Duration::from_secs(self.silence),
                 drain: Duration::from_secs(self.drain),
@@ -293,7 +297,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-fn rate(text: &str) -> Result<TextRate, &'static str> {
+fn rate(text: &str) -> Result<Rate, &'static str> {
     text.parse()
 }
 

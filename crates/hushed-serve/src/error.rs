@@ -299,7 +299,7 @@ pub enum ServeError {
         /// The number of texts that a batch of the manifest counts as.
         places: usize,
         /// The operator's limit.
-        limit: u32,
+        limit: u64,
     },
     /// A limit of 0, which would refuse everything.
     #[error("{name} must be at least 1")]
@@ -561,7 +561,9 @@ impl Refusal {
             Self::QueueFull { .. } => "queue-full",
             Self::NoReply => "no-reply",
             Self::OtherKeys => "other-file",
-            Self::Allowance { .. } | Self::AboveAllowance { .. } => "allowance",
+            Self::Allowance { .. } | Self::AboveAllowance { .. } | Self::AboveOpenedBits { .. } => {
+                "allowance"
+            }
             Self::Uncounted => "not-counted",
             Self::OtherTask { .. } => "other-task",
             Self::NoIndex => "no-index",

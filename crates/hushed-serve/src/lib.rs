@@ -50,7 +50,7 @@ pub use arguments::{Protocol, ServeArguments, ServeConfig, size};
 pub use bundle::Bundle;
 pub use digest::{Digest, NotADigest};
 pub use error::{Category, ServeError};
-pub use session::allowance::rate::{ClientTexts, CountsFault, TextRate};
+pub use session::allowance::rate::{ClientLimits, CountsFault, Rate};
 pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
 #[cfg(feature = "client")]
 pub use session::connect::{BundlePin, ClientConfig, FilePins, ServerTrust, Unpinned};

@@ -38,7 +38,7 @@ pub(super) trait Sink: Send + 'static {
 /// What a secure transport knows beyond bytes.
 pub(super) trait Security: Send {
     fn exporter(&self, label: &[u8]) -> Option<[u8; 32]>;
-    fn peer_certificate(&self) -> Option<[u8; 32]>;
+    fn peer_key(&self) -> Option<[u8; 32]>;
 }
 
 /// A channel over TCP or TLS.
@@ -155,10 +155,11 @@ impl StreamChannel {
         Ok(())
     }
 
-    /// SHA-256 of the certificate that the peer proved to own, if it did.
+    /// SHA-256 of the public key that the peer proved to hold the private half of, if it showed a certificate
+    /// ([`tls::key_fingerprint`](super::tls::key_fingerprint)).
     #[must_use]
-    pub fn peer_certificate(&self) -> Option<[u8; 32]> {
-        self.security.as_ref()?.peer_certificate()
+    pub fn peer_key(&self) -> Option<[u8; 32]> {
+        self.security.as_ref()?.peer_key()
     }
 
     /// A broken connection often echoes the peer's abort or fault, which says more.

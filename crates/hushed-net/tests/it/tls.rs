@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::common::{certificate, shake_hands};
 use hushed_net::channel::tcp;
-use hushed_net::channel::tls::{CertificateError, load_or_create_dev_certificate};
+use hushed_net::channel::tls::{CertificateError, key_fingerprint, load_or_create_dev_certificate};
 use hushed_net::{
     Channel, Expect, Identity, Kind, Limits, NetError, Party, PeerFault, Session, StreamChannel,
     TlsClient, TlsFault, TlsServer, Trust,
@@ -59,11 +59,14 @@ impl Authority {
     }
 
     fn sign(&self, name: &str, from: i32, until: i32) -> Identity {
-        let key = rcgen::KeyPair::generate().unwrap();
+        self.sign_key(&rcgen::KeyPair::generate().unwrap(), name, from, until)
+    }
+
+    fn sign_key(&self, key: &rcgen::KeyPair, name: &str, from: i32, until: i32) -> Identity {
         let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(from, 1, 1);
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let certificate = params.signed_by(key, &self.issuer).unwrap();
         Identity::new(
             vec![certificate.der().clone()],
             PrivateKeyDer::Pkcs8(key.serialize_der().into()),
@@ -105,6 +108,7 @@ fn a_signed_server_is_trusted_by_name_and_by_pin() {
     for pinned in [false, true] {
         let identity = authority.sign("localhost", 2020, 4000);
         let pin = identity.fingerprint();
+        let key = key_fingerprint(&identity.chain()[0]).unwrap();
         let trust = if pinned {
             Trust::Pin(pin)
         } else {
@@ -112,8 +116,8 @@ fn a_signed_server_is_trusted_by_name_and_by_pin() {
         };
         let (client, server) = shake_hands(&client_of(trust), &server_of(identity), "localhost");
         let (client, server) = (client.unwrap(), server.unwrap());
-        assert_eq!(client.peer_certificate(), Some(pin));
-        assert_eq!(server.peer_certificate(), None);
+        assert_eq!(client.peer_key(), Some(key));
+        assert_eq!(server.peer_key(), None);
         // Equal at both ends, different for each label, and specific to the channel.
         let key = client.exporter(b"transcript").unwrap();
         assert_eq!(server.exporter(b"transcript"), Some(key));
@@ -226,6 +230,76 @@ fn dates_are_checked_however_the_server_is_trusted() {
     }
 }
 
+/// The same certificate with s replaced by n - s in its ECDSA signature (P-256), which is as valid.
+fn with_the_other_signature(certificate: &CertificateDer<'_>) -> CertificateDer<'static> {
+    const N: [u8; 32] = [
+        255, 255, 255, 255, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 188, 230, 250, 173,
+        167, 23, 158, 132, 243, 185, 202, 194, 252, 99, 37, 81,
+    ];
+    let der = certificate.to_vec();
+    // The signature ends the certificate: BIT STRING { SEQUENCE { INTEGER r, INTEGER s } }, all of it shorter than 128
+    // bytes.
+    let bits = (70..=76)
+        .map(|length| der.len() - length)
+        .find(|&at| der[at] == 3 && usize::from(der[at + 1]) == der.len() - at - 2);
+    let bits = bits.unwrap();
+    let (r, s) = (bits + 5, bits + 7 + usize::from(der[bits + 6]));
+    let mut other = N;
+    let mut borrow = 0;
+    let unsigned = &der[s + 2..];
+    for i in 0..32 {
+        let byte = unsigned
+            .len()
+            .checked_sub(i + 1)
+            .map_or(0, |at| unsigned[at]);
+        let digit = i32::from(N[31 - i]) - i32::from(byte) - borrow;
+        borrow = i32::from(digit < 0);
+        other[31 - i] = u8::try_from(digit & 255).unwrap();
+    }
+    let mut integer: Vec<u8> = other.into_iter().skip_while(|&byte| byte == 0).collect();
+    if integer[0] & 128 != 0 {
+        integer.insert(0, 0);
+    }
+    let tlv = |tag: u8, content: &[u8]| {
+        let length = u8::try_from(content.len()).unwrap();
+        [&[tag, length], content].concat()
+    };
+    let pair = [&der[r..s], &tlv(2, &integer)].concat();
+    let signature = tlv(3, &[&[0], tlv(0x30, &pair).as_slice()].concat());
+    // SEQUENCE { to be signed, algorithm, signature }; its length takes two bytes.
+    assert_eq!(der[..2], [0x30, 0x82]);
+    let content = [&der[4..bits], &signature].concat();
+    let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+    [&[0x30, 0x82], length.as_slice(), &content].concat().into()
+}
+
+#[test]
+fn m3_a_client_is_its_key_however_its_certificate_is_written() {
+    let authority = Authority::new("ours");
+    let keys = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
+    let shown = |identity: Identity| {
+        let server = authority.sign("localhost", 2020, 4000);
+        let client = TlsClient::new(Trust::Pin(server.fingerprint()), Some(identity)).unwrap();
+        let server = TlsServer::new(server, Some(vec![authority.certificate.clone()])).unwrap();
+        let (client, server) = shake_hands(&client, &server, "localhost");
+        let key = server.unwrap().peer_key().unwrap();
+        drop(client);
+        key
+    };
+    let first = authority.sign_key(&keys[0], "client", 2020, 4000);
+    let der = first.chain()[0].clone();
+    let bent = with_the_other_signature(&der);
+    assert_ne!(bent, der);
+    let key = PrivateKeyDer::Pkcs8(keys[0].serialize_der().into());
+    let bent = Identity::new(vec![bent], key).unwrap();
+    let renewed = authority.sign_key(&keys[0], "client", 2021, 4001);
+    let other = authority.sign_key(&keys[1], "client", 2020, 4000);
+    let client = shown(first);
+    assert_eq!(shown(bent), client);
+    assert_eq!(shown(renewed), client);
+    assert_ne!(shown(other), client);
+}
+
 #[test]
 fn clients_without_the_right_certificate_are_refused() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
@@ -237,9 +311,9 @@ fn clients_without_the_right_certificate_are_refused() {
     };
 
     let good = ours.sign("client", 2020, 4000);
-    let fingerprint = good.fingerprint();
+    let key = key_fingerprint(&good.chain()[0]).unwrap();
     let (client, server) = attempt(Some(good));
-    assert_eq!(server.unwrap().peer_certificate(), Some(fingerprint));
+    assert_eq!(server.unwrap().peer_key(), Some(key));
     drop(client);
 
     for (identity, fault) in [

@@ -95,10 +95,10 @@ impl FheServer {
         let context = RunContext::of(plan, params, &config.context)?;
         let (plan, params) = (&context.plan, &context.params);
         let places = plan.places(params).map_err(FheJobError::from)?;
-        if let Some(rate) = listener.rate()
-            && places > rate.texts() as usize
+        if let Some(rate) = listener.texts_per_client()
+            && places as u64 > rate.amount()
         {
-            let limit = rate.texts();
+            let limit = rate.amount();
             return Err(ServeError::LessThanABatch { places, limit });
         }
         let declared = Declared {

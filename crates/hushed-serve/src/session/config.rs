@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::allowance::rate::ClientTexts;
+use super::allowance::rate::ClientLimits;
 use super::deadlines::Deadlines;
 
 /// The default maximum number of concurrent sessions.
@@ -19,8 +19,8 @@ pub struct Entrance {
     pub access: ClientAccess,
     /// Maximum number of concurrent sessions; more are refused.
     pub max_sessions: usize,
-    /// Maximum number of texts per client in a time window, over all its sessions.
-    pub texts_per_client: Option<ClientTexts>,
+    /// What a client may have in a time window, over all its sessions.
+    pub per_client: Option<ClientLimits>,
     /// The deadlines of a session.
     pub deadlines: Deadlines,
     /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for loopback or an internal network.
@@ -36,7 +36,7 @@ impl Entrance {
             identity: ServerIdentity::Development(certificates.into()),
             access: ClientAccess::Anyone,
             max_sessions: MAX_SESSIONS,
-            texts_per_client: None,
+            per_client: None,
             deadlines: Deadlines::default(),
             metrics_listen: None,
         }

@@ -10,6 +10,7 @@ use super::registry::Entry;
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::agree;
+use crate::session::allowance::Charge;
 use crate::session::wire::{
     self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, REPLY, Refusal,
     Reply, WireFault,
@@ -38,6 +39,8 @@ pub(crate) struct Agreed {
     pub(crate) fhe: bool,
     /// The bundle that it offers, if it offers one.
     pub(crate) bundle: Option<Digest>,
+    /// The least that a session is for: a client that may not have it now is refused.
+    pub(crate) least: Charge,
 }
 
 /// Receives a hello and decides on it; a client that is refused is told why. Returns who the client is.
@@ -45,13 +48,17 @@ pub(crate) fn admitted(
     session: &mut Session,
     listener: &Listener,
     entry: &Entry<'_>,
-    certificate: Option<Digest>,
+    key: Option<Digest>,
     agreed: &Agreed,
 ) -> Result<Owner, Stop> {
     let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
     let admitted = known(&hello, listener, agreed).and_then(|hello| {
-        listener.admit(entry).map_err(Stop::Refuse)?;
-        Ok(listener.owner(hello.token.as_ref(), certificate))
+        let owner = listener.owner(hello.token.as_ref(), key);
+        let allowed = listener.admit(entry, &owner);
+        // Before any set-up is paid for.
+        let allowed = allowed.and_then(|()| listener.ask(&owner, agreed.least));
+        allowed.map_err(Stop::Refuse)?;
+        Ok(owner)
     });
     if let Err(Stop::Refuse(refusal)) = admitted {
         session.send_vec(REPLY, Reply::Refused(refusal).encode())?;

@@ -15,8 +15,8 @@ use super::outcome::{Outcome, Stop};
 use super::registry::{Entered, Entry, Registry};
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::session::allowance::TextCounts;
-use crate::session::allowance::rate::TextRate;
+use crate::session::allowance::rate::Rate;
+use crate::session::allowance::{Charge, ClientCounts};
 use crate::session::deadlines::Deadlines;
 use crate::session::metrics::{self, Metrics};
 use crate::session::owner::Owner;
@@ -43,7 +43,7 @@ pub struct Listener {
     /// Whether accepted clients are authenticated.
     authenticates: bool,
     /// The clients' counts, if they are limited.
-    counts: Option<TextCounts>,
+    counts: Option<ClientCounts>,
     pub(crate) max_sessions: usize,
     pub(crate) deadlines: Deadlines,
     pub(crate) registry: Registry,
@@ -91,8 +91,8 @@ impl Listener {
             tls: TlsServer::new(identity, authorities)?,
             accepted,
             authenticates: entrance.access != ClientAccess::Anyone,
-            counts: match &entrance.texts_per_client {
-                Some(limit) => Some(TextCounts::open(limit)?),
+            counts: match &entrance.per_client {
+                Some(limits) => Some(ClientCounts::open(limits)?),
                 None => None,
             },
             max_sessions: entrance.max_sessions,
@@ -123,7 +123,7 @@ impl Listener {
     }
 
     /// Starts a session on an accepted socket; everything before the client has authenticated is bounded in time and
-    /// memory. Also returns the SHA-256 of the client's certificate, if it was asked for one.
+    /// memory. Also returns the SHA-256 of the public key in the client's certificate, if it was asked for one.
     pub(crate) fn session(
         &self,
         entry: &Entry<'_>,
@@ -135,8 +135,8 @@ impl Listener {
         }
         // If no byte came, the handshake finds out why, within the same limits.
         let channel = self.tls.accept(socket, limits)?;
-        let certificate = channel.peer_certificate().map(Digest);
-        Ok((Session::new(Party::Server, Box::new(channel)), certificate))
+        let key = channel.peer_key().map(Digest);
+        Ok((Session::new(Party::Server, Box::new(channel)), key))
     }
 
     /// Whether a client with this token may connect.
@@ -150,29 +150,40 @@ impl Listener {
     }
 
     /// Who the client is. A token that is not required identifies nobody.
-    pub(crate) fn owner(&self, token: Option<&Token>, certificate: Option<Digest>) -> Owner {
-        Owner::of(token.filter(|_| self.accepted.is_some()), certificate)
+    pub(crate) fn owner(&self, token: Option<&Token>, key: Option<Digest>) -> Owner {
+        Owner::of(token.filter(|_| self.accepted.is_some()), key)
     }
 
-    /// Counts texts that are about to run for a client, or returns why they may not.
-    pub(crate) fn count(&self, owner: &Owner, texts: usize) -> Result<(), Refusal> {
+    /// Counts what is about to run for a client, or returns why it may not.
+    pub(crate) fn count(&self, owner: &Owner, charge: Charge) -> Result<(), Refusal> {
         let counts = self.counts.as_ref();
-        counts.map_or(Ok(()), |counts| counts.count(owner, texts))
+        counts.map_or(Ok(()), |counts| counts.count(owner, charge))
+    }
+
+    /// Why a client that wants this may not have it now; counts nothing.
+    pub(crate) fn ask(&self, owner: &Owner, charge: Charge) -> Result<(), Refusal> {
+        let counts = self.counts.as_ref();
+        counts.map_or(Ok(()), |counts| counts.ask(owner, charge))
     }
 
     /// The limit on texts per client, if there is one.
-    pub(crate) fn rate(&self) -> Option<TextRate> {
-        self.counts.as_ref().map(TextCounts::rate)
+    pub(crate) fn texts_per_client(&self) -> Option<Rate> {
+        self.counts.as_ref().and_then(ClientCounts::texts)
     }
 
-    /// Counts a connection as one of the sessions.
-    pub(crate) fn admit(&self, entry: &Entry<'_>) -> Result<(), Refusal> {
-        match entry.admit(self.max_sessions, self.authenticates) {
-            true => Ok(()),
-            false => Err(Refusal::TooManySessions {
-                limit: u32::try_from(self.max_sessions).unwrap_or(u32::MAX),
-            }),
-        }
+    /// Whether the bits opened to a client are limited.
+    pub(crate) fn limits_bits(&self) -> bool {
+        self.counts.as_ref().is_some_and(ClientCounts::limits_bits)
+    }
+
+    /// Counts a connection as one of the sessions, and as one of this client's. A client that shows who it is cannot
+    /// have the last place: with one place only, it can.
+    pub(crate) fn admit(&self, entry: &Entry<'_>, owner: &Owner) -> Result<(), Refusal> {
+        let refused = |limit| Refusal::TooManySessions {
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+        };
+        let own = self.authenticates.then_some(owner);
+        entry.admit(self.max_sessions, own).map_err(refused)
     }
 
     /// Serves until `stop` is raised, running `serve` in a thread per connection. Then lets active sessions finish

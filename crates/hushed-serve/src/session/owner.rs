@@ -10,16 +10,16 @@ use crate::session::token::Token;
 pub(crate) struct Owner(String);
 
 impl Owner {
-    /// Identifies a client by its token, by its certificate if no token is required, or as `anyone` if neither is. The
-    /// name reveals neither.
-    pub(crate) fn of(token: Option<&Token>, certificate: Option<Digest>) -> Owner {
-        let hash = match (token, certificate) {
+    /// Identifies a client by its token, by the public key of its certificate if no token is required, or as `anyone`
+    /// if neither is. The name reveals neither.
+    pub(crate) fn of(token: Option<&Token>, key: Option<Digest>) -> Owner {
+        let hash = match (token, key) {
             (Some(token), _) => Sha256::new()
                 .chain_update(b"hushed owner 1")
                 .chain_update(token.digest().0),
-            (None, Some(certificate)) => Sha256::new()
-                .chain_update(b"hushed owner by certificate 1")
-                .chain_update(certificate.0),
+            (None, Some(key)) => Sha256::new()
+                .chain_update(b"hushed owner by public key 1")
+                .chain_update(key.0),
             (None, None) => return Owner("anyone".to_owned()),
         };
         let name = Digest(hash.finalize().into()).to_string();

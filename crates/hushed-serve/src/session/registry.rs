@@ -15,6 +15,8 @@ use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::owner::Owner;
+
 /// Places for strangers that have not said hello.
 const ROOM: usize = 128;
 /// Places for addresses from which a client has authenticated.
@@ -62,6 +64,8 @@ struct Connection {
     socket: Option<TcpStream>,
     origin: Origin,
     place: Place,
+    /// Who has authenticated, of a session.
+    client: Option<Owner>,
     working: bool,
 }
 
@@ -174,6 +178,7 @@ impl Registry {
             socket: Some(socket),
             origin,
             place: Place::Waits { known, spoke },
+            client: None,
             working: false,
         };
         state.connections.insert(number, connection);
@@ -246,25 +251,33 @@ impl Entry<'_> {
         connection.is_some_and(|c| c.place == Place::Evicted)
     }
 
-    /// Counts this connection as one of at most `limit` sessions; false if there are that many already. `shown`: the
-    /// client has authenticated, and its address is known from now on, whether or not there is room for a session.
-    pub(crate) fn admit(&self, limit: usize, shown: bool) -> bool {
+    /// Counts this connection as one of at most `limit` sessions; if there are that many already, returns the limit
+    /// that was reached. `client`: who has authenticated. Its address is known from now on, whether or not there is
+    /// room, and it leaves the last session to others, if `limit` is more than one.
+    pub(crate) fn admit(&self, limit: usize, client: Option<&Owner>) -> Result<(), usize> {
         let mut state = self.registry.lock();
         let Some(connection) = state.connections.get(&self.number) else {
-            return false;
+            return Err(limit);
         };
         let (origin, place) = (connection.origin, connection.place);
-        if shown {
+        if client.is_some() {
             state.remember(origin);
         }
         if state.admitted >= limit || !matches!(place, Place::Waits { .. }) {
-            return false;
+            return Err(limit);
+        }
+        let own = limit.saturating_sub(1).max(1);
+        let is_its =
+            |connection: &&Connection| client.is_some() && connection.client.as_ref() == client;
+        if state.connections.values().filter(is_its).count() >= own {
+            return Err(own);
         }
         if let Some(connection) = state.connections.get_mut(&self.number) {
             connection.place = Place::Admitted;
+            connection.client = client.cloned();
             state.admitted += 1;
         }
-        true
+        Ok(())
     }
 
     /// Records that a text begins; false if the server is stopping.
@@ -347,7 +360,7 @@ mod tests {
         // The oldest has sent something: a client at that address still gets through.
         assert_eq!(lost(&all), [1]);
         assert!(!other.was_evicted());
-        assert!(all[0].admit(4, false) && !all[1].admit(4, false));
+        assert!(all[0].admit(4, None).is_ok() && all[1].admit(4, None).is_err());
         // An admitted connection has left the room.
         all.push(enter(&registry, &socket, address(1)));
         assert_eq!(lost(&all), [1]);
@@ -384,7 +397,7 @@ mod tests {
         let (registry, socket) = (Registry::default(), socket());
         let first = enter(&registry, &socket, address(7));
         // There is no room for a session, but the address is known all the same.
-        assert!(!first.admit(0, true));
+        assert!(first.admit(0, Some(&Owner::named("ann"))).is_err());
         let known = enter(&registry, &socket, address(7));
         let mut flood = Vec::new();
         for n in 0..4 * ROOM {
@@ -393,6 +406,32 @@ mod tests {
         }
         assert!(first.was_evicted() && !known.was_evicted());
         assert_eq!(flood.len(), ROOM);
+    }
+
+    #[test]
+    fn l3_a_client_leaves_the_last_session_to_others() {
+        let (registry, socket) = (Registry::default(), socket());
+        let (ann, bob) = (Owner::named("ann"), Owner::named("bob"));
+        let mut open = Vec::new();
+        let mut admitted = |client: Option<&Owner>, limit| {
+            let entry = enter(&registry, &socket, address(open.len()));
+            let admitted = entry.admit(limit, client);
+            open.push(entry);
+            admitted
+        };
+        assert_eq!(admitted(Some(&ann), 3), Ok(()));
+        assert_eq!(admitted(Some(&ann), 3), Ok(()));
+        // From any address.
+        assert_eq!(admitted(Some(&ann), 3), Err(2));
+        assert_eq!(admitted(Some(&bob), 3), Ok(()));
+        assert_eq!(admitted(Some(&bob), 3), Err(3));
+        open.clear();
+        // With one session in all, anyone may have it; without authentication, all may be one client's.
+        let entry = enter(&registry, &socket, address(0));
+        assert_eq!(entry.admit(1, Some(&ann)), Ok(()));
+        drop(entry);
+        let all = [(); 3].map(|()| enter(&registry, &socket, address(0)));
+        assert!(all.iter().all(|entry| entry.admit(3, None).is_ok()));
     }
 
     #[test]

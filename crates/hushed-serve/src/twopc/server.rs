@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, ModelError, Task};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::{Index, Layers, RunError, Sampled, Sampler, out_of_range, sampled};
+use hushed_mpc::{Answers, Index, Layers, RunError, Sampled, Sampler, out_of_range, sampled};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;

@@ -19,7 +19,7 @@ use hushed_model::testing::tiny_folder;
 use hushed_serve::fhe::wire::JobState;
 use hushed_serve::fhe::{self, FheServer, FheServerConfig, KeyRecord, Remote, RemoteEvent};
 use hushed_serve::{
-    Client, ClientAccess, ClientTexts, Digest, Refusal, ServeError, Server, ServerConfig,
+    Client, ClientAccess, ClientLimits, Digest, Refusal, ServeError, Server, ServerConfig,
     ServerTrust, Token, TooLong,
 };
 
@@ -640,13 +640,14 @@ fn f8_batches_count_as_their_places_over_restarts() {
     let (plan, params) = fhe::read_plan(&offered.plan()).unwrap();
     let places = plan.places(&params).unwrap();
     let mut config = config(offered, work);
-    let limit = |texts: usize| ClientTexts {
-        rate: format!("{texts}/DAY").parse().unwrap(),
+    let limit = |texts: usize| ClientLimits {
+        texts: Some(format!("{texts}/DAY").parse().unwrap()),
+        bits: None,
         file: work.join("store/texts.json"),
     };
-    config.entrance.texts_per_client = Some(limit(places - 1));
+    config.entrance.per_client = Some(limit(places - 1));
     assert_eq!(name(FheServer::bind(&config)), "limit");
-    config.entrance.texts_per_client = Some(limit(2 * places - 1));
+    config.entrance.per_client = Some(limit(2 * places - 1));
     let server = Running::start(&config);
     let remote = Remote::new(server.remote(work.join("keys")));
     let job = remote.submit(&texts()[..1], &mut quiet).unwrap();
@@ -665,7 +666,7 @@ fn f8_batches_count_as_their_places_over_restarts() {
     let server = Running::start(&config);
     assert!(refused(&Remote::new(server.remote(work.join("keys")))));
     drop(server);
-    config.entrance.texts_per_client = Some(limit(2 * places));
+    config.entrance.per_client = Some(limit(2 * places));
     let server = Running::start(&config);
     let remote = Remote::new(server.remote(work.join("keys")));
     remote.submit(&texts()[1..2], &mut quiet).unwrap();

@@ -108,6 +108,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::NoToken,
         Refusal::BadToken,
         Refusal::TooManySessions { limit: 4 },
+        Refusal::AboveOpenedBits { limit: 8 },
         Refusal::TooLong { limit: 5 },
         Refusal::TooManyTexts { limit: 6 },
         Refusal::PassTooLarge { limit: 7 },

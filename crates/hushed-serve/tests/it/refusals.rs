@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::common::{Running, assert_serves, eventually, refused};
 use hushed_net::{NetError, TlsFault};
 use hushed_serve::{
-    BundlePin, Category, Client, ClientAccess, ClientTexts, Digest, Options, Refusal, ServeError,
+    BundlePin, Category, Client, ClientAccess, ClientLimits, Digest, Options, Refusal, ServeError,
     Server, ServerConfig, ServerIdentity, ServerTrust, Token, TooLong,
 };
 
@@ -193,15 +193,15 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     let start = || {
         Running::start(|c| {
             c.entrance.access = ClientAccess::Tokens(tokens.clone());
-            let rate = "4/WEEK".parse().unwrap();
+            let rate = "4/WEEK";
             let file = file.clone();
-            c.entrance.texts_per_client = Some(ClientTexts { rate, file });
+            c.entrance.per_client = Some(texts(rate, file));
         })
     };
     let embed = |server: &Running, token: &str, texts: &[&str], batch: usize| {
         let mut config = server.client();
         config.token = Token::from_bytes(token.as_bytes());
-        let mut client = Client::connect(&config).unwrap();
+        let mut client = Client::connect(&config)?;
         let options = Options {
             batch,
             ..Options::default()
@@ -247,13 +247,75 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     let model = tempfile::tempdir().unwrap();
     hushed_model::testing::tiny_folder(model.path()).unwrap();
     let mut config = ServerConfig::local(model.path(), state.path().join("certificates"));
-    let rate = "4/WEEK".parse().unwrap();
-    config.entrance.texts_per_client = Some(ClientTexts { rate, file });
+    let rate = "4/WEEK";
+    config.entrance.per_client = Some(texts(rate, file));
     let error = Server::bind(&config).err().unwrap();
     assert_eq!(
         (error.name(), error.category()),
         ("counts", Category::Local)
     );
+}
+
+#[test]
+fn l3_a_client_pays_for_no_set_up_that_it_cannot_use_and_leaves_a_session_to_others() {
+    let state = tempfile::tempdir().unwrap();
+    let tokens = state.path().join("tokens");
+    fs::write(&tokens, "the-token-of-ann\nthe-token-of-bob\n").unwrap();
+    let server = Running::start(|c| {
+        c.entrance.access = ClientAccess::Tokens(tokens);
+        c.entrance.max_sessions = 2;
+        c.entrance.per_client = Some(texts("1/WEEK", state.path().join("texts.json")));
+    });
+    let connect = |token: &str| {
+        let mut config = server.client();
+        config.token = Token::from_bytes(token.as_bytes());
+        Client::connect(&config)
+    };
+    let refusal = |result: Result<Client, ServeError>| match result.err() {
+        Some(ServeError::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    let mut ann = connect("the-token-of-ann").unwrap();
+    let own = refusal(connect("the-token-of-ann"));
+    assert_eq!(own, Refusal::TooManySessions { limit: 1 });
+    let bob = connect("the-token-of-bob").unwrap();
+    ann.embed(&["a"], TooLong::Refuse, None).unwrap();
+    ann.close().unwrap();
+    // At the hello, not at the next text.
+    eventually("the place is free again", || {
+        matches!(
+            refusal(connect("the-token-of-ann")),
+            Refusal::Allowance { .. }
+        )
+    });
+    bob.close().unwrap();
+}
+
+#[test]
+fn m3_a_renewed_certificate_gives_no_new_texts() {
+    let files = tempfile::tempdir().unwrap();
+    let folder = files.path();
+    let authority = authority();
+    let ca = folder.join("ca.pem");
+    fs::write(&ca, authority.pem()).unwrap();
+    let server = Running::start(|c| {
+        c.entrance.access = ClientAccess::Certificates(ca);
+        let (rate, file) = ("1/WEEK", folder.join("texts.json"));
+        c.entrance.per_client = Some(texts(rate, file));
+    });
+    let keys = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
+    let embed = |name: &str, key, years| {
+        let mut config = server.client();
+        config.identity = Some(identity_of(folder, name, years, key, Some(&authority)));
+        Client::connect(&config)?.embed(&["a"], TooLong::Refuse, None)
+    };
+    assert!(embed("first", &keys[0], (2020, 4000)).is_ok());
+    let again = embed("renewed", &keys[0], (2021, 4001)).err().unwrap();
+    assert!(matches!(
+        again,
+        ServeError::Refused(Refusal::Allowance { .. })
+    ));
+    assert!(embed("other", &keys[1], (2020, 4000)).is_ok());
 }
 
 #[test]
@@ -319,6 +381,15 @@ fn servers_that_cannot_start() {
     assert!(Server::bind(&config).is_ok());
 }
 
+/// A limit on texts alone.
+fn texts(rate: &str, file: PathBuf) -> ClientLimits {
+    ClientLimits {
+        texts: Some(rate.parse().unwrap()),
+        bits: None,
+        file,
+    }
+}
+
 struct Authority {
     certificate: rcgen::Certificate,
     params: rcgen::CertificateParams,
@@ -351,15 +422,26 @@ fn identity(
     by: Option<&Authority>,
 ) -> (PathBuf, PathBuf) {
     let key = rcgen::KeyPair::generate().unwrap();
+    identity_of(folder, name, years, &key, by)
+}
+
+/// The same for a given key.
+fn identity_of(
+    folder: &std::path::Path,
+    name: &str,
+    years: (i32, i32),
+    key: &rcgen::KeyPair,
+    by: Option<&Authority>,
+) -> (PathBuf, PathBuf) {
     let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
     params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
     let certificate = match by {
         Some(a) => {
             let issuer = rcgen::Issuer::from_params(&a.params, &a.key);
-            params.signed_by(&key, &issuer).unwrap()
+            params.signed_by(key, &issuer).unwrap()
         }
-        None => params.self_signed(&key).unwrap(),
+        None => params.self_signed(key).unwrap(),
     };
     let paths = (
         folder.join(format!("{name}.pem")),

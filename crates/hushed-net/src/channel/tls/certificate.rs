@@ -12,6 +12,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ParsedCertificate;
 use sha2::{Digest, Sha256};
 
 /// Certificate and key of the development identity, readable only by the owner.
@@ -141,6 +142,16 @@ impl Trust {
 #[must_use]
 pub fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     Sha256::digest(certificate).into()
+}
+
+/// SHA-256 of a certificate's public key (SubjectPublicKeyInfo), which names its holder. The certificate itself does
+/// not: anyone can negate the s of an ECDSA signature, and it stays valid with other bytes.
+///
+/// # Errors
+/// What `rustls` says of bytes that are no certificate.
+pub fn key_fingerprint(certificate: &CertificateDer<'_>) -> Result<[u8; 32], rustls::Error> {
+    let parsed = ParsedCertificate::try_from(certificate)?;
+    Ok(Sha256::digest(parsed.subject_public_key_info()).into())
 }
 
 /// Reads the certificates in a PEM file, at least one.

@@ -13,7 +13,7 @@ use rustls::Connection;
 
 use super::super::stream::{Halves, Meter, Security, Sink, StreamChannel};
 use super::super::{Limits, tcp};
-use super::fingerprint;
+use super::key_fingerprint;
 use crate::NetError;
 use crate::frame::io_error;
 
@@ -39,10 +39,13 @@ pub(super) fn establish(
     let handshake = handshake(&mut connection, &socket, limits)?;
     tcp::prepare(&socket)?;
     let socket = Arc::new(socket);
-    let peer_certificate = connection
+    let peer_key = match connection
         .peer_certificates()
         .and_then(|chain| chain.first())
-        .map(fingerprint);
+    {
+        Some(certificate) => Some(key_fingerprint(certificate)?),
+        None => None,
+    };
     let connection = Arc::new(Mutex::new(connection));
     StreamChannel::start(limits, |meter| Halves {
         source: TlsSource {
@@ -61,7 +64,7 @@ pub(super) fn establish(
         socket,
         security: Some(Box::new(TlsSecurity {
             connection,
-            peer_certificate,
+            peer_key,
         })),
         handshake,
     })
@@ -243,7 +246,7 @@ impl Sink for TlsSink {
 
 struct TlsSecurity {
     connection: Shared,
-    peer_certificate: Option<[u8; 32]>,
+    peer_key: Option<[u8; 32]>,
 }
 
 impl Security for TlsSecurity {
@@ -253,7 +256,7 @@ impl Security for TlsSecurity {
             .ok()
     }
 
-    fn peer_certificate(&self) -> Option<[u8; 32]> {
-        self.peer_certificate
+    fn peer_key(&self) -> Option<[u8; 32]> {
+        self.peer_key
     }
 }

@@ -21,6 +21,7 @@ use crate::fhe::wire::{
     frames,
 };
 use crate::session::agree;
+use crate::session::allowance::Charge;
 use crate::session::greeting::{Agreed, admitted, closed, confirmed};
 use crate::session::listener::Listener;
 use crate::session::outcome::{Outcome, Stop};
@@ -53,8 +54,8 @@ pub(super) fn serve(
     outcome: &mut Outcome,
 ) -> Result<(), Stop> {
     tracing::debug!(session = entry.number(), %peer, "connected");
-    let (mut session, certificate) = shared.listener.session(entry, socket)?;
-    let done = greet(shared, entry, &mut session, certificate)
+    let (mut session, key) = shared.listener.session(entry, socket)?;
+    let done = greet(shared, entry, &mut session, key)
         .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
     outcome.stats = session.stats();
     closed(session, done)
@@ -65,15 +66,17 @@ fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
     session: &mut Session,
-    certificate: Option<Digest>,
+    key: Option<Digest>,
 ) -> Result<Owner, Stop> {
     let agreed = Agreed {
         agreement: agreement(),
         other: bundle::agreement_hash()?,
         fhe: true,
         bundle: None,
+        // A client that has had its batches still fetches their replies.
+        least: Charge::default(),
     };
-    let owner = admitted(session, &shared.listener, entry, certificate, &agreed)?;
+    let owner = admitted(session, &shared.listener, entry, key, &agreed)?;
     let welcome = FheWelcome {
         nonce: agree::nonce()?,
         plan: shared.plan_hash,
@@ -144,7 +147,11 @@ fn answer(
                 Err(refusal) => Err(refusal),
             },
             Request::Submit { keys, request } => {
-                let count = || shared.listener.count(owner, shared.places);
+                let charge = Charge {
+                    texts: shared.places as u64,
+                    bits: 0,
+                };
+                let count = || shared.listener.count(owner, charge);
                 jobs.submit(owner, keys, request, &count).map(Response::Job)
             }
             Request::Status { job } => Ok(Response::Job(jobs.status(owner, &job))),

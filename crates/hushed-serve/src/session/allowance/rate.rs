@@ -1,4 +1,4 @@
-//! An operator's limit per client: a number of texts in a time window, and the file of the counts ([`super`]).
+//! An operator's limits per client: numbers in time windows, and the file of the counts ([`super`]).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,54 +14,55 @@ const UNITS: [(&str, u64); 4] = [
     ("week", 7 * 86_400),
 ];
 
-/// A number of texts per time window: `100/DAY`.
+/// A number per time window: `100/DAY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextRate {
-    /// Texts.
-    pub(super) texts: u32,
+pub struct Rate {
+    /// How many.
+    pub(super) amount: u64,
     /// The window, in seconds.
     pub(super) seconds: u64,
 }
 
-impl TextRate {
-    /// How many texts.
+impl Rate {
+    /// How many in a window.
     #[must_use]
-    pub fn texts(&self) -> u32 {
-        self.texts
+    pub fn amount(&self) -> u64 {
+        self.amount
     }
 }
 
-impl FromStr for TextRate {
+impl FromStr for Rate {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str =
-            "a number of texts and a window, such as 1000/DAY: MINUTE, HOUR, DAY or WEEK";
-        let (texts, window) = text.split_once('/').ok_or(FORM)?;
-        let texts: u32 = texts.trim().parse().map_err(|_| FORM)?;
+        const FORM: &str = "a number and a window, such as 1000/DAY: MINUTE, HOUR, DAY or WEEK";
+        let (amount, window) = text.split_once('/').ok_or(FORM)?;
+        let amount: u64 = amount.trim().parse().map_err(|_| FORM)?;
         let window = window.trim().to_ascii_lowercase();
         let unit = UNITS.into_iter().find(|(name, _)| *name == window);
-        match (texts, unit) {
-            (0, _) => Err("0 texts, which would refuse everything"),
-            (texts, Some((_, seconds))) => Ok(Self { texts, seconds }),
+        match (amount, unit) {
+            (0, _) => Err("0, which would refuse everything"),
+            (amount, Some((_, seconds))) => Ok(Self { amount, seconds }),
             (_, None) => Err(FORM),
         }
     }
 }
 
-impl fmt::Display for TextRate {
+impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = UNITS.into_iter().find(|(_, unit)| *unit == self.seconds);
         let name = unit.map_or("", |(name, _)| name);
-        write!(f, "{}/{}", self.texts, name.to_ascii_uppercase())
+        write!(f, "{}/{}", self.amount, name.to_ascii_uppercase())
     }
 }
 
-/// How many texts a client may have, and the file that records how many it has had.
+/// What a client may have, and the file that records what it has had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientTexts {
-    /// How many.
-    pub rate: TextRate,
+pub struct ClientLimits {
+    /// Texts.
+    pub texts: Option<Rate>,
+    /// Bits that are opened to it (`hushed plan`); `2pc` only.
+    pub bits: Option<Rate>,
     /// The file. One server at a time uses it.
     pub file: PathBuf,
 }

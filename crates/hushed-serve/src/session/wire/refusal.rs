@@ -40,8 +40,10 @@ pub enum Refusal {
     /// The token is not on its list.
     #[error("it does not know this bearer token; check it with the server's operator")]
     BadToken,
-    /// It has as many sessions as it may.
-    #[error("it already has {limit} session(s), its limit; try again later")]
+    /// It has as many sessions as it may, or as many of this client.
+    #[error(
+        "it already has {limit} session(s), its limit in all or for one client; try again later"
+    )]
     TooManySessions {
         /// Its limit.
         limit: u32,
@@ -125,7 +127,7 @@ pub enum Refusal {
     /// There is no reply to fetch: the job is unknown, not done, or its reply has expired.
     #[error("it has no reply of this job: it is not done, or its reply has expired")]
     NoReply,
-    /// The client has used up its texts for now.
+    /// The client has used up its texts, or the bits that may be opened to it, for now.
     #[error("this client has used up its texts for now; come back in {}", spoken(*seconds))]
     Allowance {
         /// Seconds until the requested number of texts may run.
@@ -136,6 +138,14 @@ pub enum Refusal {
         "it takes at most {limit} texts of a client in its window of time; ask for fewer at once"
     )]
     AboveAllowance {
+        /// Its limit.
+        limit: u32,
+    },
+    /// More opened at once than the client may ever have.
+    #[error(
+        "it opens at most {limit} bits to a client in its window of time; ask for fewer texts at once"
+    )]
+    AboveOpenedBits {
         /// Its limit.
         limit: u32,
     },
@@ -227,6 +237,7 @@ impl Refusal {
             Self::NoScores => (30, 0, none),
             Self::TooFarAhead { limit } => (31, limit, none),
             Self::TooManyDrafts { limit } => (32, limit, none),
+            Self::AboveOpenedBits { limit } => (33, limit, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -270,6 +281,7 @@ impl Refusal {
             30 => Self::NoScores,
             31 => Self::TooFarAhead { limit: number },
             32 => Self::TooManyDrafts { limit: number },
+            33 => Self::AboveOpenedBits { limit: number },
             code => Self::Unknown { code },
         }
     }

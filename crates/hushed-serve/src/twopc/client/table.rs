@@ -62,3 +62,35 @@ fn keep(path: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     }
     files::write(path, bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use hushed_model::testing::tiny_folder;
+
+    use super::*;
+    use crate::{Category, ClientConfig, Server, ServerConfig, ServerTrust};
+
+    /// A table is long: a client that asks for it again is none of ours, and its session ends.
+    #[test]
+    fn l2_a_session_has_the_table_once() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        config.public_table = true;
+        let server = Server::bind(&config).unwrap();
+        let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
+        let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            let mut client = Client::connect(&config).unwrap();
+            client.need_table().unwrap();
+            let again = client.ask(&Request::Table).err();
+            stop.store(true, Ordering::SeqCst);
+            assert_eq!(again.unwrap().category(), Category::Network);
+        });
+    }
+}

@@ -23,6 +23,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe;
 use crate::session::agree;
+use crate::session::allowance::Charge;
 use crate::session::greeting::{Agreed, admitted, closed, confirmed};
 use crate::session::listener::Listener;
 use crate::session::outcome::{Embedded, Outcome, Stop};
@@ -82,8 +83,8 @@ pub(super) fn serve(
     outcome: &mut Outcome,
 ) -> Result<(), Stop> {
     outcome.embedded = Some(Embedded::default());
-    let (mut session, certificate) = shared.listener.session(entry, socket)?;
-    let greeted = greet(shared, entry, &mut session, certificate);
+    let (mut session, key) = shared.listener.session(entry, socket)?;
+    let greeted = greet(shared, entry, &mut session, key);
     outcome.stats = session.stats();
     let owner = match greeted {
         Ok(owner) => owner,
@@ -102,15 +103,19 @@ fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
     session: &mut Session,
-    certificate: Option<Digest>,
+    key: Option<Digest>,
 ) -> Result<Owner, Stop> {
     let agreed = Agreed {
         agreement: shared.agreement,
         other: fhe::wire::agreement(),
         fhe: false,
         bundle: Some(shared.bundle.hash()),
+        least: Charge {
+            texts: shared.charge as u64,
+            bits: 0,
+        },
     };
-    let owner = admitted(session, &shared.listener, entry, certificate, &agreed)?;
+    let owner = admitted(session, &shared.listener, entry, key, &agreed)?;
     let welcome = Welcome {
         nonce: agree::nonce()?,
         agreement: shared.agreement,
@@ -158,6 +163,7 @@ fn texts(
         owner,
         backend,
         text: None,
+        sent_table: false,
         done: outcome.embedded.get_or_insert_default(),
     };
     let deadlines = &shared.listener.deadlines;
@@ -171,6 +177,10 @@ fn texts(
         let request = session.recv(REQUEST, Expect::AtMost(MAX_REQUEST))?;
         match Request::decode(&request).map_err(ServeError::malformed("request"))? {
             Request::End => return Ok(()),
+            // Once: a client keeps it, and it is long.
+            Request::Table if std::mem::replace(&mut passes.sent_table, true) => {
+                return Err(malformed("tag"));
+            }
             Request::Table => send_table(shared, session)?,
             Request::Embed {
                 rows,
@@ -198,6 +208,8 @@ struct Passes<'a> {
     backend: &'a mut Protocol,
     /// The state of the text being continued.
     text: Option<Text>,
+    /// Whether it has had the public table.
+    sent_table: bool,
     done: &'a mut Embedded,
 }
 
@@ -278,6 +290,10 @@ impl Passes<'_> {
         charge: usize,
         terms: Terms,
     ) -> Result<(), Stop> {
+        let counted = Charge {
+            texts: charge as u64,
+            bits: 0,
+        };
         let left = self.shared.max_texts.saturating_sub(self.done.texts);
         let allowed = ours
             .and_then(|()| allow(self.shared, rows, charge, terms, left))
@@ -288,7 +304,7 @@ impl Passes<'_> {
             // Last, so that only what is about to run is counted.
             .and_then(|()| match charge {
                 0 => Ok(()),
-                _ => self.shared.listener.count(self.owner, charge),
+                _ => self.shared.listener.count(self.owner, counted),
             });
         let session = &mut self.backend.ctx().session;
         let deadlines = &self.shared.listener.deadlines;
