@@ -372,7 +372,7 @@ fn the_end_of_a_text_can_be_hidden() {
 #[test]
 fn padded_output_is_the_same_wherever_the_model_ends() {
     let server = start(|_| ());
-    let end = tiny_generator().public.end_token.unwrap();
+    let end = tiny_generator().public.end_tokens[0];
     let seen = |pad_output: bool, bias: f64| {
         let mut client = server.connect().unwrap();
         let options = GenerateOptions {
