@@ -97,7 +97,11 @@ pub fn check(root: &Path, watch: bool) -> Vec<(&'static str, Outcome)> {
 
 /// Our crates in the checker, and how profile `release` compiles them where `dev` differs.
 const COMPILED: [&str; 4] = ["hushed-math", "hushed-net", "hushed-rlwe", "hushed-twopc"];
-const RELEASE: [&str; 3] = ["opt-level=3", "debug-assertions=false", "overflow-checks=false"];
+const RELEASE: [&str; 3] = [
+    "opt-level=3",
+    "debug-assertions=false",
+    "overflow-checks=false",
+];
 
 fn build(root: &Path, released: bool) -> Result<PathBuf, String> {
     let mut command = Command::new(crate::cargo());
