@@ -15,7 +15,7 @@ use std::process::Command;
 
 /// Functions on 512-bit registers, all of which may hold secrets, with the number of their conditional jumps: ends of
 /// loops over public lengths, tails shorter than a register, layers of a transform, and bounds checks. Counted in the
-/// build of the pinned toolchain. A higher count is an error until somebody has looked.
+/// builds of the pinned toolchain, the larger of the two. A higher count is an error until somebody has looked.
 #[rustfmt::skip]
 const DECLARED: [(&str, usize); 56] = [
     ("hushed_math::bits::aes::vaes::counter", 6),
@@ -42,7 +42,7 @@ const DECLARED: [(&str, usize); 56] = [
     ("hushed_math::kernels::fma::ntt::forward_block::eight", 77),
     ("hushed_math::kernels::fma::points::tile::eight", 13),
     ("hushed_math::kernels::ifma::accept::run", 7),
-    ("hushed_math::kernels::ifma::convert::Converter::combine_strip", 49),
+    ("hushed_math::kernels::ifma::convert::Converter::combine_strip", 50),
     ("hushed_math::kernels::ifma::convert::Converter::convert_two", 4),
     ("hushed_math::kernels::ifma::convert::Converter::prepare_strip", 13),
     ("hushed_math::kernels::ifma::forward::transform", 102),
