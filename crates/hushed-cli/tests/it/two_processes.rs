@@ -323,8 +323,8 @@ fn a_pinned_bundle_is_the_only_model_accepted() {
     std::fs::remove_file(&file).expect("it was written");
 }
 
-/// The hashes that are printed are those that the client computes, of the files as published; without one of them it says
-/// that the server chose the tokenizer.
+/// The hashes that are printed are those that the client computes, of the files as published; without one of them it
+/// says that the server chose the tokenizer.
 #[test]
 fn printed_hashes_are_what_a_client_accepts() {
     let model = concat!(

@@ -11,6 +11,8 @@
 mod pclmul;
 mod portable;
 #[cfg(target_arch = "x86_64")]
+mod unreduced;
+#[cfg(target_arch = "x86_64")]
 mod vpclmul;
 
 use super::Block;
@@ -81,26 +83,6 @@ impl Powers {
             return unsafe { pclmul::dot(powers, values) }.reduce();
         }
         portable::dot(powers, values)
-    }
-}
-
-/// A sum of products before the reduction: `low + middle·x^64 + high·x^128`.
-#[cfg(target_arch = "x86_64")]
-struct Unreduced {
-    low: u128,
-    middle: u128,
-    high: u128,
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Unreduced {
-    fn reduce(self) -> Block {
-        let low = self.low ^ (self.middle << 64);
-        let high = self.high ^ (self.middle >> 64);
-        // x^128 = x^7 + x^2 + x + 1, once for all of `high`, and once for the seven bits that come out at the top.
-        let fold = |h: u128| h ^ (h << 1) ^ (h << 2) ^ (h << 7);
-        let top = (high >> 127) ^ (high >> 126) ^ (high >> 121);
-        Block(low ^ fold(high) ^ fold(top))
     }
 }
 

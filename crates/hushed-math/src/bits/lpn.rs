@@ -5,8 +5,8 @@
 //! it has columns, and no set of rows is invertible.
 //!
 //! Columns come from the AES-128 counter stream under a public seed. Four rows share six blocks, 12 words of 64 bits;
-//! word w gives taps 3w, 3w+1, 3w+2 of the four rows' 36, as its bits 0.., 21.. and 42.., masked to `log2(k)` bits. k is
-//! a power of two, so a mask is exact and no division is needed. Columns are public: the gathers leak nothing.
+//! word w gives taps 3w, 3w+1, 3w+2 of the four rows' 36, as its bits 0.., 21.. and 42.., masked to `log2(k)` bits. k
+//! is a power of two, so a mask is exact and no division is needed. Columns are public: the gathers leak nothing.
 
 use super::Block;
 use super::aes::AesKey;

@@ -1,6 +1,6 @@
-//! Bit kernels of oblivious transfer: 128-bit blocks, masks from secret bits, AES, the pad hash, the field of
-//! 2^128 elements, GGM trees, the LPN code, transposition and packing. Every public signature is safe; kernels are chosen at run time and give identical
-//! bytes.
+//! Bit kernels of oblivious transfer: 128-bit blocks, masks from secret bits, AES, the pad hash, the field of 2^128
+//! elements, GGM trees, the LPN code, transposition and packing. Every public signature is safe; kernels are chosen at
+//! run time and give identical bytes.
 
 mod aes;
 mod block;

@@ -4,9 +4,9 @@
 //! Under one key this is the circular correlation robust `MMO(x) = π(σ(x)) ⊕ σ(x)` of Guo, Katz, Wang and Yu (S&P 2020;
 //! one permutation, σ a linear orthomorphism) at an input relabelled by i. The tweak only makes equal blocks at
 //! different indices of a key hash differently. It is no hash for chosen inputs: with σ(x) ⊕ σ(y) = i ⊕ j the hashes of
-//! x ⊕ Δ at i and of y ⊕ Δ at j are equal. So inputs must be pseudo-random and not chosen by anybody: they are blocks of
-//! OT extensions whose code and keys are drawn after the receiver's last message, so that a receiver that cheats has to
-//! find such a pair by chance, 2^106 tries for the 2^22 pairs of an extension.
+//! x ⊕ Δ at i and of y ⊕ Δ at j are equal. So inputs must be pseudo-random and not chosen by anybody: they are blocks
+//! of OT extensions whose code and keys are drawn after the receiver's last message, so that a receiver that cheats has
+//! to find such a pair by chance, 2^106 tries for the 2^22 pairs of an extension.
 //!
 //! **Why keys change.** The receiver of a correlated OT knows b and may know H(i, b ⊕ Δ): a target. Under a single key,
 //! computing π(z) ⊕ z for random z hits one of T targets after 2^128/T calls and reveals Δ, which breaks every OT of

@@ -199,7 +199,8 @@ fn h1_a_public_key_has_no_a_of_its_own_on_the_wire() {
     let sk = SecretKey::generate(&params, &mut rng);
     let set = KeySet::generate(&sk, &[], params.q_len(), &mut rng).unwrap();
     let mut bytes = set.to_bytes();
-    // All that the sender writes beside the header and the seed is zero: a does not notice, and is expanded from the seed.
+    // All that the sender writes beside the header and the seed is zero: a does not notice, and is expanded from the
+    // seed.
     let seed = HEADER_BYTES..HEADER_BYTES + crate::codec::SEED_BYTES;
     bytes[seed.end..].fill(0);
     let read = KeySet::from_bytes(&params, &[], params.q_len(), &bytes).unwrap();

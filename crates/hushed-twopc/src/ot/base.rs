@@ -8,9 +8,9 @@
 //! point. Both points are uniform whatever c is. "Endemic" means that a party that cheats may choose its own keys,
 //! which the extension allows (Roy, CRYPTO 2022, §6).
 //!
-//! Every transfer has an `a` of its own: the proof then needs no oracle that decides Diffie–Hellman. H maps to the group
-//! by 64 bytes of SHA-512 (RFC 9496, one-way map); the KDF is SHA-256 over a domain, the session, the index, j and all
-//! points, cut to one block. Choices select points by masks.
+//! Every transfer has an `a` of its own: the proof then needs no oracle that decides Diffie–Hellman. H maps to the
+//! group by 64 bytes of SHA-512 (RFC 9496, one-way map); the KDF is SHA-256 over a domain, the session, the index, j
+//! and all points, cut to one block. Choices select points by masks.
 //!
 //! Bytes per transfer: 32 for A, and 64 for both R.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -95,8 +95,8 @@ impl BaseSender {
 /// returns one key per transfer and the message, 64 bytes per transfer.
 ///
 /// # Errors
-/// [`TwopcError::PeerMisbehaved`] unless `sender_message` holds `count` canonical group elements other than the identity
-/// (which would make the key one known to anyone).
+/// [`TwopcError::PeerMisbehaved`] unless `sender_message` holds `count` canonical group elements other than the
+/// identity (which would make the key one known to anyone).
 pub fn receive(
     id: SessionId,
     sender_message: &[u8],

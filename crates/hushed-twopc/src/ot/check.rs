@@ -1,20 +1,22 @@
 //! The check against a sender that cheats in extensions (Yang, Weng, Lan, Zhang, Wang, CCS 2020, Fig. 7), before every
 //! opening, for all OTs made since the last one.
 //!
-//! Each step of an extension leaves a sum at both parties: V = Σ χ_j·v_j over the leaves of its trees at the sender, and
-//! W = Σ χ_j·w_j with φ = Σ χ_α over the noise positions at the receiver, where χ comes from a hash of the step's message.
-//! Honest leaves have W = V ⊕ φ·Δ. The check takes 128 OTs (y_i; x_i, z_i): the receiver sends φ' = φ ⊕ Σ x_i·x^i, whose
-//! mask is uniform, and the sender answers with a hash of V ⊕ Σ y_i·x^i ⊕ φ'·Δ, which must be that of W ⊕ Σ z_i·x^i.
+//! Each step of an extension leaves a sum at both parties: V = Σ χ_j·v_j over the leaves of its trees at the sender,
+//! and W = Σ χ_j·w_j with φ = Σ χ_α over the noise positions at the receiver, where χ comes from a hash of the step's
+//! message. Honest leaves have W = V ⊕ φ·Δ. The check takes 128 OTs (y_i; x_i, z_i): the receiver sends φ' = φ ⊕ Σ
+//! x_i·x^i, whose mask is uniform, and the sender answers with a hash of V ⊕ Σ y_i·x^i ⊕ φ'·Δ, which must be that of W
+//! ⊕ Σ z_i·x^i.
 //!
-//! A sender that bends a correction makes some leaves wrong, which ones depends on the secret noise positions. It passes
-//! if it guessed a set of positions that contains the right one, and so with probability 2^-c for c bits learned; two
-//! sets of errors that differ have equal sums for at most 2^13 + 2^5 of 2^128 challenges. Until then nothing that it made
-//! can have told it anything: choice bits do not depend on corrections, and words that do leave only under masks.
+//! A sender that bends a correction makes some leaves wrong, which ones depends on the secret noise positions. It
+//! passes if it guessed a set of positions that contains the right one, and so with probability 2^-c for c bits
+//! learned; two sets of errors that differ have equal sums for at most 2^13 + 2^5 of 2^128 challenges. Until then
+//! nothing that it made can have told it anything: choice bits do not depend on corrections, and words that do leave
+//! only under masks.
 //!
 //! Both directions go side by side, in two rounds and 48 bytes each way.
 
+use super::unchecked::{MASKING, NOISE_BYTES, SUM_BYTES};
 use super::{CHEATED, Correlations, CotRecv};
-use crate::cost::Cost;
 use crate::error::TwopcError;
 use hushed_math::bits::{Block, multiply};
 use hushed_math::taint;
@@ -24,49 +26,6 @@ use subtle::ConstantTimeEq;
 
 const NOISE: Kind = Kind(0x0345);
 const SUMS: Kind = Kind(0x0346);
-
-/// OTs that mask one check, per direction.
-const MASKING: usize = 128;
-const NOISE_BYTES: usize = 16;
-const SUM_BYTES: usize = 32;
-
-/// What a check sends and uses.
-pub const CHECK_COST: Cost = {
-    let noise = Cost::exchange(NOISE_BYTES as u64, NOISE_BYTES as u64);
-    let sums = Cost::exchange(SUM_BYTES as u64, SUM_BYTES as u64);
-    Cost {
-        bytes_client: noise.bytes_client + sums.bytes_client,
-        bytes_server: noise.bytes_server + sums.bytes_server,
-        frames_client: noise.frames_client + sums.frames_client,
-        frames_server: noise.frames_server + sums.frames_server,
-        rounds: noise.rounds + sums.rounds,
-        cots_client: MASKING as u64,
-        cots_server: MASKING as u64,
-    }
-};
-
-/// The sums over OTs that have not been checked yet, at one end of a direction.
-#[derive(Clone, Copy, Default)]
-pub struct Unchecked {
-    /// V at the sender, W at the receiver.
-    pub leaves: Block,
-    /// φ at the receiver, zero at the sender.
-    pub noise: Block,
-}
-
-impl Unchecked {
-    /// Adds the sums of another step.
-    pub fn add(&mut self, other: Unchecked) {
-        self.leaves ^= other.leaves;
-        self.noise ^= other.noise;
-    }
-
-    /// Erases the sums: φ shows where the noise is.
-    pub fn wipe(&mut self) {
-        Block::wipe(core::slice::from_mut(&mut self.leaves));
-        Block::wipe(core::slice::from_mut(&mut self.noise));
-    }
-}
 
 /// Checks both directions of a source.
 ///

@@ -20,8 +20,9 @@ pub mod ferret;
 pub mod ideal;
 pub mod one_of_n;
 pub mod triple;
+mod unchecked;
 
-pub use check::{CHECK_COST, Unchecked};
+pub use unchecked::{CHECK_COST, Unchecked};
 
 use crate::error::TwopcError;
 use hushed_math::bits::{Block, PadHash, TARGETS_A_KEY};

@@ -1,6 +1,6 @@
 //! Carry-less products on 128-bit registers.
 
-use super::Unreduced;
+use super::unreduced::Unreduced;
 use crate::bits::Block;
 use core::arch::x86_64::*;
 

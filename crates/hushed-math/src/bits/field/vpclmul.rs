@@ -1,6 +1,7 @@
 //! Carry-less products on 512-bit registers: four at once.
 
-use super::{Unreduced, pclmul};
+use super::pclmul;
+use super::unreduced::Unreduced;
 use crate::bits::Block;
 use core::arch::x86_64::*;
 

@@ -12,8 +12,8 @@
 //! Steps run as outputs are needed, so that these are still in the cache when used, and the receiver works while the
 //! sender does. The trees of a step run on the thread pool.
 //!
-//! Each step leaves the sums for [`crate::ot::check`], with leaf j of tree i weighted by β^i·χ^j. The points χ and β are
-//! a hash of the step's message, so the sender, who makes the message from all trees, goes over the leaves twice.
+//! Each step leaves the sums for [`crate::ot::check`], with leaf j of tree i weighted by β^i·χ^j. The points χ and β
+//! are a hash of the step's message, so the sender, who makes the message from all trees, goes over the leaves twice.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::params::FerretParams;

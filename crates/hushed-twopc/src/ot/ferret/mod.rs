@@ -11,12 +11,12 @@
 //!
 //! A receiver sends something at the start only, which [`start`] checks; a sender's extensions are checked before every
 //! opening ([`super::Correlations::check`]). A party that cheats passes with probability 2^-c if it is to learn c bits
-//! of the other's secrets: then OTs are malicious-secure by the theorems of SoftSpokenOT (delta with leakage) and Ferret
-//! (LPN with static leakage).
+//! of the other's secrets: then OTs are malicious-secure by the theorems of SoftSpokenOT (delta with leakage) and
+//! Ferret (LPN with static leakage).
 //!
 //! Security: LPN with regular noise at the sets of [`params`], a code of its own for every extension, the half-tree
-//! under the hash of `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base OTs are not post-quantum: a party that
-//! records a session and later has a quantum computer learns its OTs.
+//! under the hash of `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
+//! OTs are not post-quantum: a party that records a session and later has a quantum computer learns its OTs.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod extend;

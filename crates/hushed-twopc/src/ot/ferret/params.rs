@@ -2,12 +2,13 @@
 //!
 //! A set is (t, log2 k, h): t noise blocks of 2^h rows with one noise position each (regular noise), n = t·2^h rows, k
 //! = 2^log_k columns, nine taps per row, where published sets have ten: an even number loses a bit of the secret and
-//! leaves no set of rows invertible, and the next odd number costs time. k and h are those of emp-ot 1.0 (2026), which chose them for at least 128 bits
-//! against pooled Gauss, statistical decoding and information-set decoding (Liu, Wang, Yang, Yu, ePrint 2022/712),
-//! BJMM, the algebraic attack on regular noise (Briaud, Øygarden, EUROCRYPT 2023, and its improvement ePrint 2025/1476)
-//! and its hybrid with guessing. [`FerretParams::attacks`] computes the first and the last, and the last again for rows
-//! of nine taps, where the quadratic system stays sparse: that is the strongest. Older sets in public code, made for the
-//! same task before those attacks (for example k = 124 000, t = 4971), are below 128 bits and not used.
+//! leaves no set of rows invertible, and the next odd number costs time. k and h are those of emp-ot 1.0 (2026), which
+//! chose them for at least 128 bits against pooled Gauss, statistical decoding and information-set decoding (Liu, Wang,
+//! Yang, Yu, ePrint 2022/712), BJMM, the algebraic attack on regular noise (Briaud, Øygarden, EUROCRYPT 2023, and its
+//! improvement ePrint 2025/1476) and its hybrid with guessing. [`FerretParams::attacks`] computes the first and the
+//! last, and the last again for rows of nine taps, where the quadratic system stays sparse: that is the strongest.
+//! Older sets in public code, made for the same task before those attacks (for example k = 124 000, t = 4971), are
+//! below 128 bits and not used.
 //!
 //! t is smaller here than in emp-ot (850, 1170, 1520, 1900), where the hybrid costs 132.3, 131.4, 130.9 and 130.6 bits
 //! by dense elimination, and 122.2, 118.3, 115.0 and 112.2 by the sparse count. Fewer blocks of the same size are

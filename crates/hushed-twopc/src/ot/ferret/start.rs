@@ -12,16 +12,16 @@
 //!
 //! A receiver that sends columns of more than one u, or sums that fit no tree, would get OTs that are wrong in a way
 //! that depends on Δ, and learn Δ from what they do later. Two checks, in the same message:
-//! * trees (Roy, Fig. 14): each seed has a tag of 32 bytes. The receiver sends the XOR of a tree's tags, which gives the
-//!   sender the tag it lacks, and one hash of all tags.
+//! * trees (Roy, Fig. 14): each seed has a tag of 32 bytes. The receiver sends the XOR of a tree's tags, which gives
+//!   the sender the tag it lacks, and one hash of all tags.
 //! * columns (Roy, Fig. 7): every column has 128 rows more than are used. With χ drawn from a hash of the message (in
 //!   place of a coin toss) and h(x) the polynomial hash of a column's blocks in χ, whose first block, of the rows not
 //!   used, has coefficient 1 and masks the others, the receiver sends h(u) and a hash of all h(v_j); the sender's
 //!   h(w_j) ⊕ Δ_j·h(u) must have the same.
 //!
-//! What remains is a guess: a receiver that bends a digit's column or tree passes if it guessed that digit or a set that
-//! contains it, so with probability 2^-c for c bits learned, and the direction ends otherwise. Different columns have
-//! equal hashes for at most n/128 + 1 of 2^128 points χ.
+//! What remains is a guess: a receiver that bends a digit's column or tree passes if it guessed that digit or a set
+//! that contains it, so with probability 2^-c for c bits learned, and the direction ends otherwise. Different columns
+//! have equal hashes for at most n/128 + 1 of 2^128 points χ.
 //!
 //! Bytes: 127·32 (base), 127·64 (base), 127·32 + 31·(n/8 + 16) + 33·32 + 16 + 32 (trees, columns, checks).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
