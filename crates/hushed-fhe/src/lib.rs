@@ -45,6 +45,7 @@ pub mod ops;
 pub mod packing;
 mod pass;
 pub mod plan;
+mod resolution;
 pub mod run;
 pub mod simulate;
 mod slots;

@@ -17,7 +17,6 @@ pub(crate) mod packed;
 pub mod placement;
 mod prices;
 pub mod public_plan;
-pub(crate) mod resolution;
 mod search;
 mod steps;
 mod table;

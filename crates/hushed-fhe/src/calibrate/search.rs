@@ -12,7 +12,7 @@ use super::measure::{Seen, Structure};
 use super::{head, neighbours};
 use crate::choices::read::MAX_ACTIVATION;
 use crate::plan::public_plan::named;
-use crate::plan::resolution;
+use crate::resolution;
 use crate::{Candidate, Choices, FheError, LayerChoice, Report, VERSION};
 
 /// Maximum ordinary texts that are measured, and held out, while structures and degrees are compared.

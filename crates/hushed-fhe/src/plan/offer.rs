@@ -6,7 +6,7 @@ use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{CkksParams, Scale};
 use hushed_model::{Linear, Program, StepId, TokenIds, here};
 
-use crate::choices::{Choices, ChoicesError};
+use crate::choices::Choices;
 use crate::dry::{DryRun, FheOptions, dry_run, key_specs};
 use crate::error::FheError;
 use crate::hex::hex;
@@ -18,7 +18,7 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::{
     AnswerRows, Canary, FhePlan, Lengths, PLAN_VERSION, ReplyForm, reply_deviation,
 };
-use crate::plan::resolution;
+use crate::resolution::{self, largest};
 use crate::run::reply::fewest_limbs;
 
 /// The inputs of an offer.
@@ -187,20 +187,4 @@ fn largest_logit(program: &Program, head: &Linear) -> Result<f64, FheError> {
     // With room for the error of the norm's inverse root.
     let most = 1.01 * (longest.fold(0.0, f64::max) * norm.width as f64).sqrt();
     Ok(most.max(1.0))
-}
-
-/// An upper bound on the numbers of a pooled row, or of a decoder's last row: both are outputs of the last norm.
-pub(crate) fn largest(program: &Program, choices: &Choices) -> Result<f64, FheError> {
-    let at = StepId::outside("pool");
-    let none = || ChoicesError::Unusable {
-        what: "the calibration has no layers".to_owned(),
-    };
-    let (_, norm) = program.norms().last().ok_or_else(none)?;
-    let last = choices.layers.last().map(|layer| &layer.feed_forward_norm);
-    let last = choices.decoder.as_ref().map(|d| &d.norm).or(last);
-    let bound = last.ok_or_else(none)?.bound;
-    let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
-    let columns = gain.iter().zip(offset.iter());
-    let most = columns.map(|(&g, &o)| f64::from(g).abs() * bound + f64::from(o).abs());
-    Ok(most.fold(1.0, f64::max))
 }

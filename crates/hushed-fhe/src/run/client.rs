@@ -248,9 +248,19 @@ impl FheClient {
         let vectors = reply.iter().map(open);
         let vectors = vectors.collect::<Result<Vec<_>, FheError>>()?;
         let rows = self.unpack(&vectors, lengths)?;
-        shape::check(self, &vectors, lengths)?;
+        self.check_shape(&vectors, lengths)?;
         let of = rows.into_iter().zip(lengths);
         Ok(of.map(|(row, &m)| (m > 0).then_some(row)).collect())
+    }
+
+    fn check_shape(&self, vectors: &[Vec<Complex64>], lengths: &[usize]) -> Result<(), FheError> {
+        let places = shape::Places {
+            plan: &self.plan,
+            layout: self.layout,
+            answers: self.packed.as_ref().map(|(_, answers)| answers),
+            lengths,
+        };
+        shape::check(&places, &self.params, vectors)
     }
 
     fn unpack(

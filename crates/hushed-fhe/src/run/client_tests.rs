@@ -241,7 +241,7 @@ fn m3_a_reply_with_more_than_answers_in_it_is_refused() {
             },
             |(_, answers)| answers.vectors(),
         );
-        let refused = |vectors: &[Vec<Complex64>]| match shape::check(client, vectors, &lengths) {
+        let refused = |vectors: &[Vec<Complex64>]| match client.check_shape(vectors, &lengths) {
             Err(FheError::ReplyShape { used, .. }) => Some(used),
             other => {
                 other.unwrap();

@@ -5,21 +5,24 @@
 //! batch without a canary; for one text in packed rows it looks at 99 % of the slots. It is no proof: a server that
 //! cheats can fill the slots of answers alone.
 
-use hushed_ckks::Complex64;
+use hushed_ckks::{CkksParams, Complex64};
 
-use super::FheClient;
 use crate::error::FheError;
-use crate::packing::PackingError;
-use crate::plan::public_plan::AnswerRows;
+use crate::packing::{Layout, PackingError, Spread};
+use crate::plan::public_plan::{AnswerRows, FhePlan};
 
 /// Declared deviations that noise may reach. The error and the noise that covers it are at most √2 of them together, so
 /// these are 8.5 deviations of what arrives, which an honest reply of 2^24 numbers exceeds with probability 2^-31.
 const REACH: f64 = 12.0;
 
 /// Where numbers of an answer lie in each vector of a reply.
-struct Places<'a> {
-    client: &'a FheClient,
-    lengths: &'a [usize],
+pub(super) struct Places<'a> {
+    pub plan: &'a FhePlan,
+    pub layout: Layout,
+    /// Where they lie in packed rows; `None` for a batch.
+    pub answers: Option<&'a Spread>,
+    /// Rows of the text in each place.
+    pub lengths: &'a [usize],
 }
 
 /// Checks all slots of a reply.
@@ -27,16 +30,16 @@ struct Places<'a> {
 /// # Errors
 /// [`FheError::ReplyShape`]; [`FheError::Packing`] for vectors of another length.
 pub(super) fn check(
-    client: &FheClient,
+    places: &Places<'_>,
+    params: &CkksParams,
     vectors: &[Vec<Complex64>],
-    lengths: &[usize],
 ) -> Result<(), FheError> {
-    let (plan, places) = (&client.plan, Places { client, lengths });
-    let half_unit = 0.5 * (-f64::from(plan.reply_bits(&client.params))).exp2();
+    let plan = places.plan;
+    let half_unit = 0.5 * (-f64::from(plan.reply_bits(params))).exp2();
     let nothing = REACH * plan.reply.deviation + half_unit;
     let most = plan.reply.magnitude + nothing;
     for (vector, slots) in vectors.iter().enumerate() {
-        if slots.len() != client.layout.slots() {
+        if slots.len() != places.layout.slots() {
             return Err(PackingError::Mismatch.into());
         }
         for (slot, z) in slots.iter().enumerate() {
@@ -57,8 +60,7 @@ pub(super) fn check(
 impl Places<'_> {
     /// Whether the real and the imaginary part of a slot hold a number of an answer.
     fn used(&self, vector: usize, slot: usize) -> [bool; 2] {
-        let (client, layout) = (self.client, self.client.layout);
-        let (plan, m) = (&client.plan, layout.rows());
+        let (plan, layout, m) = (self.plan, self.layout, self.layout.rows());
         let place = slot % layout.columns();
         let text = slot / layout.columns() % layout.texts();
         let row = slot / layout.columns() / layout.texts();
@@ -71,7 +73,7 @@ impl Places<'_> {
             Some(AnswerRows::Last | AnswerRows::Logits) => row == m - 1,
             Some(AnswerRows::Rows) => row >= m - length,
         };
-        if let Some((_, answers)) = &client.packed {
+        if let Some(answers) = self.answers {
             let columns = answers.columns_at(vector, place).filter(|_| kept);
             return columns.map_or([false; 2], |both| both.map(|c| c < answers.width()));
         }
@@ -83,10 +85,10 @@ impl Places<'_> {
     }
 
     /// Rows of the text in this place. In packed rows with a mask an empty place repeats the first text
-    /// ([`FheClient::pack`]).
+    /// (`FheClient::pack`).
     fn length(&self, text: usize) -> usize {
         let own = self.lengths.get(text).copied().unwrap_or(0);
-        let repeats = self.client.packed.is_some() && self.client.plan.masks();
+        let repeats = self.answers.is_some() && self.plan.masks();
         match self.lengths.iter().find(|&&length| length > 0) {
             Some(&first) if own == 0 && repeats => first,
             _ => own,

@@ -9,7 +9,6 @@ use hushed_model::{Program, StepId, here};
 
 use crate::choices::{Choices, ChoicesError};
 use crate::error::FheError;
-use crate::plan::offer::largest;
 use crate::plan::public_plan::{ReplyForm, reply_deviation};
 
 /// How many units of the last bit that is kept half of the columns must exceed: rounding is then an error of at most 4
@@ -57,6 +56,22 @@ pub(crate) fn at_best(
         magnitude,
         deviation: reply_deviation(params, magnitude),
     })
+}
+
+/// An upper bound on the numbers of a pooled row, or of a decoder's last row: both are outputs of the last norm.
+pub(crate) fn largest(program: &Program, choices: &Choices) -> Result<f64, FheError> {
+    let at = StepId::outside("pool");
+    let none = || ChoicesError::Unusable {
+        what: "the calibration has no layers".to_owned(),
+    };
+    let (_, norm) = program.norms().last().ok_or_else(none)?;
+    let last = choices.layers.last().map(|layer| &layer.feed_forward_norm);
+    let last = choices.decoder.as_ref().map(|d| &d.norm).or(last);
+    let bound = last.ok_or_else(none)?.bound;
+    let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
+    let columns = gain.iter().zip(offset.iter());
+    let most = columns.map(|(&g, &o)| f64::from(g).abs() * bound + f64::from(o).abs());
+    Ok(most.fold(1.0, f64::max))
 }
 
 /// The median over the columns of their root mean square after the last norm, whose rows have variance 1 before its
