@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hushed_serve::{BundlePin, ClientConfig, ServerTrust, Token, folders};
+use hushed_serve::{
+    BundlePin, Client, ClientConfig, Digest, FilePins, ServerTrust, Token, UNPINNED, folders,
+};
 
 use crate::error::CliError;
+use crate::output::Output;
 
 /// The server, and what each side shows the other.
 #[derive(clap::Args)]
@@ -43,6 +46,23 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "FILE", env = "HUSHED_BUNDLE")]
     bundle: Option<PathBuf>,
 
+    /// Accept only the model whose bundle has this SHA-256, as `hushed bundle` prints it
+    #[arg(
+        long,
+        value_name = "SHA256",
+        conflicts_with = "bundle",
+        env = "HUSHED_BUNDLE_SHA256"
+    )]
+    bundle_sha256: Option<Digest>,
+
+    /// Accept only models whose tokenizer.json has this SHA-256, that of the published file
+    #[arg(long, value_name = "SHA256", env = "HUSHED_TOKENIZER_SHA256")]
+    tokenizer_sha256: Option<Digest>,
+
+    /// Accept only models whose chat template has this SHA-256
+    #[arg(long, value_name = "SHA256", env = "HUSHED_TEMPLATE_SHA256")]
+    template_sha256: Option<Digest>,
+
     /// Keep asking a server that has no free session for this many seconds, at growing, random intervals
     #[arg(
         long,
@@ -78,7 +98,24 @@ impl ConnectArgs {
 
     /// Whether only one model is accepted.
     pub fn pins_bundle(&self) -> bool {
-        self.bundle.is_some()
+        self.bundle.is_some() || self.bundle_sha256.is_some() || self.files() != FilePins::default()
+    }
+
+    fn files(&self) -> FilePins {
+        FilePins {
+            tokenizer: self.tokenizer_sha256,
+            template: self.template_sha256,
+        }
+    }
+
+    /// A session for texts, and a word on who chooses the tokenizer.
+    pub fn client(&self, out: &Output) -> Result<Client, CliError> {
+        let config = self.config()?;
+        let client = Client::connect(&config)?;
+        if !config.pins_tokenizer() && client.public().images.is_none() {
+            out.note(UNPINNED);
+        }
+        Ok(client)
     }
 
     /// [`ConnectArgs::config`] for an encrypted batch, which has a manifest instead of a bundle.
@@ -103,7 +140,9 @@ impl ConnectArgs {
             .as_deref()
             .map(Token::from_file)
             .transpose()?;
-        config.bundle = self.bundle.clone().map(BundlePin::File);
+        let hash = self.bundle_sha256.map(BundlePin::Hash);
+        config.bundle = self.bundle.clone().map(BundlePin::File).or(hash);
+        config.files = self.files();
         config.cache_dir = self.cache_dir.clone().or_else(folders::cache);
         Ok(config)
     }

@@ -48,6 +48,9 @@ pub struct Plan {
     pub bytes_down: u64,
     /// As above.
     pub rounds: u64,
+    /// Bits that the batch opens to the client: all that one that does not keep to the protocol can learn from it, and
+    /// that only by choosing what is opened.
+    pub opened_bits: u64,
     /// Estimated seconds on one core per party, without the network.
     pub seconds: f64,
     /// Peak memory of the two processes in bytes: an estimate from measured constants, not a bound.
@@ -346,6 +349,7 @@ impl Plan {
             bytes_up: sum(|e| e.bytes_up),
             bytes_down: sum(|e| e.bytes_down),
             rounds: sum(|e| e.rounds),
+            opened_bits: sum(|e| e.opened_bits),
             seconds: steps.iter().map(|e| e.seconds).sum(),
             failure_log2: failure,
             large_truncation_log2: None,

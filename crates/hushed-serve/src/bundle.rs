@@ -134,6 +134,27 @@ impl Bundle {
         self.hash
     }
 
+    /// SHA-256 of its `tokenizer.json`, the published file; `None` if the model reads no text.
+    #[must_use]
+    pub fn tokenizer_hash(&self) -> Option<Digest> {
+        self.file("tokenizer.json").map(|bytes| hash(&bytes))
+    }
+
+    /// SHA-256 of its chat template, as in a published `chat_template.jinja`; `None` without one.
+    #[must_use]
+    pub fn template_hash(&self) -> Option<Digest> {
+        let config = self.file("tokenizer_config.json")?;
+        let config: serde_json::Value = serde_json::from_slice(&config).ok()?;
+        let template = config.get("chat_template")?.as_str()?;
+        Some(hash(template.as_bytes()))
+    }
+
+    fn file(&self, name: &str) -> Option<Vec<u8>> {
+        let files = decode_files(&self.bytes).ok()?;
+        let named = files.into_iter().find(|(other, _)| other == name);
+        named.map(|(_, bytes)| bytes)
+    }
+
     /// What the files say.
     #[must_use]
     pub fn public(&self) -> &Public {
@@ -214,6 +235,22 @@ mod tests {
     use hushed_model::testing::tiny_golden;
 
     use super::*;
+
+    /// The hashes are those of the published files.
+    #[test]
+    fn m1_a_bundle_names_its_tokenizer_and_template() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        hushed_model::testing::tiny_generator_folder(folder).unwrap();
+        let template = "{{ messages[0].content }}";
+        std::fs::write(folder.join("chat_template.jinja"), template).unwrap();
+        let bundle = Bundle::from_folder(folder).unwrap();
+        let tokenizer = std::fs::read(folder.join("tokenizer.json")).unwrap();
+        assert_eq!(bundle.tokenizer_hash(), Some(hash(&tokenizer)));
+        assert_eq!(bundle.template_hash(), Some(hash(template.as_bytes())));
+        let without = Bundle::from_folder(&tiny_golden("vit")).unwrap();
+        assert!(without.tokenizer_hash().is_none() && without.template_hash().is_none());
+    }
 
     #[test]
     fn a_bundle_of_another_protocol_is_fhes_alone() {

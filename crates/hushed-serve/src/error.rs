@@ -138,6 +138,17 @@ pub enum ServeError {
         /// Texts left.
         limit: usize,
     },
+    /// Too many runs with this server have failed after they began.
+    #[error(
+        "{failures} runs with this server have failed within a day after they began, and a server that cheats learns from such failures: nothing more is sent to it. If you know why they failed, {} and try again",
+        forget(file.as_deref())
+    )]
+    TooManyFailures {
+        /// How many.
+        failures: usize,
+        /// The file that records them; without a cache, the process does.
+        file: Option<PathBuf>,
+    },
     /// A protocol failed for another reason than its connection.
     #[error(transparent)]
     Run(RunError),
@@ -166,6 +177,19 @@ pub enum ServeError {
         pinned: Digest,
         /// What the server offers.
         offered: Digest,
+    },
+    /// A public file of the server's model is not the pinned one. No text has been sent.
+    #[error(
+        "the server's {file} is {}, and {pinned} is pinned: with another one, lengths may depend on the words of a text",
+        offered.map_or_else(|| "missing".to_owned(), |offered| offered.to_string())
+    )]
+    OtherFile {
+        /// Which file.
+        file: &'static str,
+        /// What the client insists on.
+        pinned: Digest,
+        /// What the server has.
+        offered: Option<Digest>,
     },
     /// The bundle's bytes do not have the agreed hash.
     #[error("the bytes that the server sent are not the bundle {agreed} that it offered")]
@@ -273,6 +297,11 @@ pub enum ServeError {
         /// The operator's limit.
         limit: u64,
     },
+    /// A limit on opened bits for a server that opens nothing to its clients.
+    #[error(
+        "--max-opened-bits-per-client is for 2pc: with --protocol fhe nothing is opened, and whole answers are decrypted; use --max-texts-per-client"
+    )]
+    OpensNoBits,
     /// A limit of 0, which would refuse everything.
     #[error("{name} must be at least 1")]
     NothingAllowed {
@@ -360,7 +389,9 @@ impl ServeError {
             | Self::OtherAnswers { .. }
             | Self::LessThanAnAnswer { .. } => Category::Usage,
             Self::BundleTooLarge { .. } | Self::TableTooLarge { .. } => Category::Folder,
-            Self::Run(RunError::NoSuchPlace { .. }) => Category::Network,
+            Self::Run(RunError::NoSuchPlace { .. }) | Self::TooManyFailures { .. } => {
+                Category::Network
+            }
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
             // Weights that are read in every pass and can no longer be read.
@@ -385,6 +416,7 @@ impl ServeError {
             ) => Category::Mismatch,
             Self::OtherAgreement { .. }
             | Self::OtherBundle { .. }
+            | Self::OtherFile { .. }
             | Self::BundleOfOtherAgreement
             | Self::OtherPrefix { .. } => Category::Mismatch,
             Self::NotText { .. } => Category::Local,
@@ -402,6 +434,7 @@ impl ServeError {
             | Self::NoStateFolder
             | Self::NoPlaceForCounts
             | Self::LessThanABatch { .. }
+            | Self::OpensNoBits
             | Self::NothingAllowed { .. }
             | Self::NotForImages { .. } => Category::Usage,
             Self::Certificate(_)
@@ -445,7 +478,7 @@ impl ServeError {
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::Refused(refusal) => refusal.name(),
             Self::OtherAgreement { .. } | Self::BundleOfOtherAgreement => "other-plan",
-            Self::OtherBundle { .. } => "other-bundle",
+            Self::OtherBundle { .. } | Self::OtherFile { .. } => "other-bundle",
             Self::OtherPrefix { .. } => "other-prefix",
             Self::Model(ModelError::NotAGenerator) => "usage",
             Self::NotText { .. } => "file",
@@ -457,6 +490,7 @@ impl ServeError {
             Self::NothingAllowed { .. }
             | Self::NotForImages { .. }
             | Self::LessThanABatch { .. }
+            | Self::OpensNoBits
             | Self::LessThanAnAnswer { .. }
             | Self::OtherAnswers { .. }
             | Self::EmptyOption { .. }
@@ -468,10 +502,27 @@ impl ServeError {
             Self::NoStateFolder | Self::NoPlaceForCounts => "usage",
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
+            Self::TooManyFailures { .. } => "too-many-failures",
             Self::Run(RunError::Stopped) => "stopped",
             Self::Run(RunError::NoSuchPlace { .. }) => "peer-misbehaved",
             Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",
         }
+    }
+}
+
+impl ServeError {
+    /// Whether the pass that it ended was run to its last message ([`RunError::is_of_a_whole_pass`]).
+    #[cfg(feature = "client")]
+    pub(crate) fn is_of_a_whole_pass(&self) -> bool {
+        matches!(self, Self::Run(error) if error.is_of_a_whole_pass())
+    }
+}
+
+/// How a client forgets a server's failures.
+fn forget(file: Option<&std::path::Path>) -> String {
+    match file {
+        Some(path) => format!("remove {path:?}"),
+        None => "start this process again".to_owned(),
     }
 }
 
@@ -520,9 +571,9 @@ impl Refusal {
             Self::QueueFull { .. } => "queue-full",
             Self::NoReply => "no-reply",
             Self::OtherKeys => "other-file",
-            Self::Allowance { .. }
-            | Self::AboveAllowance { .. }
-            | Self::AboveOpenedBits { .. } => "allowance",
+            Self::Allowance { .. } | Self::AboveAllowance { .. } | Self::AboveOpenedBits { .. } => {
+                "allowance"
+            }
             Self::Uncounted => "not-counted",
             Self::OtherTask { .. } => "other-task",
             Self::NoIndex => "no-index",

@@ -53,7 +53,7 @@ pub use error::{Category, ServeError};
 pub use session::allowance::rate::{ClientLimits, CountsFault, Rate};
 pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
 #[cfg(feature = "client")]
-pub use session::connect::{BundlePin, ClientConfig, ServerTrust};
+pub use session::connect::{BundlePin, ClientConfig, FilePins, ServerTrust, UNPINNED};
 pub use session::deadlines::Deadlines;
 pub use session::listener::Listener;
 pub use session::token::Token;

@@ -1,7 +1,7 @@
 //! `hushed classify`: private texts or images in, the names of their classes out, with a server that sees neither.
 
 use hushed_mpc::Answers;
-use hushed_serve::{Answered, Class, Client};
+use hushed_serve::{Answered, Class};
 use serde_json::json;
 
 use crate::connect::ConnectArgs;
@@ -38,7 +38,7 @@ pub struct Args {
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let given = self.given.read()?;
-        let mut client = Client::connect(&self.connect.config()?)?;
+        let mut client = self.connect.client(out)?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
             "connected to {}, set up in {setup:.1} s; its model is {}",

@@ -1,6 +1,6 @@
 //! `hushed embed`: private texts in, embeddings out, with a server that sees neither.
 
-use hushed_serve::{Client, Embedding, Protocol};
+use hushed_serve::{Embedding, Protocol};
 use serde_json::json;
 
 use super::fhe::embed::FheArgs;
@@ -65,7 +65,7 @@ impl Args {
         }
         self.fhe.refuse()?;
         let texts = self.texts.read()?;
-        let mut client = Client::connect(&self.connect.config()?)?;
+        let mut client = self.connect.client(out)?;
         let setup = client.setup();
         out.note(&format!(
             "connected to {}, set up in {:.1} s; its model is {}",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hushed_gateway::{BatchConfig, BatchGateway, Gateway, GatewayConfig, Listen};
 use hushed_model::Task;
-use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, Protocol, TooLong, logging, signals};
+use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, Protocol, TooLong, UNPINNED, logging, signals};
 use serde_json::json;
 
 use super::fhe::embed::KeyFolder;
@@ -190,6 +190,9 @@ impl Args {
                 self.hint(&address),
             )
         })?;
+        if !self.connect.config()?.pins_tokenizer() {
+            out.note(UNPINNED);
+        }
         Ok(gateway.run(&stop)?)
     }
 

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use hushed_mpc::Answers;
 use hushed_serve::{
-    Client, Finish, GenerateOptions, Generated, MAX_DRAFTS, Penalties, Prompt, Protocol,
-    read_prefix,
+    Finish, GenerateOptions, Generated, MAX_DRAFTS, Penalties, Prompt, Protocol, read_prefix,
 };
 use serde_json::json;
 
@@ -138,7 +137,7 @@ impl Args {
         }
         let said = self.said.read()?;
         let public_prefix = self.public_prefix.as_deref().map(read_prefix).transpose()?;
-        let mut client = Client::connect(&self.connect.config()?)?;
+        let mut client = self.connect.client(out)?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
             "connected to {}, set up in {setup:.1} s; its model is {}",

@@ -282,6 +282,7 @@ fn summary(plan: &Plan) -> String {
          rounds             {:>9}\n\
          time               {:9.2} s on one core a party, without the network\n\
          memory             {:9.0} MB at the client, {:.0} MB at the server and {:.0} MB more a session (estimates)\n\
+         opened             {} bits to the client: all that one that cheats can choose and learn\n\
          wrong decryptions  2^{:.0} for all of it\n\
          large truncations  {}\n\
          distance           2^{:.0}: masks are uniform and add nothing, it is what a wrong decryption may show\n\
@@ -297,6 +298,7 @@ fn summary(plan: &Plan) -> String {
         megabytes(plan.memory.client),
         megabytes(plan.memory.weights),
         megabytes(plan.memory.session),
+        plan.opened_bits,
         plan.failure_log2,
         plan.large_truncation_log2.map_or_else(
             || "none: wraps are computed".to_owned(),

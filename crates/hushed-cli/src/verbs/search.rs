@@ -1,6 +1,6 @@
 //! `hushed search`: search the server's documents with a private query.
 
-use hushed_serve::{Client, Options, Wanted};
+use hushed_serve::{Options, Wanted};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
@@ -58,7 +58,7 @@ pub struct Args {
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let query = self.query.read()?;
-        let mut client = Client::connect(&self.connect.config()?)?;
+        let mut client = self.connect.client(out)?;
         let setup = client.setup().time.as_secs_f64();
         let documents = client.documents();
         out.note(&format!(

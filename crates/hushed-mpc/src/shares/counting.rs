@@ -21,7 +21,7 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
 use serde::Serialize;
 
-use super::{Known, Local, Shares, hidden_spec, known_spec};
+use super::{Known, Local, Shares, hidden_spec, known_spec, opened_bits};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
 use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS};
@@ -54,6 +54,8 @@ pub struct Entry {
     pub products: u64,
     /// Decrypted coefficients.
     pub opened: u64,
+    /// Bits that are opened to the client.
+    pub opened_bits: u64,
     /// Bytes of ciphertexts that the answering party holds at once: the encrypted operand, and the sums that make one
     /// response.
     pub held: u64,
@@ -94,6 +96,7 @@ struct Work {
     automorphisms: u64,
     products: u64,
     opened: u64,
+    opened_bits: u64,
     held: u64,
     weights: u64,
     nanoseconds: u64,
@@ -143,6 +146,11 @@ impl<'a> Counting<'a> {
         self.layouts.params()
     }
 
+    /// The bits that all steps have opened.
+    pub(crate) fn opened_bits(&self) -> u64 {
+        self.steps.iter().map(|step| step.opened_bits).sum()
+    }
+
     /// The steps in order, and the correlated OTs sent by the client and by the server.
     pub fn into_steps(self) -> (Vec<Entry>, [u64; 2]) {
         (self.steps, self.cots)
@@ -158,6 +166,7 @@ impl<'a> Counting<'a> {
             automorphisms: rows.tiling.automorphisms,
             products: rows.tiling.products,
             opened: rows.opened,
+            opened_bits: 0,
             nanoseconds: rows.tiling.nanoseconds,
             // A few ciphertexts of factors, and one response at a time.
             held: 0,
@@ -210,6 +219,7 @@ impl Work {
             automorphisms: cost.automorphisms,
             products: cost.products,
             opened: opened as u64,
+            opened_bits: 0,
             nanoseconds: cost.nanoseconds,
         }
     }
@@ -218,6 +228,7 @@ impl Work {
         self.automorphisms += w.automorphisms;
         self.products += w.products;
         self.opened += w.opened;
+        self.opened_bits += w.opened_bits;
         self.held = self.held.max(w.held);
         self.weights = self.weights.max(w.weights);
         self.nanoseconds += w.nanoseconds;
@@ -297,6 +308,7 @@ impl Shares for Counting<'_> {
             automorphisms: work.automorphisms,
             products: work.products,
             opened: work.opened,
+            opened_bits: work.opened_bits,
             held: work.held,
             weights: work.weights,
             seconds: (work.nanoseconds as f64 + cots as f64 * COT_NANOSECONDS) * 1e-9,
@@ -504,6 +516,7 @@ impl Shares for Counting<'_> {
 
     fn open(&mut self, x: &Length, shift: u32, to: Ring) -> Result<Option<Vec<u64>>, RunError> {
         self.add(open_rounded_cost(x.elements, shift, to));
+        self.work.opened_bits += opened_bits(x.elements, to);
         Ok(None)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hushed_math::bits::Mask;
 use hushed_model::{Embedding, ModelError, StepId, here};
 use hushed_net::{Party, Stats};
 use hushed_twopc::Ctx;
@@ -24,7 +25,7 @@ use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
 use super::stock::{Of, Stock};
-use super::{Known, Shares, hidden_spec, known_spec, products, rows_times};
+use super::{Known, Shares, hidden_spec, known_spec, opened_bits, products, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Layer, Product, add_bias};
 use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS};
@@ -44,6 +45,8 @@ pub struct StepCost {
     pub time: Duration,
     /// Bytes and rounds.
     pub stats: Stats,
+    /// Bits that were opened to the client.
+    pub opened_bits: u64,
 }
 
 /// Called with each finished step.
@@ -61,6 +64,8 @@ pub struct Protocol {
     /// The public table, for a client that has it.
     table: Option<PublicTable>,
     costs: Vec<StepCost>,
+    /// Bits that the current step has opened.
+    opened_bits: u64,
     observer: Option<Observer>,
     /// When set, the pass ends at its next step.
     stop: Option<Arc<AtomicBool>>,
@@ -77,6 +82,7 @@ impl Protocol {
             stock: Stock::default(),
             table: None,
             costs: Vec::new(),
+            opened_bits: 0,
             observer: None,
             stop: None,
         }
@@ -146,9 +152,14 @@ impl Protocol {
             });
         };
         let mut hot = vec![0u64; known.len() * rows];
+        if known.iter().any(|&place| place as u64 >= rows as u64) {
+            return Err(ModelError::TokenOutOfRange { vocabulary: rows }.into());
+        }
+        // Every word is written, so that no address depends on the place.
         for (row, &place) in hot.chunks_exact_mut(rows).zip(known.iter()) {
-            let one = row.get_mut(place as usize);
-            *one.ok_or(ModelError::TokenOutOfRange { vocabulary: rows })? = 1;
+            for (column, word) in row.iter_mut().enumerate() {
+                *word = 1 & Mask::from_eq(column as u64, place as u64);
+            }
         }
         self.client_product(&Share::new(ring, hot), shape, ahead)
     }
@@ -228,6 +239,7 @@ impl Shares for Protocol {
             step: id,
             time: start.elapsed(),
             stats,
+            opened_bits: std::mem::take(&mut self.opened_bits),
         });
         Ok(result)
     }
@@ -459,6 +471,7 @@ impl Shares for Protocol {
     }
 
     fn open(&mut self, x: &Share, shift: u32, to: Ring) -> Result<Option<Vec<u64>>, RunError> {
+        self.opened_bits += opened_bits(x.len(), to);
         Ok(open_rounded(&mut self.ctx, Party::Client, x, shift, to)?)
     }
 }

@@ -248,7 +248,10 @@ fn with_the_other_signature(certificate: &CertificateDer<'_>) -> CertificateDer<
     let mut borrow = 0;
     let unsigned = &der[s + 2..];
     for i in 0..32 {
-        let byte = unsigned.len().checked_sub(i + 1).map_or(0, |at| unsigned[at]);
+        let byte = unsigned
+            .len()
+            .checked_sub(i + 1)
+            .map_or(0, |at| unsigned[at]);
         let digit = i32::from(N[31 - i]) - i32::from(byte) - borrow;
         borrow = i32::from(digit < 0);
         other[31 - i] = u8::try_from(digit & 255).unwrap();

@@ -334,13 +334,7 @@ impl Counts {
     }
 
     /// Why this may not run now, if it may not: the longer of the waits.
-    fn wait(
-        &self,
-        limits: Limits,
-        owner: &Owner,
-        charge: Charge,
-        now: u64,
-    ) -> Result<(), Refusal> {
+    fn wait(&self, limits: Limits, owner: &Owner, charge: Charge, now: u64) -> Result<(), Refusal> {
         let wait = |rate: Option<Rate>, clients: &Clients, amount| {
             let parts = clients.get(owner.name())?;
             rate?.wait(parts, amount, now)
@@ -362,7 +356,10 @@ impl Counts {
         let full = |clients: &Clients| {
             clients.len() >= MOST_CLIENTS && !clients.contains_key(&added.owner)
         };
-        if kinds.iter().any(|(part, clients)| part.is_some() && full(clients)) {
+        if kinds
+            .iter()
+            .any(|(part, clients)| part.is_some() && full(clients))
+        {
             return false;
         }
         for (part, clients) in kinds {
@@ -538,7 +535,9 @@ mod tests {
         let again = 1_800_000_000 + 3600 + 150;
         counts.count_at(&owner(1), texts(1), again).unwrap();
         assert!(counts.count_at(&owner(1), texts(1), again).is_err());
-        counts.count_at(&owner(1), texts(1), again + 3600 + 150).unwrap();
+        counts
+            .count_at(&owner(1), texts(1), again + 3600 + 150)
+            .unwrap();
     }
 
     #[test]
@@ -687,12 +686,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let limits = limits(folder.path(), "100000/DAY", None);
         let calls = AtomicU64::new(0);
-        let disk: Disk = Box::new(move |path, bytes| {
-            match calls.fetch_add(1, Ordering::SeqCst) % 5 {
-                4 => files::write(Path::new("/nonexistent/file"), bytes),
-                _ => files::write(path, bytes),
-            }
-        });
+        let disk: Disk =
+            Box::new(
+                move |path, bytes| match calls.fetch_add(1, Ordering::SeqCst) % 5 {
+                    4 => files::write(Path::new("/nonexistent/file"), bytes),
+                    _ => files::write(path, bytes),
+                },
+            );
         let counts = ClientCounts::on(&limits, disk).unwrap();
         let (allowed, refused) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {

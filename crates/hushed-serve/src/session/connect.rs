@@ -36,6 +36,17 @@ pub enum BundlePin {
     Hash(Digest),
 }
 
+/// Files of a model's public part that a client insists on, whatever else is in it. What a server sees of a text is its
+/// length in tokens, and these files decide how a text becomes tokens: a server that could choose them could have a
+/// text's length depend on its words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilePins {
+    /// SHA-256 of `tokenizer.json`.
+    pub tokenizer: Option<Digest>,
+    /// SHA-256 of the chat template.
+    pub template: Option<Digest>,
+}
+
 /// How to reach a server, and what to insist on. No `Debug`: it holds the token.
 #[derive(Clone)]
 pub struct ClientConfig {
@@ -50,6 +61,8 @@ pub struct ClientConfig {
     /// The only model to accept; `None` accepts what the server offers, and
     /// [`Client::bundle_hash`](crate::Client::bundle_hash) says what that was.
     pub bundle: Option<BundlePin>,
+    /// Files to insist on if the bundle is not pinned, or as well.
+    pub files: FilePins,
     /// Where bundles are kept from one session to the next; `None` fetches them each time.
     pub cache_dir: Option<PathBuf>,
     /// The deadlines of a session.
@@ -70,13 +83,23 @@ impl ClientConfig {
             identity: None,
             token: None,
             bundle: None,
+            files: FilePins::default(),
             cache_dir: None,
             deadlines: Deadlines::default(),
             retry: Duration::ZERO,
             shape: None,
         }
     }
+
+    /// Whether the client, and not the server, decides how a text becomes tokens.
+    #[must_use]
+    pub fn pins_tokenizer(&self) -> bool {
+        self.bundle.is_some() || self.files.tokenizer.is_some()
+    }
 }
+
+/// What a client should say once if it does not [pin a tokenizer](ClientConfig::pins_tokenizer).
+pub const UNPINNED: &str = "the tokenizer is the server's choice, so that a text's length in tokens, which it sees, may depend on its words: pin the model (`hushed bundle` prints the hashes)";
 
 /// Connects, retrying while the server has no free session. Clients refused at the same time come back at different
 /// times: each waits a random fraction, at least half, of its current wait.

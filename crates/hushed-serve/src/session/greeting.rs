@@ -9,8 +9,8 @@ use super::owner::Owner;
 use super::registry::Entry;
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::session::allowance::Charge;
 use crate::session::agree;
+use crate::session::allowance::Charge;
 use crate::session::wire::{
     self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, REPLY, Refusal,
     Reply, WireFault,

@@ -267,7 +267,8 @@ impl Entry<'_> {
             return Err(limit);
         }
         let own = limit.saturating_sub(1).max(1);
-        let is_its = |connection: &&Connection| client.is_some() && connection.client.as_ref() == client;
+        let is_its =
+            |connection: &&Connection| client.is_some() && connection.client.as_ref() == client;
         if state.connections.values().filter(is_its).count() >= own {
             return Err(own);
         }

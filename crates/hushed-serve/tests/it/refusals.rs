@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::common::{Running, assert_serves, eventually, refused};
 use hushed_net::{NetError, TlsFault};
 use hushed_serve::{
-    BundlePin, Category, Client, ClientAccess, ClientLimits, Digest, Options, Refusal, ServeError,
-    Server, ServerConfig, ServerIdentity, ServerTrust, Token, TooLong,
+    Bundle, BundlePin, Category, Client, ClientAccess, ClientLimits, Digest, FilePins, Options,
+    Refusal, ServeError, Server, ServerConfig, ServerIdentity, ServerTrust, Token, TooLong,
 };
 
 const SECRET: &[u8] = b"a-token-of-some-length";
@@ -120,6 +120,31 @@ fn another_bundle() {
         other => panic!("{other}"),
     }
     assert_eq!(refused(&config).category(), Category::Mismatch);
+}
+
+#[test]
+fn m1_a_tokenizer_or_template_other_than_the_pinned_one_is_refused() {
+    let server = Running::start(|_| ());
+    let folder = server.folder.path().join("model");
+    let right = Bundle::from_folder(&folder).unwrap().tokenizer_hash();
+    let mut config = server.client();
+    assert!(!config.pins_tokenizer());
+    config.files.tokenizer = right;
+    assert!(config.pins_tokenizer());
+    Client::connect(&config).unwrap().close().unwrap();
+    let wrong = Some(Digest([7; 32]));
+    for (tokenizer, template, offered) in [(wrong, None, right), (right, wrong, None)] {
+        config.files = FilePins {
+            tokenizer,
+            template,
+        };
+        let error = refused(&config);
+        assert!(matches!(error, ServeError::OtherFile { offered: o, .. } if o == offered));
+        assert_eq!(
+            (error.name(), error.category()),
+            ("other-bundle", Category::Mismatch)
+        );
+    }
 }
 
 #[test]
@@ -289,6 +314,39 @@ fn l3_a_client_pays_for_no_set_up_that_it_cannot_use_and_leaves_a_session_to_oth
         )
     });
     bob.close().unwrap();
+}
+
+/// An embedding of the tiny model opens 512 bits.
+#[test]
+fn opened_bits_of_a_client_are_limited() {
+    let state = tempfile::tempdir().unwrap();
+    let server = Running::start(|c| {
+        c.entrance.per_client = Some(ClientLimits {
+            texts: None,
+            bits: Some("1100/WEEK".parse().unwrap()),
+            file: state.path().join("texts.json"),
+        });
+    });
+    let mut client = server.connect().unwrap();
+    let width = client.public().config.width;
+    assert_eq!(width * 16, 512);
+    let pass = |client: &mut Client, texts: &[&str]| {
+        let options = Options {
+            batch: texts.len(),
+            ..Options::default()
+        };
+        client.embed(texts, options, None).err()
+    };
+    assert!(pass(&mut client, &["a", "b"]).is_none());
+    let refused = |error: Option<ServeError>| match error {
+        Some(ServeError::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    let more = refused(pass(&mut client, &["a"]));
+    assert!(matches!(more, Refusal::Allowance { .. }));
+    // The next session is not set up.
+    let next = refused(server.connect().err());
+    assert!(matches!(next, Refusal::Allowance { .. }));
 }
 
 #[test]

@@ -39,7 +39,10 @@ pub(super) fn establish(
     let handshake = handshake(&mut connection, &socket, limits)?;
     tcp::prepare(&socket)?;
     let socket = Arc::new(socket);
-    let peer_key = match connection.peer_certificates().and_then(|chain| chain.first()) {
+    let peer_key = match connection
+        .peer_certificates()
+        .and_then(|chain| chain.first())
+    {
         Some(certificate) => Some(key_fingerprint(certificate)?),
         None => None,
     };

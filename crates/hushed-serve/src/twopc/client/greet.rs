@@ -92,6 +92,19 @@ pub(super) fn greet(
         (Some(bundle), _) => bundle,
         (None, fetched) => accept(fetched.unwrap_or_default(), &welcome, config)?,
     };
+    let files = config.files;
+    for (file, pinned, offered) in [
+        ("tokenizer", files.tokenizer, bundle.tokenizer_hash()),
+        ("chat template", files.template, bundle.template_hash()),
+    ] {
+        if let Some(pinned) = pinned.filter(|_| pinned != offered) {
+            return Err(ServeError::OtherFile {
+                file,
+                pinned,
+                offered,
+            });
+        }
+    }
     Ok((welcome, bundle))
 }
 
