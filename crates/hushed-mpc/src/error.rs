@@ -53,6 +53,12 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// Whether the pass went on to its last message, so that the parties are in step and another pass may follow. What
+    /// this party then sends must not depend on the error: the other one may have provoked it, to learn from it.
+    pub fn is_of_a_whole_pass(&self) -> bool {
+        matches!(self, Self::NoSuchPlace { .. })
+    }
+
     /// The underlying connection failure, if there is one.
     pub fn net(&self) -> Option<&NetError> {
         match self {

@@ -285,6 +285,12 @@ pub trait Shares {
     -> Result<Option<Vec<u64>>, RunError>;
 }
 
+/// What the client learns at most from this many words of a ring, whatever it does to its own shares before they are
+/// opened.
+fn opened_bits(words: usize, ring: Ring) -> u64 {
+    words as u64 * u64::from(ring.bits())
+}
+
 /// The product of coefficients for `texts` texts of `rows` rows, which only the client knows, with shared matrices.
 fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
     let products = MatmulShape {

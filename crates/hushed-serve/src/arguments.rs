@@ -110,19 +110,20 @@ pub struct ServeArguments {
     pub max_texts: usize,
 
     /// Maximum texts per client in any window of this length, over all its sessions and restarts of the server:
-    /// N/MINUTE, N/HOUR, N/DAY or N/WEEK. A client is identified by its token, otherwise by the public key of its certificate; otherwise
-    /// all clients count as one. With --protocol fhe a batch counts with all its places
+    /// N/MINUTE, N/HOUR, N/DAY or N/WEEK. A client is identified by its token, otherwise by the public key of its
+    /// certificate; otherwise all clients count as one. With --protocol fhe a batch counts with all its places
     #[arg(long, value_name = "N/DAY", value_parser = rate, env = "HUSHED_MAX_TEXTS_PER_CLIENT")]
     pub max_texts_per_client: Option<Rate>,
 
-    /// The file that counts clients' texts [default: ~/.local/state/hushed/texts.json, with --protocol fhe
+    /// Maximum number of bits opened to a client in any window of this length, as --max-texts-per-client counts texts:
+    /// `hushed plan` says how many a text opens (an embedding of MiniLM 6144, a class or token log2 of their number).
+    /// They bound what a client can learn that does not keep to the protocol. 2pc only
+    #[arg(long, value_name = "N/DAY", value_parser = rate, env = "HUSHED_MAX_OPENED_BITS_PER_CLIENT")]
+    pub max_opened_bits_per_client: Option<Rate>,
+
+    /// The file that counts clients' texts and bits [default: ~/.local/state/hushed/texts.json, with --protocol fhe
     /// STORE/texts.json]
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "max_texts_per_client",
-        env = "HUSHED_TEXTS_FILE"
-    )]
+    #[arg(long, value_name = "FILE", env = "HUSHED_TEXTS_FILE")]
     pub texts_file: Option<PathBuf>,
 
     /// Give the whole table of token vectors to clients that ask for it (`embed --public-table`)
@@ -219,7 +220,11 @@ impl ServeArguments {
     /// [`ServeError::NoStateFolder`] if there is no folder for the development certificate.
     pub fn config(&self, fhe: &FheServeArguments) -> Result<ServeConfig, ServeError> {
         let mut entrance = self.entrance()?;
-        if let Some(rate) = self.max_texts_per_client {
+        let (texts, bits) = (self.max_texts_per_client, self.max_opened_bits_per_client);
+        if bits.is_some() && self.protocol == Protocol::Fhe {
+            return Err(ServeError::OpensNoBits);
+        }
+        if texts.or(bits).is_some() {
             let kept = match self.protocol {
                 Protocol::Fhe => fhe.store.clone(),
                 Protocol::TwoParty => folders::state(),
@@ -227,11 +232,7 @@ impl ServeArguments {
             let kept = || kept.map(|folder| folder.join("texts.json"));
             let file = self.texts_file.clone().or_else(kept);
             let file = file.ok_or(ServeError::NoPlaceForCounts)?;
-            entrance.per_client = Some(ClientLimits {
-                texts: Some(rate),
-                bits: None,
-                file,
-            });
+            entrance.per_client = Some(ClientLimits { texts, bits, file });
         }
         Ok(match self.protocol {
             Protocol::Fhe => {

@@ -138,6 +138,17 @@ pub enum ServeError {
         /// Texts left.
         limit: usize,
     },
+    /// Too many runs with this server have failed after they began.
+    #[error(
+        "{failures} runs with this server have failed within a day after they began, and a server that cheats learns from such failures: nothing more is sent to it. If you know why they failed, {} and try again",
+        forget(file.as_deref())
+    )]
+    TooManyFailures {
+        /// How many.
+        failures: usize,
+        /// The file that records them; without a cache, the process does.
+        file: Option<PathBuf>,
+    },
     /// A protocol failed for another reason than its connection.
     #[error(transparent)]
     Run(RunError),
@@ -301,6 +312,11 @@ pub enum ServeError {
         /// The operator's limit.
         limit: u64,
     },
+    /// A limit on opened bits for a server that opens nothing to its clients.
+    #[error(
+        "--max-opened-bits-per-client is for 2pc: with --protocol fhe nothing is opened, and whole answers are decrypted; use --max-texts-per-client"
+    )]
+    OpensNoBits,
     /// A limit of 0, which would refuse everything.
     #[error("{name} must be at least 1")]
     NothingAllowed {
@@ -388,7 +404,9 @@ impl ServeError {
             | Self::OtherAnswers { .. }
             | Self::LessThanAnAnswer { .. } => Category::Usage,
             Self::BundleTooLarge { .. } | Self::TableTooLarge { .. } => Category::Folder,
-            Self::Run(RunError::NoSuchPlace { .. }) => Category::Network,
+            Self::Run(RunError::NoSuchPlace { .. }) | Self::TooManyFailures { .. } => {
+                Category::Network
+            }
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
             // Weights that are read in every pass and can no longer be read.
@@ -433,6 +451,7 @@ impl ServeError {
             | Self::NoStateFolder
             | Self::NoPlaceForCounts
             | Self::LessThanABatch { .. }
+            | Self::OpensNoBits
             | Self::NothingAllowed { .. }
             | Self::NotForImages { .. } => Category::Usage,
             Self::Certificate(_)
@@ -490,6 +509,7 @@ impl ServeError {
             Self::NothingAllowed { .. }
             | Self::NotForImages { .. }
             | Self::LessThanABatch { .. }
+            | Self::OpensNoBits
             | Self::LessThanAnAnswer { .. }
             | Self::OtherAnswers { .. }
             | Self::EmptyOption { .. }
@@ -501,6 +521,7 @@ impl ServeError {
             Self::NoStateFolder | Self::NoPlaceForCounts | Self::NotAHash { .. } => "usage",
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
+            Self::TooManyFailures { .. } => "too-many-failures",
             Self::Run(RunError::Stopped) => "stopped",
             Self::Run(RunError::NoSuchPlace { .. }) => "peer-misbehaved",
             Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",
@@ -513,6 +534,22 @@ fn theirs(offered: &Option<Digest>) -> String {
     match offered {
         Some(offered) => format!("has the hash {offered}"),
         None => "does not exist".to_owned(),
+    }
+}
+
+impl ServeError {
+    /// Whether the pass that it ended was run to its last message ([`RunError::is_of_a_whole_pass`]).
+    #[cfg(feature = "client")]
+    pub(crate) fn is_of_a_whole_pass(&self) -> bool {
+        matches!(self, Self::Run(error) if error.is_of_a_whole_pass())
+    }
+}
+
+/// How a client forgets a server's failures.
+fn forget(file: Option<&std::path::Path>) -> String {
+    match file {
+        Some(path) => format!("remove {path:?}"),
+        None => "start this process again".to_owned(),
     }
 }
 

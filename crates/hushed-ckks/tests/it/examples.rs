@@ -34,7 +34,8 @@ fn linear_transform() {
 fn encrypt() {
     let (found, expected) = encrypt::product_and_rotation().unwrap();
     for (found, expected) in found.iter().zip(&expected) {
-        assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        // Rounded to the bits that the bound on the error leaves, 16 of them.
+        assert!((found - expected).abs() < 1e-5, "{found} {expected}");
     }
 }
 

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hushed_model::{Model, Task};
+use hushed_model::{Model, Rows, Task};
+use hushed_net::Party;
 
 use crate::circuit::token::{Adds, open_largest};
-use crate::circuit::{open, run};
+use crate::circuit::{Acts, open, run};
+use crate::formats::LINEAR;
+use crate::shares::{Counting, Shares};
 use crate::{Input, Protocol, RunError};
 
 /// The most top indices that are opened per row.
@@ -144,6 +147,25 @@ pub fn logits(
         let rows = values.chunks_exact(logits.width().max(1));
         rows.map(<[f64]>::to_vec).collect()
     }))
+}
+
+/// The bits that are opened to the client for one text or image, or for one row that gives a token: all that a client
+/// can learn from it that does not keep to the protocol. They are counted from the steps that open them.
+///
+/// # Errors
+/// [`RunError::Unsupported`] for answers that the model does not have.
+pub fn opened_bits(model: &Model, answers: Answers) -> Result<u64, RunError> {
+    let mut on = Counting::new()?;
+    let width = model.body.outputs();
+    let row = on.known(Party::Client, width, Vec::new);
+    let row = on.shared(&row, LINEAR.ring);
+    let row = Acts::new(row, LINEAR, Rows::unpadded(&[1]), width);
+    match (model.public.task(), answers.top()) {
+        (Task::Embed, _) => drop(open(&mut on, &row, model.public.normalise)?),
+        (_, None) => drop(open(&mut on, &row, false)?),
+        (_, Some(top)) => drop(open_largest(&mut on, &row, Adds::default(), top)?),
+    }
+    Ok(on.opened_bits())
 }
 
 fn unsupported(what: &'static str) -> RunError {

@@ -5,16 +5,16 @@
 //! the nearest are opened one after another (`circuit/top.rs`); the server sees the same messages whichever they are.
 //! Scores are the cosines of these documents only, rounded exactly.
 
-use hushed_model::{Program, StepId};
+use hushed_model::{Program, Rows, StepId};
 use hushed_net::Party;
 use hushed_twopc::func::norm::UNIT_ROW;
 use hushed_twopc::share::Ring;
 
-use crate::circuit::run;
 use crate::circuit::top::open_top;
-use crate::formats::{COSINE, RECORD, RECORD_BITS, RECORD_GUARD, SCORE, UNIT};
+use crate::circuit::{Acts, run};
+use crate::formats::{COSINE, LINEAR, RECORD, RECORD_BITS, RECORD_GUARD, SCORE, UNIT};
 use crate::index::{Index, RecordText};
-use crate::shares::{Local, Shares};
+use crate::shares::{Counting, Local, Shares};
 use crate::{Input, RunError};
 
 /// Records fetched at once.
@@ -72,8 +72,34 @@ pub fn search<S: Shares>(
         return Err(unsupported("what is asked of this index"));
     }
     let pooled = run(on, program, input, |_, _| ())?;
+    nearest(on, &pooled, index, wanted)
+}
+
+/// The bits that a search opens to the client, counted from the steps that open them.
+///
+/// # Errors
+/// As [`search`].
+pub fn search_opened_bits(index: &Index, wanted: Wanted) -> Result<u64, RunError> {
+    let mut on = Counting::new()?;
+    let row = on.known(Party::Client, index.width(), Vec::new);
+    let row = on.shared(&row, LINEAR.ring);
+    let row = Acts::new(row, LINEAR, Rows::unpadded(&[1]), index.width());
+    nearest(&mut on, &row, index, wanted)?;
+    Ok(on.opened_bits())
+}
+
+/// The part of a search after the query's embedding.
+fn nearest<S: Shares>(
+    on: &mut S,
+    pooled: &Acts<S::Share>,
+    index: &Index,
+    wanted: Wanted,
+) -> Result<Option<Vec<Hit>>, RunError> {
     if (pooled.rows().total(), pooled.width()) != (1, index.width()) {
-        return Err(unsupported("an index of another width"));
+        return Err(RunError::Unsupported {
+            site: "search".to_owned(),
+            what: "an index of another width",
+        });
     }
     let (share, format) = pooled.share();
     let query = on.step(StepId::outside("unit"), |on| {

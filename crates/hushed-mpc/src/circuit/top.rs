@@ -273,6 +273,7 @@ impl Trees {
 #[cfg(test)]
 mod tests {
     use hushed_math::rng::SecretRng;
+    use hushed_twopc::share::Share;
     use hushed_twopc::testing::{reveal_signed, share_signed};
 
     use super::*;
@@ -313,6 +314,52 @@ mod tests {
                 assert!(all.into_iter().eq(0..columns as u32));
             }
         }
+    }
+
+    /// A server that adds to the places it opens, so that they are impossible: the client sends as many messages and
+    /// bytes as to any other, to the last, and then has an error.
+    #[test]
+    fn a_client_sends_the_same_to_a_server_that_opens_impossible_places() {
+        let (columns, top) = (9, 3);
+        let x: Vec<i64> = (0..columns as i64).map(|i| 100 - i).collect();
+        let (x0, x1) = share_signed(LOGIT.ring, &x, 5);
+        let bent = |party: &mut crate::Protocol, by: i64| {
+            let (trees, ring) = (Trees::new(x1.ring(), 1, columns), ring_of_places(columns));
+            let mut pool = None;
+            for _ in 0..top {
+                let now = match pool.take() {
+                    None => Pool::first(party, &x1, 1, columns).unwrap(),
+                    Some(last) => Pool::next(party, last, &trees).unwrap(),
+                };
+                let now = pool.insert(now);
+                let few = party.largest_of_few(&now.values, &now.columns, 1, now.width);
+                let [_, places] = few.unwrap();
+                let added = Share::public(Party::Client, ring, &[by]).into_words();
+                let places = places.reduce_to(ring).add(&Share::new(ring, added));
+                party.open(&places, 0, ring).unwrap();
+            }
+        };
+        let shape = (1, columns);
+        let run = |by| {
+            let client = |party: &mut crate::Protocol| {
+                let found = open_top(party, &x0, shape, top, "nearest").unwrap();
+                (found.fault, party.ctx().session.stats())
+            };
+            let ((fault, stats), ()) = run_pair(client, |party| bent(party, by));
+            (fault, stats.frames_sent, stats.bytes_sent)
+        };
+        let (honest, frames, bytes) = run(0);
+        assert!(honest.is_none());
+        // The largest is in column 0.
+        let (fault, sent, of) = run(columns as i64);
+        assert!(matches!(
+            fault,
+            Some(RunError::NoSuchPlace {
+                place: 9,
+                places: 9
+            })
+        ));
+        assert_eq!((sent, of), (frames, bytes));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
 use serde::Serialize;
 
-use super::{Known, Local, Shares, hidden_spec, known_spec};
+use super::{Known, Local, Shares, hidden_spec, known_spec, opened_bits};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
 use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS};
@@ -144,6 +144,11 @@ impl<'a> Counting<'a> {
     /// The parameters of the RLWE products.
     pub fn params(&self) -> &Arc<RlweParams> {
         self.layouts.params()
+    }
+
+    /// The bits that all steps have opened.
+    pub(crate) fn opened_bits(&self) -> u64 {
+        self.steps.iter().map(|step| step.opened_bits).sum()
     }
 
     /// The steps in order, and the correlated OTs sent by the client and by the server.
@@ -511,7 +516,7 @@ impl Shares for Counting<'_> {
 
     fn open(&mut self, x: &Length, shift: u32, to: Ring) -> Result<Option<Vec<u64>>, RunError> {
         self.add(open_rounded_cost(x.elements, shift, to));
-        self.work.opened_bits += x.elements as u64 * u64::from(to.bits());
+        self.work.opened_bits += opened_bits(x.elements, to);
         Ok(None)
     }
 }

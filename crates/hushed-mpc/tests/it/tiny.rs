@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use crate::common::{backend, run_pair, tiny_of};
 use hushed_math::rng::SecretRng;
-use hushed_model::testing::{TINY_LABELS, pruned, tiny_classifier_folder, tiny_model};
+use hushed_model::testing::{
+    TINY_LABELS, pruned, tiny_classifier_folder, tiny_generator, tiny_model,
+};
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{
     Declared, FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine,
 };
 use hushed_mpc::plan::{Exposure, Plan};
 use hushed_mpc::{
-    Acts, Answers, Clear, Input, Protocol, PublicTable, RunError, StepCost, Terms, embeddings,
-    labels, logits, out_of_range,
+    Acts, Answers, Clear, Index, Input, Protocol, PublicTable, RunError, StepCost, Terms, Wanted,
+    embeddings, labels, logits, opened_bits, out_of_range, search_opened_bits,
 };
 use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;
@@ -166,6 +168,8 @@ pub fn assert_is(plan: &Plan, steps: &[Step]) {
         // Nothing is opened that is not counted: it bounds what a client that cheats learns.
         assert_eq!(step.opened_bits, planned.opened_bits, "{}", step.site);
     }
+    let opened: u64 = steps.iter().map(|step| step.opened_bits).sum();
+    assert_eq!(opened, plan.opened_bits);
     assert!(plan.failure_log2 < -40.0 && plan.distance_log2 < -40.0);
     assert_eq!(plan.large_truncation_log2, None);
 }
@@ -290,6 +294,53 @@ fn classifiers_give_the_largest_classes_in_order() {
     }
     let more = Plan::classes(&program, &lengths, Terms::default(), Answers::Top(4));
     assert!(matches!(more.err(), Some(RunError::Unsupported { .. })));
+}
+
+/// Bits by kind of answer, from the steps that open them alone, as in the plan, which [`assert_is`] compares with runs.
+#[test]
+fn what_is_opened_to_a_client_is_counted_in_bits() {
+    let classifier = tiny_classifier();
+    let (tokens, terms) = (&[4][..], Terms::default());
+    let plan = |model: &Model, answers| {
+        let program = Model::shapes_only(&model.public).program();
+        let plan = match answers {
+            Answers::Label => Plan::twopc(&program, tokens, terms, model.public.normalise),
+            _ => Plan::classes(&program, tokens, terms, answers),
+        };
+        plan.unwrap().opened_bits
+    };
+    let embedder = tiny_model();
+    let width = embedder.public.config.width as u64;
+    let generator = tiny_generator();
+    let last = generator.public.config.vocabulary - 1;
+    let token = u64::from(last.ilog2() + 1);
+    for (model, answers, bits) in [
+        (&embedder, Answers::Label, 16 * width),
+        // One of three classes.
+        (&classifier, Answers::Label, 2),
+        (&classifier, Answers::Top(3), 3 * 2),
+        (&classifier, Answers::Logits, 3 * 28),
+        (&generator, Answers::Label, token),
+    ] {
+        assert_eq!(opened_bits(model, answers).unwrap(), bits);
+        assert_eq!(plan(model, answers), bits);
+    }
+    let index = Index::shape(100, width as usize, 6).unwrap();
+    for (records, scores, bits) in [
+        (false, false, 7),
+        (false, true, 7 + 16),
+        // Records of two numbers of three bytes.
+        (true, true, 7 + 16 + 48),
+    ] {
+        let wanted = Wanted {
+            top: 5,
+            records,
+            scores,
+        };
+        let found = search_opened_bits(&index, wanted).unwrap();
+        let plan = Plan::search(&embedder.program(), &index, 4, terms, wanted).unwrap();
+        assert_eq!((found, plan.opened_bits), (5 * bits, 5 * bits));
+    }
 }
 
 /// With the operator's permission: all logits, close to those of the clear model, as the plan says.

@@ -8,6 +8,7 @@
 mod ahead;
 mod answer;
 mod cache;
+mod failures;
 mod generate;
 mod generation;
 mod greet;
@@ -23,7 +24,7 @@ use std::time::Instant;
 
 use hushed_model::{ImageError, Item, Model, Pixels, Program, Public, Task, TokenIds, TooLong};
 use hushed_mpc::{Answers, Input, Layers, Protocol, RunError, embeddings, labels, logits};
-use hushed_net::{Expect, Stats};
+use hushed_net::{Expect, NetError, Stats};
 
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -32,6 +33,7 @@ use crate::session::deadlines::Deadlines;
 use crate::session::wire::{PrefixFacts, Refusal, Welcome, WireFault};
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use answer::by_size;
+use failures::Failures;
 use greet::{greet, pinned};
 
 pub use ahead::Made;
@@ -58,6 +60,10 @@ pub struct Client {
     cache_dir: Option<PathBuf>,
     deadlines: Deadlines,
     texts: usize,
+    /// Runs with this server that have failed.
+    failures: Failures,
+    /// Whether the session was ended on this side.
+    left: bool,
     setup: Cost,
     /// End of the last pass, or of the set-up.
     used: Instant,
@@ -75,6 +81,8 @@ impl Client {
 
     fn connect_once(config: &ClientConfig) -> Result<Self, ServeError> {
         let began = Instant::now();
+        let failures = Failures::of(config);
+        failures.check()?;
         let pinned = pinned(config.bundle.as_ref())?;
         let mut session = open(config)?;
         let (welcome, bundle) = greet(&mut session, config, pinned)?;
@@ -98,6 +106,8 @@ impl Client {
             cache_dir: config.cache_dir.clone(),
             deadlines: config.deadlines,
             texts: 0,
+            failures,
+            left: false,
             setup,
             used: Instant::now(),
         })
@@ -360,20 +370,48 @@ impl Client {
         }
         let progress = progress.map(|f| Arc::new(Mutex::new(f)));
         let items: Vec<Item> = items.iter().cloned().map(I::into).collect();
-        let mut first = 0;
+        let (mut first, mut fault) = (0, None);
         while let Some(left) = items.get(first..).filter(|left| !left.is_empty()) {
             let sharing = options.next_pass(left, self.max_pass_tokens());
             let pass = left.get(..sharing).unwrap_or(left);
             if let Some(progress) = &progress {
                 self.observe(first, sharing, items.len(), Arc::clone(progress));
             }
-            for (i, answer) in self.run(first, pass, options, run)?.into_iter().enumerate() {
+            let answers = self.run(first, pass, options, run);
+            // After an impossible answer the same passes follow, and the error comes after the last.
+            let answers = match after_whole_passes(answers, &mut fault)? {
+                Some(answers) if fault.is_none() => answers,
+                _ => Vec::new(),
+            };
+            for (i, answer) in answers.into_iter().enumerate() {
                 each(first + i, answer);
             }
             first += sharing;
         }
         self.backend.observe(|_| ());
-        Ok(())
+        match fault {
+            Some(fault) => Err(self.left_after(fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the session as after any other answer, and returns the error of a pass that was run as a whole.
+    fn left_after(&mut self, fault: ServeError) -> ServeError {
+        self.left = true;
+        let session = &mut self.backend.ctx().session;
+        session.set_limits(self.deadlines.within(self.deadlines.handshake));
+        // The fault says more than a connection that is gone.
+        let sent = session.send_vec(REQUEST, Request::End.encode());
+        let _ = sent.and_then(|()| session.flush());
+        fault
+    }
+
+    /// The error of a run that has begun: counted against its server.
+    fn failed(&mut self, error: RunError) -> ServeError {
+        if !matches!(error, RunError::Stopped) {
+            self.failures.add();
+        }
+        error.into()
     }
 
     /// Ends a pass at its next step once `flag` is raised, with an error named `stopped`; the session is then over.
@@ -453,6 +491,10 @@ impl Client {
 
     /// Asks for a pass, which begins when this returns.
     fn ask(&mut self, request: &Request) -> Result<(), ServeError> {
+        if self.left {
+            return Err(NetError::Closed.into());
+        }
+        self.failures.check()?;
         let limits = self.deadlines.within(self.deadlines.text);
         let session = &mut self.backend.ctx().session;
         session.set_limits(limits);
@@ -484,10 +526,10 @@ impl Client {
         };
         self.ask(&request)?;
         let input = Input::of(texts.to_vec(), terms);
-        let answers = run(&mut self.backend, &self.model, &input)?;
-        let answers = answers.ok_or(ServeError::NoAnswer)?;
+        let answers = run(&mut self.backend, &self.model, &input).map_err(|e| self.failed(e));
         self.texts += texts.len() * self.charge();
         self.used = Instant::now();
+        let answers = answers?.ok_or(ServeError::NoAnswer)?;
         let stats = self.stats().since(&before);
         let sites = self.backend.costs().iter().skip(sites_before).cloned();
         let pass = Arc::new(Pass {
@@ -509,11 +551,26 @@ impl Client {
     }
 }
 
+/// The result of a pass. An error of one that was run as a whole is kept for the end, the first of them.
+pub(super) fn after_whole_passes<T>(
+    result: Result<T, ServeError>,
+    fault: &mut Option<ServeError>,
+) -> Result<Option<T>, ServeError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_of_a_whole_pass() => {
+            fault.get_or_insert(error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use hushed_model::testing::{tiny_folder, tiny_generator_folder};
+    use hushed_model::testing::{tiny_classifier_folder, tiny_folder, tiny_generator_folder};
 
     use super::*;
     use crate::twopc::wire::{Ahead, Next};
@@ -731,6 +788,81 @@ mod tests {
             let private = Refusal::PrivateTable;
             assert!(matches!(refused, Err(ServeError::Refused(r)) if r == private));
             assert!(ask(vec![17], false, false).is_ok());
+        });
+    }
+
+    fn impossible() -> RunError {
+        RunError::NoSuchPlace {
+            place: 9,
+            places: 3,
+        }
+    }
+
+    /// An impossible answer to the first text: all passes follow, and then the end of the session, byte for byte in
+    /// number as after other answers. The error comes last.
+    #[test]
+    fn a_client_does_not_stop_early_at_an_impossible_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_classifier_folder(folder.path(), &["a", "b", "c"]).unwrap();
+        let config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        served(&config, |config| {
+            let sent = |bent: bool| {
+                let mut client = Client::connect(config).unwrap();
+                let texts = ["a b", "c", "d e f"];
+                let ids = client.tokens(&texts, &Options::default()).unwrap();
+                let (passes, answered) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+                let run: Run<'_, Vec<u32>> = &|party, model, input| {
+                    let answer = labels(party, model, input, 1)?;
+                    passes.set(passes.get() + 1);
+                    match bent && passes.get() == 1 {
+                        true => Err(impossible()),
+                        false => Ok(answer),
+                    }
+                };
+                let each = |_, _| answered.set(answered.get() + 1);
+                let done = client.each_of(&ids, &Options::default(), None, run, each);
+                assert_eq!((passes.get(), done.is_err()), (3, bent));
+                assert_eq!(answered.get(), if bent { 0 } else { 3 });
+                let stats = match bent {
+                    true => {
+                        assert_eq!(done.err().unwrap().name(), "peer-misbehaved");
+                        // The session is over, and it has been counted.
+                        assert!(client.ask(&Request::Table).is_err());
+                        assert_eq!(client.failures.count(), 1);
+                        client.stats()
+                    }
+                    false => client.close().unwrap(),
+                };
+                (stats.frames_sent, stats.bytes_sent)
+            };
+            assert_eq!(sent(true), sent(false));
+        });
+    }
+
+    /// The same of a text that is continued: as many passes as tokens were asked for.
+    #[test]
+    fn a_client_continues_a_text_after_an_impossible_token() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_generator_folder(folder.path()).unwrap();
+        let config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        served(&config, |config| {
+            for pad_output in [false, true] {
+                let mut client = Client::connect(config).unwrap();
+                let options = GenerateOptions {
+                    max_tokens: 5,
+                    pad_output,
+                    ..GenerateOptions::default()
+                };
+                let mut generation = client.generate("a b", &options).unwrap();
+                // As if the first pass had opened it.
+                generation.fault = Some(impossible().into());
+                let error = generation.next().unwrap().err().unwrap();
+                assert_eq!(error.name(), "peer-misbehaved");
+                assert_eq!(generation.take_sent().len(), 5);
+                assert!(generation.next().is_none());
+                drop(generation);
+                assert!(client.left);
+            }
         });
     }
 }

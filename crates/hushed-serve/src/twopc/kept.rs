@@ -11,7 +11,7 @@ use hushed_model::{Public, Task};
 use hushed_mpc::{Answers, Wanted};
 use hushed_net::NetError;
 
-use super::client::{Class, Client, Found, Options};
+use super::client::{Class, Client, Found, Options, after_whole_passes};
 use super::encoder::IDLE;
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -131,14 +131,15 @@ impl Kept {
             return Ok(Vec::new());
         }
         let ids = self.run(1, |client| client.tokens(texts, options))?;
-        let mut classes = Vec::with_capacity(ids.len());
+        let (mut classes, mut fault) = (Vec::with_capacity(ids.len()), None);
         for part in ids.chunks(self.max_texts.max(1)) {
-            self.run(part.len(), |client| {
+            let done = self.run(part.len(), |client| {
                 client.stop_when(Arc::clone(stop));
                 client.classify_tokens(part, options, |_, class| classes.push(class.values))
-            })?;
+            });
+            after_whole_passes(done, &mut fault)?;
         }
-        Ok(classes)
+        fault.map_or(Ok(classes), Err)
     }
 
     /// The documents nearest to a query. `stop` ends the call at its next step.

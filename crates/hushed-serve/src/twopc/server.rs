@@ -9,7 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, ModelError, Task};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::{Answers, Index, Layers, RunError, Sampled, Sampler, out_of_range, sampled};
+use hushed_mpc::{
+    Answers, Index, Layers, RunError, Sampled, Sampler, opened_bits, out_of_range, sampled,
+};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
@@ -147,6 +149,7 @@ impl Server {
                 index,
                 scores: config.search_scores,
                 charge,
+                bits: opened_bits(&model, answers)?,
                 answers,
                 prefix,
                 max_ahead: config.max_ahead.min(MAX_AHEAD),

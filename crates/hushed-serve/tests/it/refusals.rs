@@ -291,6 +291,39 @@ fn l3_a_client_pays_for_no_set_up_that_it_cannot_use_and_leaves_a_session_to_oth
     bob.close().unwrap();
 }
 
+/// An embedding of the tiny model opens 512 bits.
+#[test]
+fn opened_bits_of_a_client_are_limited() {
+    let state = tempfile::tempdir().unwrap();
+    let server = Running::start(|c| {
+        c.entrance.per_client = Some(ClientLimits {
+            texts: None,
+            bits: Some("1100/WEEK".parse().unwrap()),
+            file: state.path().join("texts.json"),
+        });
+    });
+    let mut client = server.connect().unwrap();
+    let width = client.public().config.width;
+    assert_eq!(width * 16, 512);
+    let pass = |client: &mut Client, texts: &[&str]| {
+        let options = Options {
+            batch: texts.len(),
+            ..Options::default()
+        };
+        client.embed(texts, options, None).err()
+    };
+    assert!(pass(&mut client, &["a", "b"]).is_none());
+    let refused = |error: Option<ServeError>| match error {
+        Some(ServeError::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    let more = refused(pass(&mut client, &["a"]));
+    assert!(matches!(more, Refusal::Allowance { .. }));
+    // The next session is not set up.
+    let next = refused(server.connect().err());
+    assert!(matches!(next, Refusal::Allowance { .. }));
+}
+
 #[test]
 fn m3_a_renewed_certificate_gives_no_new_texts() {
     let files = tempfile::tempdir().unwrap();

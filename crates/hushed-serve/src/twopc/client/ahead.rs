@@ -51,7 +51,8 @@ impl Client {
             public_table: terms.public_table,
         }))?;
         let passes = usize::from(passes);
-        self.backend.make_ahead(&self.program, passes, terms)?;
+        let made = self.backend.make_ahead(&self.program, passes, terms);
+        made.map_err(|error| self.failed(error))?;
         self.texts += passes * self.charge();
         self.used = Instant::now();
         self.backend.forget_costs();

@@ -182,6 +182,7 @@ impl Client {
                 public_table: options.public_table,
             },
             pad_output: options.pad_output,
+            fault: None,
             ended: false,
             client: self,
         })

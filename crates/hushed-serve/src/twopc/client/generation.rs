@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::ahead::Made;
 use super::answer::{Sent, Work};
 use super::stop::Stops;
-use super::{Client, Cost};
+use super::{Client, Cost, after_whole_passes};
 use crate::error::ServeError;
 use crate::twopc::wire::{Next, Request};
 
@@ -97,6 +97,8 @@ pub struct Generation<'a> {
     pub(super) verified: Drafted,
     pub(super) terms: Terms,
     pub(super) pad_output: bool,
+    /// Why an answer was impossible.
+    pub(super) fault: Option<ServeError>,
     pub(super) ended: bool,
 }
 
@@ -270,8 +272,13 @@ impl<'a> Generation<'a> {
         let said = match ahead {
             true => client.backend.spending_ahead(opened, run),
             false => run(&mut client.backend),
-        }?;
-        let said = said.ok_or(ServeError::NoAnswer)?;
+        };
+        let said = said.map_err(|error| client.failed(error));
+        // After an impossible answer the same passes follow as after token 0, and the error comes after the last.
+        let said = match after_whole_passes(said, &mut self.fault)? {
+            Some(said) => said.ok_or(ServeError::NoAnswer)?,
+            None => vec![vec![0]; opened],
+        };
         // With products made ahead, they were counted when those were made.
         let counted = if ahead { 0 } else { opened * client.charge() };
         client.texts += counted;
@@ -326,7 +333,8 @@ impl<'a> Generation<'a> {
 
     /// The next token, ahead of the less likely ones: from a pass that is run now, or an earlier one.
     fn ids(&mut self) -> Result<Pass, ServeError> {
-        while self.ready.is_empty() || self.pad_output && self.passes > 0 {
+        while self.ready.is_empty() || (self.pad_output || self.fault.is_some()) && self.passes > 0
+        {
             match self.pass() {
                 Ok(tokens) => self.ready.extend(tokens.into_iter().map(Ok)),
                 Err(error) => {
@@ -334,6 +342,10 @@ impl<'a> Generation<'a> {
                     self.ready.push_back(Err(error));
                 }
             }
+        }
+        if let Some(fault) = self.fault.take() {
+            self.ready.clear();
+            return Err(self.client.left_after(fault));
         }
         self.ready.pop_front().unwrap_or(Err(ServeError::NoAnswer))
     }

@@ -114,7 +114,11 @@ impl Client {
         });
         self.ask(&request)?;
         let input = Input::Texts(ids, terms);
-        let hits = search(&mut self.backend, &self.program, &index, &input, wanted)?;
+        let hits = search(&mut self.backend, &self.program, &index, &input, wanted);
+        let hits = match hits.map_err(|error| self.failed(error)) {
+            Err(fault) if fault.is_of_a_whole_pass() => Err(self.left_after(fault)),
+            done => done,
+        }?;
         let hits = hits.ok_or(ServeError::NoAnswer)?;
         self.backend.observe(|_| ());
         self.texts += wanted.charge();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use hushed_model::{Model, Program, Task};
 use hushed_mpc::{
     Answers, Index, Input, Layers, Protocol, RunError, Sampler, Terms, Wanted, embeddings, labels,
-    logits, search,
+    logits, search, search_opened_bits,
 };
 use hushed_net::{Expect, Party, Session, Stats};
 
@@ -57,6 +57,8 @@ pub(super) struct Shared {
     pub(super) scores: bool,
     /// What an answer to one text or image counts as, in texts.
     pub(super) charge: usize,
+    /// The bits that an answer to one text or image, or a token, opens.
+    pub(super) bits: u64,
     /// What is opened in an answer.
     pub(super) answers: Answers,
     /// The prefix before every text that is continued.
@@ -112,7 +114,11 @@ fn greet(
         bundle: Some(shared.bundle.hash()),
         least: Charge {
             texts: shared.charge as u64,
-            bits: 0,
+            // A search may open less than an embedding.
+            bits: match shared.index {
+                Some(_) => 1,
+                None => shared.bits,
+            },
         },
     };
     let owner = admitted(session, &shared.listener, entry, key, &agreed)?;
@@ -223,7 +229,8 @@ impl Passes<'_> {
         let ours = self.for_this(shared.task() != Task::Generate);
         let (texts, tokens) = (rows.len(), rows.iter().sum());
         let charge = texts.saturating_mul(shared.charge);
-        self.agreed(ours, &rows, charge, terms)?;
+        let bits = shared.bits.saturating_mul(texts as u64);
+        self.agreed(ours, &rows, (charge, bits), terms)?;
         // For the limits; the metrics count texts.
         self.done.texts += charge - texts;
         self.pass(texts, tokens, |backend| {
@@ -262,7 +269,11 @@ impl Passes<'_> {
             false => index,
         };
         let charge = wanted.charge();
-        self.agreed(index.map(drop), &[rows], charge, terms)?;
+        let bits = match index {
+            Ok(index) if shared.listener.limits_bits() => search_opened_bits(index, wanted)?,
+            _ => 0,
+        };
+        self.agreed(index.map(drop), &[rows], (charge, bits), terms)?;
         let Ok(index) = index else { return Ok(()) };
         // For the limits; the metrics count one text.
         self.done.texts += charge - 1;
@@ -281,18 +292,18 @@ impl Passes<'_> {
         }
     }
 
-    /// Allows a pass over texts with these numbers of rows, which counts as `charge` texts, or refuses and ends the
-    /// session.
+    /// Allows a pass over texts with these numbers of rows, which counts as `charge` texts and opens `bits`, or refuses
+    /// and ends the session.
     fn agreed(
         &mut self,
         ours: Result<(), Refusal>,
         rows: &[usize],
-        charge: usize,
+        (charge, bits): (usize, u64),
         terms: Terms,
     ) -> Result<(), Stop> {
         let counted = Charge {
             texts: charge as u64,
-            bits: 0,
+            bits,
         };
         let left = self.shared.max_texts.saturating_sub(self.done.texts);
         let allowed = ours

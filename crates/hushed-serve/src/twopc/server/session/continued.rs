@@ -32,7 +32,8 @@ impl Passes<'_> {
             },
         );
         let charge = passes.saturating_mul(shared.charge);
-        self.agreed(ours, &[], charge, terms)?;
+        let bits = shared.bits.saturating_mul(passes as u64);
+        self.agreed(ours, &[], (charge, bits), terms)?;
         let (began, before) = (Instant::now(), self.backend.ctx().session.stats());
         self.backend.make_ahead(&shared.program, passes, terms)?;
         self.backend.forget_costs();
@@ -77,8 +78,12 @@ impl Passes<'_> {
             true => 0,
             false => opened.saturating_mul(shared.charge),
         };
+        let bits = match next.ahead {
+            true => 0,
+            false => shared.bits.saturating_mul(opened as u64),
+        };
         let held = text.cache.rows();
-        self.agreed(ours, &[held.saturating_add(rows)], charge, terms)?;
+        self.agreed(ours, &[held.saturating_add(rows)], (charge, bits), terms)?;
         // For the limits; the metrics count one text.
         self.done.texts = (self.done.texts + charge).saturating_sub(1);
         let temperature = f64::from(next.temperature) / 1000.0;
