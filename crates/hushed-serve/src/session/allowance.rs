@@ -29,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files::{self, make_folder, now};
-use crate::session::allowance::batch::{Batches, Disk};
+use crate::session::allowance::batch::{Batches, Disk, Ledger};
 use crate::session::allowance::rate::{ClientLimits, CountsFault, Rate, VERSION};
 use crate::session::owner::Owner;
 use crate::session::wire::Refusal;
@@ -90,7 +90,7 @@ struct Sealed {
 /// The clients' counts.
 pub(crate) struct ClientCounts {
     limits: Limits,
-    batches: Batches,
+    batches: Batches<Counts>,
     _lock: File,
 }
 
@@ -370,20 +370,14 @@ impl Counts {
         true
     }
 
-    fn take_back(&mut self, added: &Added) {
-        if let Some(part) = added.texts {
-            take_back(&mut self.clients, &added.owner, part);
-        }
-        if let Some(part) = added.bits {
-            take_back(&mut self.bits, &added.owner, part);
-        }
-    }
-
     fn sha256(&self) -> Result<String, serde_json::Error> {
         Ok(sha256(&serde_json::to_vec(self)?))
     }
+}
 
-    /// The bytes of the file.
+impl Ledger for Counts {
+    type Added = Added;
+
     fn sealed(&self, path: &Path) -> Result<Vec<u8>, ServeError> {
         let counts = serde_json::to_vec(self).map_err(|source| ServeError::File {
             operation: "write",
@@ -395,6 +389,15 @@ impl Counts {
         bytes.extend_from_slice(&counts);
         bytes.extend_from_slice(b"}\n");
         Ok(bytes)
+    }
+
+    fn take_back(&mut self, added: &Added) {
+        if let Some(part) = added.texts {
+            take_back(&mut self.clients, &added.owner, part);
+        }
+        if let Some(part) = added.bits {
+            take_back(&mut self.bits, &added.owner, part);
+        }
     }
 }
 

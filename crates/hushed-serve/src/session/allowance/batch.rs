@@ -5,25 +5,34 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{Added, Counts};
 use crate::error::ServeError;
 
 /// Writes a file as a whole or not at all; it survives a crash on return.
 pub(super) type Disk = Box<dyn Fn(&Path, &[u8]) -> Result<(), ServeError> + Send + Sync>;
 
+/// What is written.
+pub(super) trait Ledger {
+    /// What is added to it.
+    type Added;
+    /// The bytes of the file.
+    fn sealed(&self, path: &Path) -> Result<Vec<u8>, ServeError>;
+    /// Takes back what could not be written.
+    fn take_back(&mut self, added: &Self::Added);
+}
+
 /// The counts, and their file.
-pub(super) struct Batches {
-    state: Mutex<State>,
+pub(super) struct Batches<L: Ledger> {
+    state: Mutex<State<L>>,
     written: Condvar,
     path: PathBuf,
     disk: Disk,
 }
 
-pub(super) struct State {
+pub(super) struct State<L: Ledger> {
     /// Including what is not on disk yet.
-    pub(super) counts: Counts,
+    pub(super) counts: L,
     /// What the next write will be the first to include.
-    next: Vec<Added>,
+    next: Vec<L::Added>,
     /// How the next write went, once it is done.
     outcome: Arc<OnceLock<Result<(), Unwritten>>>,
     /// Whether a write is under way.
@@ -35,15 +44,15 @@ pub(super) struct State {
 pub(super) struct Unwritten;
 
 #[cfg(test)]
-impl State {
+impl<L: Ledger> State<L> {
     /// How many wait for the next write.
     pub(super) fn waiting(&self) -> usize {
         self.next.len()
     }
 }
 
-impl Batches {
-    pub(super) fn new(counts: Counts, path: PathBuf, disk: Disk) -> Batches {
+impl<L: Ledger> Batches<L> {
+    pub(super) fn new(counts: L, path: PathBuf, disk: Disk) -> Batches<L> {
         Batches {
             state: Mutex::new(State {
                 counts,
@@ -57,7 +66,7 @@ impl Batches {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<L>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,8 +74,8 @@ impl Batches {
     /// added since the last write is taken back.
     pub(super) fn save<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-        added: Option<Added>,
+        mut state: MutexGuard<'a, State<L>>,
+        added: Option<L::Added>,
     ) -> Result<(), Unwritten> {
         state.next.extend(added);
         let outcome = Arc::clone(&state.outcome);
@@ -84,7 +93,7 @@ impl Batches {
     }
 
     /// Writes a batch. Others may add to the next one meanwhile.
-    fn write<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn write<'a>(&'a self, mut state: MutexGuard<'a, State<L>>) -> MutexGuard<'a, State<L>> {
         let batch = std::mem::take(&mut state.next);
         let outcome = std::mem::take(&mut state.outcome);
         state.writing = true;
