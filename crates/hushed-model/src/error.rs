@@ -171,9 +171,9 @@ pub enum TextError {
         "the tokenizer cannot encode this text: tokenizer.json is broken (a vocabulary without its unknown token?)"
     )]
     Tokenizer,
-    /// The text contains the padding token (`[PAD]`, `<pad>`).
-    #[error("the text contains the model's padding token, which stands for no text: take it out")]
-    PaddingInside,
+    /// The tokenizer produced a special token (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) from plain text.
+    #[error("the tokenizer makes a special token out of plain text: tokenizer.json is not usable")]
+    SpecialInside,
 }
 
 /// All the reasons why a folder cannot be used.

@@ -4,9 +4,10 @@
 use crate::arch::Task;
 use crate::calibrate::Calibration;
 use crate::folder::config::NetworkConfig;
+use crate::folder::config::ends;
 use crate::folder::shards::Index;
 use crate::folder::weights::Weights;
-use crate::folder::{declared, ends, pooling};
+use crate::folder::{declared, pooling};
 use crate::tokens::{Tokenizer, TooLong};
 
 /// `config.json`.

@@ -41,8 +41,8 @@ const TOKENS: [&str; 7] = [
     "unk_token",
 ];
 
-/// The public part of a folder's `tokenizer_config.json` and template; `None` if it is empty, or if a problem was added.
-/// `files` are the other public files.
+/// The public part of a folder's `tokenizer_config.json` and template; `None` if it is empty, or if a problem was
+/// added. `files` are the other public files.
 pub(crate) fn read(
     folder: &Path,
     generates: bool,

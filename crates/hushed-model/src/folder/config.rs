@@ -1,6 +1,9 @@
 //! `config.json`: the architecture and its sizes.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub(crate) mod ends;
+pub(crate) mod labels;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -9,10 +12,8 @@ use crate::arch::{self, Architecture, Task};
 use crate::blocks::{Activation, Heads, NormReach, Rope, Tolerance, Weigh};
 use crate::error::Problem;
 use crate::folder::decoder::{self, Biases, WeightScale};
-use crate::folder::ends;
 use crate::folder::fields;
 use crate::folder::json::{self, Fields};
-use crate::folder::labels;
 use crate::folder::vision;
 use crate::images::CHANNELS;
 
@@ -482,8 +483,8 @@ pub(crate) fn named(bytes: &[u8]) -> Option<Architecture> {
     types.find(|(of, _)| *of == name).map(|(_, a)| *a)
 }
 
-/// The class of an encoder's configuration whose head is not read: for single tokens, answers in a text, pairs of texts.
-/// A language model's head is left out of an encoder.
+/// The class of an encoder's configuration whose head is not read: for single tokens, answers in a text, pairs of
+/// texts. A language model's head is left out of an encoder.
 pub(crate) fn other_head(bytes: &[u8], architecture: Architecture) -> Option<String> {
     const WITHOUT: [&str; 4] = ["Model", "ForMaskedLM", "ForPreTraining", "ForCausalLM"];
     let value: Value = serde_json::from_slice(json::without_mark(bytes)).ok()?;

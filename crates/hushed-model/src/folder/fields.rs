@@ -1,12 +1,13 @@
 //! The fields of published folders, each read, without effect on an answer, or refused unless its value has none.
 //!
-//! This is the only list: a parser refuses what is listed as [`Use::Only`] ([`refuse`]), and `hushed check` names fields
-//! that are not listed ([`unknown`]). The fields are those that current and older versions of `transformers` and
+//! This is the only list: a parser refuses what is listed as [`Use::Only`] ([`refuse`]), and `hushed check` names
+//! fields that are not listed ([`unknown`]). The fields are those that current and older versions of `transformers` and
 //! `sentence-transformers` write (scripts/published_fields.py).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod generation;
 mod sentence;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
@@ -20,26 +21,9 @@ pub(crate) use generation::GENERATION;
 pub(crate) use sentence::{MODULE, POOLING, SENTENCE, SENTENCE_TRANSFORMERS};
 pub(crate) use tokenizer::{PREPROCESSOR, TOKENIZER_CONFIG};
 
-/// What becomes of a field.
-#[derive(Clone, Copy)]
-pub(crate) enum Use {
-    /// Its parser reads it, and refuses what it cannot use.
-    Read,
-    /// No answer depends on it: training, other tasks, other libraries, names.
-    Nothing,
-    /// Refused unless absent, null or one of these values (as JSON), under which no answer depends on it. The second
-    /// part says what is supported.
-    Only(&'static [&'static str], &'static str),
-}
-
-use Use::{Nothing, Only, Read};
-
-/// Fields with what becomes of them.
-pub(crate) type Table = &'static [(&'static str, Use)];
-
-const OFF: &[&str] = &["false"];
-const EMPTY: &[&str] = &["{}", "[]", "\"\""];
-const NO_CODE: Use = Only(EMPTY, "no code of the folder's own (absent)");
+use table::Use::{Nothing, Only, Read};
+use table::{EMPTY, NO_CODE, OFF};
+pub(crate) use table::{Table, Use};
 
 /// Fields of `config.json` for every architecture.
 const COMMON: Table = &[
@@ -238,8 +222,8 @@ const VIT: Table = &[
 /// Published BitNet folders name code that is now part of `transformers`.
 const BITNET: Table = &[("auto_map", Nothing)];
 
-/// The tables for `config.json`; of two entries for a field, the first holds. Generation options that older versions put
-/// there count only for decoders.
+/// The tables for `config.json`; of two entries for a field, the first holds. Generation options that older versions
+/// put there count only for decoders.
 pub(crate) fn config(architecture: Architecture) -> Vec<Table> {
     match architecture {
         Architecture::Bert | Architecture::Roberta => {

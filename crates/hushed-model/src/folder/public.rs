@@ -9,9 +9,9 @@ use crate::arch::Task;
 use crate::blocks::{Activation, Pool};
 use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
 use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
+use crate::folder::config::ends::{self, GENERATION};
 use crate::folder::config::{self, CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
-use crate::folder::ends::{self, GENERATION};
 use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE, Similarity};
 use crate::folder::small::read_small;
 use crate::folder::vision::{self, PREPROCESSOR};
@@ -219,7 +219,8 @@ impl PublicFiles {
             if task == Task::Generate || sees {
                 problems.push(Problem::not_with_modules(CONFIG));
             }
-            // A sentence encoder, whatever it was derived from; without pooling, a cross-encoder is written this way too.
+            // A sentence encoder, whatever it was derived from; without pooling, a cross-encoder is written this way
+            // too.
             if config.labels.is_some() && modules.is_some_and(|m| !m.pooled) {
                 problems.push(Problem::UnsupportedValue {
                     file: MODULES.to_owned(),

@@ -5,9 +5,9 @@
 use serde_json::{Map, Value};
 
 use crate::error::Problem;
+use crate::folder::config::labels;
 use crate::folder::fields;
 use crate::folder::json::{self, Fields};
-use crate::folder::labels;
 use crate::images::{CHANNELS, Preprocess, Resample};
 
 /// The file's name in a model folder.

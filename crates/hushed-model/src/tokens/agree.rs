@@ -1,5 +1,5 @@
-//! Whether `tokenizer_config.json` agrees with `tokenizer.json`: some classes of `transformers` change the second by the
-//! first when they read a folder.
+//! Whether `tokenizer_config.json` agrees with `tokenizer.json`: some classes of `transformers` change the second by
+//! the first when they read a folder.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::Value;

@@ -3,8 +3,7 @@
 //! The `tokenizers` crate reads `tokenizer.json`, but only the model, added tokens, normaliser and splitter, and only
 //! those that `pipeline` allows. Truncation and padding are switched off (the file asks for both, to 128), and the
 //! special tokens around a text are added here, after a check of their description. Special tokens written *inside* a
-//! text count as such, as in `transformers` and `sentence-transformers`, except the padding token of an encoder, which
-//! is refused: positions may depend on it.
+//! text are text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod agree;
@@ -101,8 +100,6 @@ pub struct Tokenizer {
     padding: u32,
     /// Ids besides the special ones that no text of the model's own is made of.
     reserved: BTreeSet<u32>,
-    /// Refused in a text.
-    forbidden: Option<u32>,
     special: BTreeSet<u32>,
     lower_case: bool,
     /// The bytes of each token, if the model generates text.
@@ -165,6 +162,9 @@ impl Tokenizer {
         for off in ["truncation", "padding", "post_processor", "decoder"] {
             object.insert(off.to_owned(), Value::Null);
         }
+        if kind == Kind::Unigram {
+            pipeline::hide_specials(&mut object);
+        }
         let plain = serde_json::to_vec(&object).ok()?;
         let mut library = match Library::from_bytes(&plain) {
             Ok(library) => library,
@@ -173,7 +173,7 @@ impl Tokenizer {
                 return None;
             }
         };
-        library.set_encode_special_tokens(false);
+        library.set_encode_special_tokens(true);
         // Special tokens added outside the vocabulary.
         special.extend(names.iter().filter_map(|name| library.token_to_id(name)));
         let mut found = [None; 2];
@@ -210,7 +210,6 @@ impl Tokenizer {
                 .collect(),
             Task::Generate => special.clone(),
         };
-        let forbidden = (task != Task::Generate).then_some(padding);
         let bytes = (task == Task::Generate)
             .then(|| decoder::bytes_of(kind, library.get_vocab(true), |id| special.contains(&id)));
         Some(Tokenizer {
@@ -219,7 +218,6 @@ impl Tokenizer {
             around,
             padding,
             reserved,
-            forbidden,
             special,
             lower_case,
             bytes,
@@ -273,8 +271,8 @@ impl Tokenizer {
         if inside.is_empty() {
             return Err(TextError::Empty);
         }
-        if inside.iter().any(|id| self.forbidden == Some(*id)) {
-            return Err(TextError::PaddingInside);
+        if inside.iter().any(|id| self.reserved.contains(id)) {
+            return Err(TextError::SpecialInside);
         }
         let tokens = inside.len() + around;
         if tokens > limit && too_long == TooLong::Refuse {
@@ -299,7 +297,10 @@ impl Tokenizer {
         if bytes > limit {
             return Err(TextError::TooManyBytes { bytes, limit });
         }
-        let encoding = self.library.encode(text, false);
+        // A copy takes milliseconds; keeping it would double the memory of a large vocabulary.
+        let mut library = self.library.clone();
+        library.set_encode_special_tokens(false);
+        let encoding = library.encode(text, false);
         let encoding = encoding.map_err(|_| TextError::Tokenizer)?;
         Ok(encoding.get_ids().to_vec())
     }

@@ -407,6 +407,24 @@ fn is_special(added: &Value) -> bool {
     added.get("special") == Some(&Value::Bool(true))
 }
 
+/// Hides the special tokens from a Unigram model, which would treat `</s>` in a text as a piece like any other;
+/// SentencePiece never makes them from text either. Their ids stay, under names with a space, which no text contains
+/// once `Metaspace` has replaced its spaces.
+pub(super) fn hide_specials(object: &mut Map<String, Value>) {
+    let names: BTreeSet<String> = specials(object).into_iter().map(str::to_owned).collect();
+    if let Some(added) = object.get_mut("added_tokens").and_then(Value::as_array_mut) {
+        added.retain(|t| !is_special(t));
+    }
+    let pieces = object
+        .get_mut("model")
+        .and_then(|m| m.get_mut("vocab")?.as_array_mut());
+    for piece in pieces.into_iter().flatten().filter_map(|p| p.get_mut(0)) {
+        if let Some(text) = piece.as_str().filter(|text| names.contains(*text)) {
+            *piece = Value::String(format!(" {text}"));
+        }
+    }
+}
+
 /// The special tokens before and after a text, from `BertProcessing`, `RobertaProcessing` or a `TemplateProcessing` of
 /// the shape `[CLS] A [SEP]`.
 pub(super) fn special_around(

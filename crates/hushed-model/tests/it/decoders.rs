@@ -7,8 +7,8 @@ use std::path::Path;
 use hushed_model::folder::weight_files;
 use hushed_model::testing::{data_lines, tiny_generator_folder, tiny_golden};
 use hushed_model::{
-    Ending, Model, ModelError, Problem, TextError, TokenIds, Tokenizer, TooLong, check, greedy,
-    largest, plain,
+    Ending, Model, ModelError, Problem, PublicFiles, TextError, TokenIds, Tokenizer, TooLong,
+    check, greedy, largest, plain,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -443,5 +443,45 @@ fn the_small_model_continues_texts_as_the_reference() {
         let mut expected = ids_of(&case["continued"]);
         expected.retain(|id| !model.public.end_tokens.contains(id));
         assert_eq!(continued, expected, "{text}");
+    }
+}
+
+/// Several tokens end a text; those of `generation_config.json` take precedence, and reach a client.
+#[test]
+fn every_end_token_ends_a_text() {
+    let dir = TempDir::new().unwrap();
+    tiny_generator_folder(dir.path()).unwrap();
+    let write = |name: &str, value: serde_json::Value| {
+        fs::write(dir.path().join(name), value.to_string()).unwrap();
+    };
+    let ends = || {
+        let files = PublicFiles::read(dir.path()).unwrap();
+        files.parse().map(|public| public.end_tokens)
+    };
+    assert_eq!(ends().unwrap(), [262]);
+    write(
+        "generation_config.json",
+        json!({"do_sample": true, "temperature": 0.6}),
+    );
+    assert_eq!(ends().unwrap(), [262]);
+    write(
+        "generation_config.json",
+        json!({"eos_token_id": [262, 13], "bos_token_id": 0}),
+    );
+    assert_eq!(ends().unwrap(), [262, 13]);
+    for wrong in [
+        json!({"eos_token_id": [262, 9999]}),
+        json!({"eos_token_id": []}),
+        json!({"eos_token_id": "</s>"}),
+        json!({"repetition_penalty": 1.1}),
+        json!({"stop_strings": ["\n"]}),
+    ] {
+        write("generation_config.json", wrong.clone());
+        let error = ends().err().unwrap().to_string();
+        let field = wrong.as_object().unwrap().keys().next().unwrap();
+        assert!(
+            error.contains("generation_config.json") && error.contains(field),
+            "{error}"
+        );
     }
 }

@@ -327,25 +327,23 @@ fn texts() {
 }
 
 #[test]
-fn special_tokens_inside_a_text_count_as_such() {
+fn special_tokens_inside_a_text_are_text() {
     let dir = folder();
     let model = Model::load(dir.path()).unwrap();
-    for (text, special) in [
-        ("[SEP]", &[3][..]),
-        ("[CLS] hello [SEP]", &[2, 3]),
-        ("a[MASK]b", &[4]),
-        ("[UNK]", &[1]),
+    for text in [
+        "[SEP]",
+        "[CLS] hello [SEP]",
+        "a[MASK]b",
+        "[PAD][PAD]",
+        "[UNK]",
     ] {
         let ids = model.tokens(text, TooLong::Refuse).unwrap();
         let inside = &ids.ids()[1..ids.ids().len() - 1];
-        let found: Vec<u32> = inside.iter().copied().filter(|&id| id <= 4).collect();
-        assert_eq!(found, special, "{text}");
+        assert!(
+            !inside.is_empty() && inside.iter().all(|&id| id > 4),
+            "{text}"
+        );
     }
-    let padding = model.tokens("a [PAD]", TooLong::Refuse);
-    assert!(matches!(
-        padding,
-        Err(ModelError::Text(TextError::PaddingInside))
-    ));
 }
 
 /// A change to a folder that a library reads otherwise than its files say, or that is no folder at all, is named.

@@ -56,7 +56,7 @@ fn tokenizers_agree_with_the_reference() {
             }
             assert_eq!(text, case["text"].as_str().unwrap());
         }
-        // The token before a text may also be written in it.
+        // The token before a text is not a special token inside it.
         let begin = model.tokens("a", TooLong::Refuse).unwrap().ids()[0];
         let written = if name == "llama" {
             "<s>"
@@ -64,7 +64,7 @@ fn tokenizers_agree_with_the_reference() {
             "<|begin_of_text|>"
         };
         let inside = model.tokens(written, TooLong::Refuse).unwrap();
-        assert_eq!(inside.ids(), [begin, begin]);
+        assert!(inside.ids()[0] == begin && !inside.ids()[1..].contains(&begin));
     }
 }
 
@@ -280,7 +280,7 @@ fn configurations_that_are_refused() {
         ("quantization_config", json!({"quant_method": "gptq"})),
         ("architectures", json!(["LlamaForSequenceClassification"])),
         ("rms_norm_eps", json!(-1e-6)),
-        ("eos_token_id", json!([2, 3])),
+        ("eos_token_id", json!("two")),
         ("num_hidden_layers", Value::Null),
     ];
     for (field, value) in &changes {

@@ -37,8 +37,8 @@ pub enum BundlePin {
     Hash(Digest),
 }
 
-/// The only files that a client accepts among those that decide how many tokens a text has. The server sees that number,
-/// and could choose these files such that it is a function of the text.
+/// The only files that a client accepts among those that decide how many tokens a text has. The server sees that
+/// number, and could choose these files such that it is a function of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilePins {
     /// What [`Bundle::tokenizer_hash`] gives.

@@ -1,8 +1,8 @@
 //! `generation_config.json`, and the same options in `config.json` of older versions.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use super::Table;
-use super::Use::{Nothing, Only, Read};
+use super::table::Table;
+use super::table::Use::{Nothing, Only, Read};
 
 const NONE: &[&str] = &["[]", "{}"];
 

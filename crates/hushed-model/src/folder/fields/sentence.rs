@@ -1,8 +1,8 @@
 //! The files of `sentence-transformers`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use super::Use::{Nothing, Only, Read};
-use super::{EMPTY, OFF, Table};
+use super::table::Use::{Nothing, Only, Read};
+use super::table::{EMPTY, OFF, Table};
 
 /// `1_Pooling/config.json`, before and since version 5.4.
 pub(crate) const POOLING: Table = &[

@@ -1,11 +1,11 @@
 //! `tokenizer_config.json` and `preprocessor_config.json`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use super::Use::{Nothing, Only, Read};
-use super::{NO_CODE, OFF, Table};
+use super::table::Use::{Nothing, Only, Read};
+use super::table::{NO_CODE, OFF, Table};
 
-/// `tokenizer_config.json`. What it says about the tokens is in `tokenizer.json` too; where a library would let it change
-/// that file's meaning, the two must agree.
+/// `tokenizer_config.json`. What it says about the tokens is in `tokenizer.json` too; where a library would let it
+/// change that file's meaning, the two must agree.
 pub(crate) const TOKENIZER_CONFIG: Table = &[
     ("chat_template", Read),
     ("model_max_length", Read),

@@ -1,5 +1,5 @@
-//! The date and time that a template may write: `strftime_now`, as Python's `strftime` in the C locale. It is in UTC, so
-//! that a text does not depend on where its writer is.
+//! The date and time that a template may write: `strftime_now`, as Python's `strftime` in the C locale. It is in UTC,
+//! so that a text does not depend on where its writer is.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

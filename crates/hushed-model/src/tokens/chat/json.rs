@@ -1,10 +1,10 @@
-//! The filter `tojson` as `transformers` defines it: Python's `json.dumps`, without escapes for HTML or, unless they are
-//! asked for, for letters outside ASCII.
+//! The filter `tojson` as `transformers` defines it: Python's `json.dumps`, without escapes for HTML or, unless they
+//! are asked for, for letters outside ASCII.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fmt::Write as _;
 
-use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// The names of its arguments, in order.
@@ -14,32 +14,23 @@ const ARGUMENTS: [&str; 4] = ["ensure_ascii", "indent", "separators", "sort_keys
 pub(super) fn tojson(
     state: &State<'_, '_>,
     value: &Value,
-    given: Rest<Value>,
+    given: Rest<ValueOrKwargs>,
 ) -> Result<Value, Error> {
-    let mut given = given.0;
-    let named = match given.last() {
-        Some(last) if last.is_kwargs() => given.pop(),
-        _ => None,
-    };
-    let named = named.map(Kwargs::try_from).transpose()?;
+    let given = given.into_values();
+    let (given, named) = from_args::<(&[Value], Kwargs)>(&given)?;
     if given.len() > ARGUMENTS.len() {
         return Err(Error::from(ErrorKind::TooManyArguments));
     }
     let argument = |place: usize| -> Result<Value, Error> {
         let name = ARGUMENTS.get(place).copied().unwrap_or_default();
-        let by_name = match &named {
-            Some(named) => named.get::<Option<Value>>(name)?,
-            None => None,
-        };
+        let by_name = named.get::<Option<Value>>(name)?;
         Ok(by_name
             .or_else(|| given.get(place).cloned())
             .unwrap_or(Value::from(())))
     };
     let (ascii, indent) = (argument(0)?, argument(1)?);
     let (separators, sorted) = (argument(2)?, argument(3)?);
-    if let Some(named) = &named {
-        named.assert_all_used()?;
-    }
+    named.assert_all_used()?;
     let indent = match (indent.is_none() || indent.is_undefined(), indent.as_str()) {
         (true, _) => None,
         (false, Some(text)) => Some((text.to_owned(), 1)),
@@ -92,8 +83,8 @@ struct Writer<'a, 't, 'e> {
 }
 
 impl Writer<'_, '_, '_> {
-    /// Uses fuel for what was written, and for `more` bytes that will be, 64 for one as in the engine. Shared values may
-    /// occur many times, so the text can be much longer than what it is made of.
+    /// Uses fuel for what was written, and for `more` bytes that will be, 64 for one as in the engine. Shared values
+    /// may occur many times, so the text can be much longer than what it is made of.
     fn pay(&mut self, more: usize) -> Result<(), Error> {
         let bytes = (self.text.len() - self.paid).saturating_add(more);
         self.state.consume_fuel(bytes.div_ceil(64) as u64)?;
