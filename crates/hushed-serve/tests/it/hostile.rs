@@ -330,9 +330,13 @@ fn a_peer_that_breaks_off_anywhere_is_noticed_by_the_other() {
         .map(|up| (up, u64::MAX))
         .chain(down.map(|down| (u64::MAX, down)));
     for (up, down) in cuts {
+        // A client of its own each time: one alone is refused after three failures.
+        let cache = tempfile::tempdir().unwrap();
+        let mut config = server.client();
+        config.cache_dir = Some(cache.path().to_owned());
         let ended = once_admitted(|| {
             let cut = Cut::before(server.address, up, down, false);
-            through(&server.client(), &cut)
+            through(&config, &cut)
         });
         let error = ended.expect_err("a session that was cut off");
         assert_eq!(error.category(), Category::Network, "{up} {down}: {error}");
