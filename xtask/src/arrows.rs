@@ -13,46 +13,12 @@ const MAY_IMPORT: [(&str, &[&str]); 16] = [
     ("hushed-model", &[]),
     ("hushed-rlwe", &["hushed-math"]),
     ("hushed-ckks", &["hushed-math", "hushed-rlwe"]),
-    (
-        "hushed-twopc",
-        &["hushed-math", "hushed-rlwe", "hushed-net"],
-    ),
+    ("hushed-twopc", &["hushed-math", "hushed-rlwe", "hushed-net"]),
     ("hushed-lower", &["hushed-model"]),
-    (
-        "hushed-fhe",
-        &[
-            "hushed-lower",
-            "hushed-model",
-            "hushed-ckks",
-            "hushed-math",
-            "hushed-rlwe",
-        ],
-    ),
-    (
-        "hushed-mpc",
-        &[
-            "hushed-lower",
-            "hushed-model",
-            "hushed-twopc",
-            "hushed-math",
-            "hushed-rlwe",
-            "hushed-net",
-        ],
-    ),
-    (
-        "hushed-serve",
-        &["hushed-fhe", "hushed-mpc", "hushed-model", "hushed-net"],
-    ),
-    (
-        "hushed-gateway",
-        &[
-            "hushed-serve",
-            "hushed-fhe",
-            "hushed-mpc",
-            "hushed-model",
-            "hushed-net",
-        ],
-    ),
+    ("hushed-fhe", &["hushed-lower", "hushed-model", "hushed-ckks", "hushed-math", "hushed-rlwe"]),
+    ("hushed-mpc", &["hushed-lower", "hushed-model", "hushed-twopc", "hushed-math", "hushed-rlwe", "hushed-net"]),
+    ("hushed-serve", &["hushed-fhe", "hushed-mpc", "hushed-model", "hushed-net"]),
+    ("hushed-gateway", &["hushed-serve", "hushed-fhe", "hushed-mpc", "hushed-model", "hushed-net"]),
     ("hushed-server", &["hushed-serve"]),
     (
         "hushed-cli",
@@ -113,13 +79,7 @@ const NEVER_IMPORTED: &str = "hushed-bench";
 
 /// Released binaries, and the features that must not reach them.
 const RELEASED: [&str; 3] = ["hushed-cli", "hushed-server", "hushed-python"];
-const NOT_RELEASED: [&str; 5] = [
-    "ideal",
-    "testing",
-    "tested",
-    "insecure-test-parameters",
-    "taint",
-];
+const NOT_RELEASED: [&str; 5] = ["ideal", "testing", "tested", "insecure-test-parameters", "taint"];
 
 /// The binary for machines that must not have the client's code, and the feature that holds all of it.
 const ALONE: (&str, &str) = ("hushed-server", "client");
@@ -129,66 +89,35 @@ pub fn check(graph: &Graph) -> Outcome {
     let mut arrows = 0;
     for package in graph.packages.iter().filter(|p| p.member) {
         let Some((_, allowed)) = MAY_IMPORT.iter().find(|(name, _)| *name == package.name) else {
-            problems.push(format!(
-                "{}: not in the table of xtask/src/arrows.rs",
-                package.name
-            ));
+            problems.push(format!("{}: not in the table of xtask/src/arrows.rs", package.name));
             continue;
         };
-        for needed in package
-            .dependencies
-            .iter()
-            .filter(|d| d.local && d.name != package.name)
-        {
+        for needed in package.dependencies.iter().filter(|d| d.local && d.name != package.name) {
             let held = DEV_TOO.contains(&package.name.as_str()) || needed.name == NEVER_IMPORTED;
             if needed.kind == Kind::Dev && !held {
                 continue;
             }
             arrows += 1;
             if !allowed.contains(&needed.name.as_str()) {
-                problems.push(format!(
-                    "{} imports {}, which is not allowed",
-                    package.name, needed.name
-                ));
+                problems.push(format!("{} imports {}, which is not allowed", package.name, needed.name));
             }
         }
     }
-    if problems.is_empty() {
-        Ok(format!("{arrows} imports, all as drawn"))
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(format!("{arrows} imports, all as drawn")) } else { Err(problems) }
 }
 
 /// Asks cargo which features of our crates the released binaries enable, not counting tests.
 pub fn release_features(root: &Path) -> Outcome {
     let mut problems = Vec::new();
     let mut seen = Vec::new();
-    for name in RELEASED
-        .iter()
-        .filter(|name| root.join("crates").join(name).is_dir())
-    {
+    for name in RELEASED.iter().filter(|name| root.join("crates").join(name).is_dir()) {
         let output = Command::new(crate::cargo())
-            .args([
-                "tree",
-                "--locked",
-                "-p",
-                name,
-                "-e",
-                "normal,build",
-                "--prefix",
-                "none",
-                "-f",
-                "{p}|{f}",
-            ])
+            .args(["tree", "--locked", "-p", name, "-e", "normal,build", "--prefix", "none", "-f", "{p}|{f}"])
             .current_dir(root)
             .output();
         match output {
             Ok(output) if output.status.success() => {
-                problems.extend(forbidden_features(
-                    name,
-                    &String::from_utf8_lossy(&output.stdout),
-                ));
+                problems.extend(forbidden_features(name, &String::from_utf8_lossy(&output.stdout)));
                 seen.push(*name);
             }
             Ok(output) => problems.push(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
@@ -198,13 +127,7 @@ pub fn release_features(root: &Path) -> Outcome {
     problems.sort();
     problems.dedup();
     if problems.is_empty() {
-        Ok(format!(
-            "{} without {}; {} without {}",
-            seen.join(", "),
-            NOT_RELEASED.join(", "),
-            ALONE.0,
-            ALONE.1
-        ))
+        Ok(format!("{} without {}; {} without {}", seen.join(", "), NOT_RELEASED.join(", "), ALONE.0, ALONE.1))
     } else {
         Err(problems)
     }
@@ -216,13 +139,9 @@ fn forbidden_features(binary: &str, tree: &str) -> Vec<String> {
     ours.filter_map(|line| {
         let (package, features) = line.split_once('|')?;
         let features = features.trim_end_matches(" (*)");
-        let bad = features
-            .split(',')
-            .find(|f| NOT_RELEASED.contains(f) || (binary, *f) == ALONE)?;
+        let bad = features.split(',').find(|f| NOT_RELEASED.contains(f) || (binary, *f) == ALONE)?;
         let package = package.split(' ').next().unwrap_or(package);
-        Some(format!(
-            "{binary} is built with feature `{bad}` of {package}"
-        ))
+        Some(format!("{binary} is built with feature `{bad}` of {package}"))
     })
     .collect()
 }

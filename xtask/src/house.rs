@@ -29,15 +29,10 @@ pub fn order(tree: &Tree) -> Outcome {
     for (name, files) in &crates {
         match Imports::read(files).and_then(|imports| imports.edges()) {
             Ok(edges) => problems.extend(circles(&edges).iter().map(|c| format!("{name}: {c}"))),
-            Err(unclear) => {
-                problems.extend(unclear.iter().map(|problem| format!("{name}: {problem}")))
-            }
+            Err(unclear) => problems.extend(unclear.iter().map(|problem| format!("{name}: {problem}"))),
         }
     }
-    let (folder, most) = folders
-        .iter()
-        .max_by_key(|f| f.1)
-        .map_or(("", 0), |f| (*f.0, *f.1));
+    let (folder, most) = folders.iter().max_by_key(|f| f.1).map_or(("", 0), |f| (*f.0, *f.1));
     if most > MOST_FILES {
         problems.push(format!("{folder} has {most} files, more than {MOST_FILES}"));
     }
@@ -67,28 +62,14 @@ fn is_test(name: &str) -> bool {
 
 /// Sets of more than one file that all reach each other, with what each of them imports of its set.
 fn circles(edges: &BTreeMap<Path, BTreeSet<Path>>) -> BTreeSet<String> {
-    let all: BTreeMap<&Path, BTreeSet<&Path>> = edges
-        .keys()
-        .map(|file| (file, reached(file, edges)))
-        .collect();
+    let all: BTreeMap<&Path, BTreeSet<&Path>> = edges.keys().map(|file| (file, reached(file, edges))).collect();
     let name = |file: &Path| format!("crate::{}", file.join("::"));
     let mut circles = BTreeSet::new();
     for (file, far) in all.iter().filter(|(file, far)| far.contains(*file)) {
-        let circle: Vec<&Path> = far
-            .iter()
-            .copied()
-            .filter(|other| all[other].contains(file))
-            .collect();
+        let circle: Vec<&Path> = far.iter().copied().filter(|other| all[other].contains(file)).collect();
         let lines = circle.iter().map(|from| {
-            let within = edges[*from]
-                .iter()
-                .filter(|to| circle.contains(to))
-                .map(name);
-            format!(
-                "{} imports {}",
-                name(from),
-                within.collect::<Vec<_>>().join(" ")
-            )
+            let within = edges[*from].iter().filter(|to| circle.contains(to)).map(name);
+            format!("{} imports {}", name(from), within.collect::<Vec<_>>().join(" "))
         });
         circles.insert(lines.collect::<Vec<_>>().join("; "));
     }
@@ -110,23 +91,13 @@ mod tests {
 
     /// How many problems a crate has that consists of these files, beside `mod` declarations of all of them.
     fn problems(lib: &str, files: &[(&str, &str)]) -> usize {
-        let declared: String = files
-            .iter()
-            .map(|(name, _)| format!("mod {name};"))
-            .collect();
+        let declared: String = files.iter().map(|(name, _)| format!("mod {name};")).collect();
         let lib = format!("{declared}{lib}");
-        let named: Vec<(String, &str)> = files
-            .iter()
-            .map(|(name, text)| (format!("crates/x/src/{name}.rs"), *text))
-            .collect();
-        let mut tree: Vec<(&str, &str)> = named
-            .iter()
-            .map(|(path, text)| (path.as_str(), *text))
-            .collect();
+        let named: Vec<(String, &str)> =
+            files.iter().map(|(name, text)| (format!("crates/x/src/{name}.rs"), *text)).collect();
+        let mut tree: Vec<(&str, &str)> = named.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         tree.push(("crates/x/src/lib.rs", &lib));
-        order(&Tree::of(&tree))
-            .err()
-            .map_or(0, |found| found.len().min(1))
+        order(&Tree::of(&tree)).err().map_or(0, |found| found.len().min(1))
     }
 
     const B: &str = "use super::b::{\n    B,\n    c::D,\n};\n";
@@ -134,25 +105,14 @@ mod tests {
     #[test]
     fn two_files_that_import_each_other_are_a_circle() {
         assert_eq!(problems("", &[("a", B), ("b", "use crate::a::A;")]), 1);
-        assert_eq!(
-            problems(
-                "",
-                &[("a", B), ("b", "use std::fmt; pub(in crate::a) struct B;")]
-            ),
-            0
-        );
+        assert_eq!(problems("", &[("a", B), ("b", "use std::fmt; pub(in crate::a) struct B;")]), 0);
     }
 
     #[test]
     fn what_is_for_tests_is_left_out_and_nothing_after_it() {
         let tests = "#[cfg(test)]\nmod tests { use crate::a::A; }\n";
         assert_eq!(problems("", &[("a", B), ("b", tests)]), 0);
-        for test in [
-            "use std::fmt;",
-            "fn f<A, B>() { g(); }",
-            "struct S { a: u8 }",
-            "mod tests {}",
-        ] {
+        for test in ["use std::fmt;", "fn f<A, B>() { g(); }", "struct S { a: u8 }", "mod tests {}"] {
             let b = format!("#[cfg(test)]\n{test}\nuse crate::a::A;");
             assert_eq!(problems("", &[("a", B), ("b", &b)]), 1, "{test}");
         }
@@ -162,61 +122,35 @@ mod tests {
         assert_eq!(problems("", &[("a", B), ("b", field)]), 0);
         // Nor is a file that only tests declare.
         let lib = "mod a; #[cfg(test)] mod b;";
-        let tree = [
-            ("crates/x/src/lib.rs", lib),
-            ("crates/x/src/a.rs", B),
-            ("crates/x/src/b.rs", "use crate::a::A;"),
-        ];
+        let tree = [("crates/x/src/lib.rs", lib), ("crates/x/src/a.rs", B), ("crates/x/src/b.rs", "use crate::a::A;")];
         assert!(order(&Tree::of(&tree)).is_ok());
     }
 
     #[test]
     fn a_reexport_leads_to_the_file_that_defines_the_name() {
         let import = "use crate::A;";
-        for lib in [
-            "pub use a::A;",
-            "pub(crate) use self::a::{A, other};",
-            "pub use a::Z as A;",
-        ] {
+        for lib in ["pub use a::A;", "pub(crate) use self::a::{A, other};", "pub use a::Z as A;"] {
             assert_eq!(problems(lib, &[("a", B), ("b", import)]), 1, "{lib}");
         }
         // To show a name is not to use it, and another crate's is nobody's here.
-        assert_eq!(
-            problems("pub use a::A; pub struct Z;", &[("a", "use crate::Z;")]),
-            0
-        );
-        assert_eq!(
-            problems("pub use a::A; pub struct Z(A);", &[("a", "use crate::Z;")]),
-            1
-        );
+        assert_eq!(problems("pub use a::A; pub struct Z;", &[("a", "use crate::Z;")]), 0);
+        assert_eq!(problems("pub use a::A; pub struct Z(A);", &[("a", "use crate::Z;")]), 1);
         assert_eq!(problems("pub use other::A;", &[("a", B), ("b", import)]), 0);
         // Through two folders, where a module and its function share a name.
         let a = ("a", "mod inner; pub use inner::inner;");
         let inner = ("a/inner", "use crate::b::B; pub fn inner() {}");
-        let tree = [a, inner, ("b", "use crate::a::inner;")]
-            .map(|(name, text)| (format!("crates/x/src/{name}.rs"), text));
-        let mut tree: Vec<(&str, &str)> = tree
-            .iter()
-            .map(|(path, text)| (path.as_str(), *text))
-            .collect();
+        let tree =
+            [a, inner, ("b", "use crate::a::inner;")].map(|(name, text)| (format!("crates/x/src/{name}.rs"), text));
+        let mut tree: Vec<(&str, &str)> = tree.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         tree.push(("crates/x/src/lib.rs", "mod a; mod b;"));
         let found = order(&Tree::of(&tree)).err().unwrap_or_default();
-        assert!(
-            found.concat().contains("crate::a::inner imports crate::b;"),
-            "{found:?}"
-        );
+        assert!(found.concat().contains("crate::a::inner imports crate::b;"), "{found:?}");
     }
 
     #[test]
     fn a_glob_of_another_file_is_refused() {
         assert_eq!(problems("", &[("a", "use crate::b::*;"), ("b", "")]), 1);
-        assert_eq!(
-            problems(
-                "",
-                &[("a", "use std::fmt::*; mod inside { use super::*; }")]
-            ),
-            0
-        );
+        assert_eq!(problems("", &[("a", "use std::fmt::*; mod inside { use super::*; }")]), 0);
     }
 
     #[test]

@@ -51,9 +51,7 @@ impl Imports {
         let Some(text) = files.get(&module) else {
             return Ok(());
         };
-        let tokens = text
-            .parse::<TokenStream>()
-            .map_err(|error| vec![format!("{}: {error}", module.join("::"))])?;
+        let tokens = text.parse::<TokenStream>().map_err(|error| vec![format!("{}: {error}", module.join("::"))])?;
         self.modules.insert(module.clone(), module.clone());
         let mut reader = Reader {
             file: module.clone(),
@@ -77,10 +75,7 @@ impl Imports {
 
     /// The files that each file imports items from, by their modules. Err: imports that do not say what they import.
     pub fn edges(&self) -> Result<BTreeMap<Path, BTreeSet<Path>>, Vec<String>> {
-        let own = self
-            .modules
-            .values()
-            .map(|file| (file.clone(), BTreeSet::new()));
+        let own = self.modules.values().map(|file| (file.clone(), BTreeSet::new()));
         let mut edges: BTreeMap<Path, BTreeSet<Path>> = own.collect();
         let mut globs = Vec::new();
         for Found { module, path, .. } in &self.found {
@@ -89,10 +84,7 @@ impl Imports {
             let path = if glob { &path[..path.len() - 1] } else { path };
             match self.target(module, path, 0) {
                 Some(Target::Item(to)) if self.modules[&to] != *file => {
-                    edges
-                        .entry(file.clone())
-                        .or_default()
-                        .insert(self.modules[&to].clone());
+                    edges.entry(file.clone()).or_default().insert(self.modules[&to].clone());
                 }
                 Some(Target::Module(to)) if glob && self.modules[&to] != *file => {
                     globs.push(format!("{} imports {}::*", file.join("::"), to.join("::")));
@@ -140,22 +132,14 @@ impl Imports {
     fn named(&self, module: &[String], name: &str, last: bool, depth: usize) -> Option<Target> {
         let mut child = module.to_vec();
         child.push(name.to_owned());
-        let child = self
-            .modules
-            .contains_key(&child)
-            .then_some(Target::Module(child));
+        let child = self.modules.contains_key(&child).then_some(Target::Module(child));
         if child.is_some() && !last {
             return child;
         }
         // An import may name itself, as `use rand::rand` does.
-        let imported = self
-            .names
-            .get(&(module.to_vec(), name.to_owned()))
-            .filter(|_| depth < 16);
+        let imported = self.names.get(&(module.to_vec(), name.to_owned())).filter(|_| depth < 16);
         let mut imported = imported.into_iter().flatten();
-        imported
-            .find_map(|path| self.target(module, path, depth + 1))
-            .or(child)
+        imported.find_map(|path| self.target(module, path, depth + 1)).or(child)
     }
 }
 
@@ -179,21 +163,14 @@ impl Reader<'_> {
             let before = |back: usize| i.checked_sub(back).and_then(|i| tokens.get(i));
             i += match token {
                 TokenTree::Punct(p) if p.as_char() == '#' => match rest {
-                    [_, TokenTree::Group(group), item @ ..] if for_tests(group.stream()) => {
-                        2 + item_length(item)
-                    }
-                    [_, _, TokenTree::Group(group), ..]
-                        if is(rest.get(1), "!") && for_tests(group.stream()) =>
-                    {
+                    [_, TokenTree::Group(group), item @ ..] if for_tests(group.stream()) => 2 + item_length(item),
+                    [_, _, TokenTree::Group(group), ..] if is(rest.get(1), "!") && for_tests(group.stream()) => {
                         return;
                     }
                     _ => 1,
                 },
                 TokenTree::Ident(word) if word == "use" && !is(rest.get(1), "<") => {
-                    let length = rest
-                        .iter()
-                        .take_while(|token| !is(Some(token), ";"))
-                        .count();
+                    let length = rest.iter().take_while(|token| !is(Some(token), ";")).count();
                     let public = is(before(1), "pub") || is(before(2), "pub");
                     self.import(&rest[1..length], module, &Path::new(), public);
                     length
@@ -201,11 +178,7 @@ impl Reader<'_> {
                 TokenTree::Ident(word) if word == "mod" => self.declaration(&rest[1..], module),
                 // `pub(in crate::a)` imports nothing.
                 TokenTree::Ident(word) if word == "pub" => match rest.get(1) {
-                    Some(TokenTree::Group(group))
-                        if group.delimiter() == Delimiter::Parenthesis =>
-                    {
-                        2
-                    }
+                    Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => 2,
                     _ => 1,
                 },
                 TokenTree::Ident(_) => {
@@ -242,9 +215,7 @@ impl Reader<'_> {
         child.push(name.to_string());
         match next {
             TokenTree::Group(group) => {
-                self.imports
-                    .modules
-                    .insert(child.clone(), self.file.clone());
+                self.imports.modules.insert(child.clone(), self.file.clone());
                 self.tokens(group.stream(), &child);
             }
             _ => self.children.push(child),
@@ -259,9 +230,7 @@ impl Reader<'_> {
         let mut tokens = tree.iter();
         while let Some(token) = tokens.next() {
             match token {
-                TokenTree::Ident(word) if word == "as" => {
-                    name = tokens.next().map(TokenTree::to_string)
-                }
+                TokenTree::Ident(word) if word == "as" => name = tokens.next().map(TokenTree::to_string),
                 // At the end of a list, `self` is the module before it.
                 TokenTree::Ident(word) if word == "self" && !path.is_empty() => {}
                 TokenTree::Ident(word) => path.push(word.to_string()),
@@ -280,22 +249,14 @@ impl Reader<'_> {
             let name = name.unwrap_or_else(|| last.clone());
             let names = self.imports.names.entry((module.clone(), name.clone()));
             names.or_default().push(path.clone());
-            let written = if public {
-                Written::Reexport(name)
-            } else {
-                Written::Use
-            };
+            let written = if public { Written::Reexport(name) } else { Written::Use };
             self.found(module, path, written);
         }
     }
 
     fn found(&mut self, module: &Path, path: Path, written: Written) {
         let module = module.clone();
-        self.found.push(Found {
-            module,
-            path,
-            written,
-        });
+        self.found.push(Found { module, path, written });
     }
 }
 
@@ -321,10 +282,8 @@ fn for_tests(attribute: TokenStream) -> bool {
 
 /// How many tokens the item, field, arm or statement takes that stands after an attribute.
 fn item_length(tokens: &[TokenTree]) -> usize {
-    const ITEMS: [&str; 13] = [
-        "fn", "struct", "enum", "trait", "impl", "mod", "use", "const", "static", "type", "unsafe",
-        "async", "extern",
-    ];
+    const ITEMS: [&str; 13] =
+        ["fn", "struct", "enum", "trait", "impl", "mod", "use", "const", "static", "type", "unsafe", "async", "extern"];
     let mut item = false;
     for (i, token) in tokens.iter().enumerate() {
         match token {

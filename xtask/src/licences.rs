@@ -13,23 +13,12 @@ use crate::metadata::Graph;
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 pub fn check(root: &Path, graph: &Graph) -> Outcome {
-    let installed = Command::new(crate::cargo())
-        .args(["deny", "--version"])
-        .output();
+    let installed = Command::new(crate::cargo()).args(["deny", "--version"]).output();
     if installed.is_ok_and(|output| output.status.success()) {
-        let args = [
-            "deny",
-            "--log-level",
-            "error",
-            "check",
-            "licenses",
-            "bans",
-            "sources",
-        ];
+        let args = ["deny", "--log-level", "error", "check", "licenses", "bans", "sources"];
         return crate::command(root, &args, "cargo deny is content");
     }
-    let lists = Lists::read(&root.join("deny.toml"))
-        .map_err(|error| vec![format!("deny.toml: {error}")])?;
+    let lists = Lists::read(&root.join("deny.toml")).map_err(|error| vec![format!("deny.toml: {error}")])?;
     lists.apply(graph)
 }
 
@@ -45,10 +34,7 @@ impl Lists {
     }
 
     fn parse(text: &str) -> Lists {
-        Lists {
-            licences: string_array(text, "licenses", "allow"),
-            banned: string_array(text, "bans", "deny"),
-        }
+        Lists { licences: string_array(text, "licenses", "allow"), banned: string_array(text, "bans", "deny") }
     }
 
     fn apply(&self, graph: &Graph) -> Outcome {
@@ -61,32 +47,22 @@ impl Lists {
             match &package.licence {
                 None => problems.push(format!("{who}: names no licence")),
                 Some(expression) if !satisfied(expression, &self.licences) => {
-                    problems.push(format!(
-                        "{who}: licence `{expression}` is not on the list of deny.toml"
-                    ));
+                    problems.push(format!("{who}: licence `{expression}` is not on the list of deny.toml"));
                 }
                 Some(_) => {}
             }
             match package.source.as_deref() {
                 None | Some(REGISTRY) => {}
-                Some(other) => {
-                    problems.push(format!("{who}: comes from {other}, not from crates.io"))
-                }
+                Some(other) => problems.push(format!("{who}: comes from {other}, not from crates.io")),
             }
             if self.banned.contains(&package.name) {
                 problems.push(format!("{who}: banned by deny.toml"));
             }
-            let open = package
-                .dependencies
-                .iter()
-                .filter(|d| package.member && !d.local && d.requirement == "*");
+            let open = package.dependencies.iter().filter(|d| package.member && !d.local && d.requirement == "*");
             problems.extend(open.map(|d| format!("{who}: needs {} without a version", d.name)));
         }
         if problems.is_empty() {
-            Ok(format!(
-                "{} packages by the lists of deny.toml",
-                graph.packages.len()
-            ))
+            Ok(format!("{} packages by the lists of deny.toml", graph.packages.len()))
         } else {
             Err(problems)
         }
@@ -98,17 +74,11 @@ fn string_array(text: &str, section: &str, key: &str) -> Vec<String> {
     let mut inside = false;
     let mut collecting = false;
     let mut found = Vec::new();
-    for line in text
-        .lines()
-        .map(|l| l.split('#').next().unwrap_or_default().trim())
-    {
+    for line in text.lines().map(|l| l.split('#').next().unwrap_or_default().trim()) {
         if !collecting && line.starts_with('[') {
             inside = line == format!("[{section}]");
         } else if inside && !collecting {
-            let value = line
-                .strip_prefix(key)
-                .map(str::trim_start)
-                .and_then(|l| l.strip_prefix('='));
+            let value = line.strip_prefix(key).map(str::trim_start).and_then(|l| l.strip_prefix('='));
             collecting = value.is_some();
         }
         if collecting {
@@ -122,16 +92,9 @@ fn string_array(text: &str, section: &str, key: &str) -> Vec<String> {
 /// Evaluates an SPDX expression; true if the allowed licences suffice. An unreadable expression is refused.
 fn satisfied(expression: &str, allowed: &[String]) -> bool {
     // Before SPDX expressions, crates wrote `MIT/Apache-2.0` for "or".
-    let spaced = expression
-        .replace('(', " ( ")
-        .replace(')', " ) ")
-        .replace('/', " OR ");
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let tokens: Vec<&str> = spaced.split_whitespace().collect();
-    let mut parser = Parser {
-        tokens: &tokens,
-        at: 0,
-        allowed,
-    };
+    let mut parser = Parser { tokens: &tokens, at: 0, allowed };
     let answer = parser.any();
     answer == Some(true) && parser.at == tokens.len()
 }
@@ -201,9 +164,7 @@ mod tests {
         assert!(!allow("GPL-3.0-only AND MIT"));
         assert!(allow("MIT/GPL-2.0-only"));
         assert!(allow("(GPL-3.0-only OR MIT) AND Apache-2.0"));
-        assert!(!allow(
-            "(GPL-3.0-only OR BSD-3-Clause-Clear) AND Apache-2.0"
-        ));
+        assert!(!allow("(GPL-3.0-only OR BSD-3-Clause-Clear) AND Apache-2.0"));
         assert!(allow("Apache-2.0 WITH LLVM-exception"));
         assert!(!allow("MIT WITH LLVM-exception"));
     }
@@ -234,21 +195,11 @@ mod tests {
                 }],
             }))
         };
-        let lists = Lists {
-            licences: vec!["MIT".to_owned()],
-            banned: Vec::new(),
-        };
+        let lists = Lists { licences: vec!["MIT".to_owned()], banned: Vec::new() };
         assert!(lists.apply(&package(REGISTRY, "^1")).is_ok());
         assert!(lists.apply(&package(REGISTRY, "*")).is_err());
-        assert!(
-            lists
-                .apply(&package("git+https://example.org/a", "^1"))
-                .is_err()
-        );
-        let banned = Lists {
-            licences: vec!["MIT".to_owned()],
-            banned: vec!["a".to_owned()],
-        };
+        assert!(lists.apply(&package("git+https://example.org/a", "^1")).is_err());
+        let banned = Lists { licences: vec!["MIT".to_owned()], banned: vec!["a".to_owned()] };
         assert!(banned.apply(&package(REGISTRY, "^1")).is_err());
     }
 }

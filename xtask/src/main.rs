@@ -36,12 +36,7 @@ const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask secrets [--
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let root = repository_root();
-    let passed = match args
-        .iter()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .as_slice()
-    {
+    let passed = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["check"] => check(&root, false),
         ["check", "--fast"] => check(&root, true),
         ["secrets"] => secrets(&root, false),
@@ -63,11 +58,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn repository_root() -> PathBuf {
@@ -107,15 +98,7 @@ fn check(root: &Path, fast: bool) -> bool {
         Err(problem) => report("cargo metadata", Err(vec![problem.clone()])),
     }
     if !fast {
-        let clippy = [
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ];
+        let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
         report("clippy", command(root, &clippy, "no warning in any target"));
     }
     all
@@ -156,10 +139,7 @@ fn formatted(root: &Path) -> Outcome {
         return Ok("every file is formatted".to_owned());
     }
     let text = [output.stdout, output.stderr].concat();
-    let lines = String::from_utf8_lossy(&text)
-        .lines()
-        .map(str::to_owned)
-        .collect();
+    let lines = String::from_utf8_lossy(&text).lines().map(str::to_owned).collect();
     Err(lines)
 }
 
@@ -167,14 +147,8 @@ fn formatted(root: &Path) -> Outcome {
 fn command(root: &Path, args: &[&str], summary: &str) -> Outcome {
     match Command::new(cargo()).args(args).current_dir(root).status() {
         Ok(status) if status.success() => Ok(summary.to_owned()),
-        Ok(status) => Err(vec![format!(
-            "cargo {} ended with {status}",
-            args.join(" ")
-        )]),
-        Err(error) => Err(vec![format!(
-            "cargo {} did not start: {error}",
-            args.join(" ")
-        )]),
+        Ok(status) => Err(vec![format!("cargo {} ended with {status}", args.join(" "))]),
+        Err(error) => Err(vec![format!("cargo {} did not start: {error}", args.join(" "))]),
     }
 }
 

@@ -48,25 +48,15 @@ impl Graph {
             .output()
             .map_err(|error| format!("cargo metadata did not start: {error}"))?;
         if !output.status.success() {
-            return Err(
-                "cargo metadata --locked failed: is Cargo.lock up to date and committed?"
-                    .to_owned(),
-            );
+            return Err("cargo metadata --locked failed: is Cargo.lock up to date and committed?".to_owned());
         }
-        let value: Value =
-            serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+        let value: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
         Ok(Graph::parse(&value))
     }
 
     pub fn parse(value: &Value) -> Graph {
-        let members: Vec<&str> = list(value, "workspace_members")
-            .filter_map(Value::as_str)
-            .collect();
-        Graph {
-            packages: list(value, "packages")
-                .map(|p| package(p, &members))
-                .collect(),
-        }
+        let members: Vec<&str> = list(value, "workspace_members").filter_map(Value::as_str).collect();
+        Graph { packages: list(value, "packages").map(|p| package(p, &members)).collect() }
     }
 }
 
@@ -103,9 +93,5 @@ fn text(value: &Value, key: &str) -> Option<String> {
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    value
-        .get(key)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
 }

@@ -33,10 +33,7 @@ pub fn test(root: &Path) -> Tested {
         Ok(built) => built,
         Err(Lack::Missing(why)) => {
             println!("skipped: the Python package: {why}");
-            return Tested {
-                skipped: 1,
-                ..Tested::default()
-            };
+            return Tested { skipped: 1, ..Tested::default() };
         }
         Err(Lack::Failed(why)) => return broken(&why),
     };
@@ -118,9 +115,7 @@ fn environment(root: &Path, home: &Path) -> Result<PathBuf, Lack> {
     let pins = fs::read_to_string(root.join(PINS)).unwrap_or_default();
     let mark = format!("{version}{pins}");
     if !fs::read_to_string(fetched.join("complete")).is_ok_and(|m| m == mark) {
-        let why = format!(
-            "{FETCHED} lacks the pinned files for this python3: run `make setup` with a network"
-        );
+        let why = format!("{FETCHED} lacks the pinned files for this python3: run `make setup` with a network");
         return Err(Lack::Missing(why));
     }
     let venv = home.join("venv");
@@ -133,25 +128,18 @@ fn environment(root: &Path, home: &Path) -> Result<PathBuf, Lack> {
     let _ = fs::remove_dir_all(&venv); // none, the first time
     let mut make = Command::new("python3");
     make.args(["-m", "venv"]).arg(&venv);
-    succeed(
-        &mut make,
-        "python3 -m venv (on Debian: apt-get install python3-venv)",
-    )
-    .map_err(failed)?;
+    succeed(&mut make, "python3 -m venv (on Debian: apt-get install python3-venv)").map_err(failed)?;
     let install = ["--no-index", "--require-hashes", "--only-binary", ":all:"];
     let mut install = pip(&python, &install);
-    install
-        .arg("--find-links")
-        .arg(&fetched)
-        .arg("-r")
-        .arg(root.join(PINS));
+    install.arg("--find-links").arg(&fetched).arg("-r").arg(root.join(PINS));
     succeed(&mut install, "pip install of the pinned files").map_err(failed)?;
     fs::write(&made, mark).map_err(|error| failed(format!("{}: {error}", made.display())))?;
     Ok(python)
 }
 
 /// Prints the version, in the form that scripts/fetch_python.sh writes down.
-const VERSION: &str = "import sys, platform; assert sys.version_info >= (3, 9); print(platform.python_version(), platform.machine())";
+const VERSION: &str =
+    "import sys, platform; assert sys.version_info >= (3, 9); print(platform.python_version(), platform.machine())";
 
 /// As the tests of the workspace are built, so that almost all of it is compiled already.
 const TESTED: [&str; 4] = ["--profile", "dev", "--features", "tested"];
@@ -183,24 +171,14 @@ fn build(root: &Path, python: &Path, dist: &Path, how: &[&str]) -> Result<PathBu
 fn files(dist: &Path, end: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(dist).into_iter().flatten();
     let files = entries.filter_map(Result::ok).map(|entry| entry.path());
-    files
-        .filter(|path| path.extension().is_some_and(|its| its == end))
-        .collect()
+    files.filter(|path| path.extension().is_some_and(|its| its == end)).collect()
 }
 
 /// Runs pytest without the user's settings and shows what it prints.
 fn run(root: &Path, python: &Path, home: &Path) -> Tested {
     let mut pytest = Command::new(python);
     pytest
-        .args([
-            "-m",
-            "pytest",
-            "-q",
-            "-rs",
-            "--color=no",
-            "-p",
-            "no:cacheprovider",
-        ])
+        .args(["-m", "pytest", "-q", "-rs", "--color=no", "-p", "no:cacheprovider"])
         .arg(root.join(TESTS))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("XDG_CACHE_HOME", home.join("cache"))
@@ -211,10 +189,7 @@ fn run(root: &Path, python: &Path, home: &Path) -> Tested {
     for name in settings.filter(|n| n.starts_with("HUSHED_") && !n.starts_with("HUSHED_DENY_")) {
         pytest.env_remove(name);
     }
-    let output = match pytest
-        .spawn()
-        .and_then(std::process::Child::wait_with_output)
-    {
+    let output = match pytest.spawn().and_then(std::process::Child::wait_with_output) {
         Ok(output) => output,
         Err(error) => return broken(&format!("pytest did not start: {error}")),
     };
@@ -254,21 +229,12 @@ fn counted(line: &str) -> Tested {
 /// One failure, for an error before any test could be counted.
 fn broken(why: &str) -> Tested {
     println!("the Python package: {why}");
-    Tested {
-        failed: 1,
-        ..Tested::default()
-    }
+    Tested { failed: 1, ..Tested::default() }
 }
 
 fn pip(python: &Path, arguments: &[&str]) -> Command {
     let mut pip = Command::new(python);
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     pip.args(arguments);
     // Use neither an index nor a folder of the user's.
     pip.env_remove("PIP_FIND_LINKS").env_remove("PIP_INDEX_URL");
@@ -296,20 +262,10 @@ mod tests {
 
     #[test]
     fn counts_of_pytest() {
-        let of = |passed, failed, skipped| Tested {
-            passed,
-            failed,
-            skipped,
-        };
+        let of = |passed, failed, skipped| Tested { passed, failed, skipped };
         assert_eq!(counted("12 passed in 4.20s"), of(12, 0, 0));
-        assert_eq!(
-            counted("3 failed, 12 passed, 1 skipped in 4.20s"),
-            of(12, 3, 1)
-        );
-        assert_eq!(
-            counted("= 1 passed, 2 errors, 5 warnings in 1.00s ="),
-            of(1, 2, 0)
-        );
+        assert_eq!(counted("3 failed, 12 passed, 1 skipped in 4.20s"), of(12, 3, 1));
+        assert_eq!(counted("= 1 passed, 2 errors, 5 warnings in 1.00s ="), of(1, 2, 0));
         assert_eq!(counted("no tests ran in 0.01s"), of(0, 0, 0));
     }
 }

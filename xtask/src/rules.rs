@@ -136,11 +136,7 @@ const HOSTILE: [&str; 123] = [
     "crates/hushed-serve/src/twopc/table.rs",
     "crates/hushed-serve/src/twopc/wire.rs",
 ];
-const DENIED: [&str; 3] = [
-    "clippy::unwrap_used",
-    "clippy::expect_used",
-    "clippy::indexing_slicing",
-];
+const DENIED: [&str; 3] = ["clippy::unwrap_used", "clippy::expect_used", "clippy::indexing_slicing"];
 
 /// Checks that no Rust file has more than 800 lines without its tests; names those above 500. Counts all lines of code.
 pub fn file_sizes(tree: &Tree) -> Outcome {
@@ -157,34 +153,19 @@ pub fn file_sizes(tree: &Tree) -> Outcome {
     if !too_long.is_empty() {
         return Err(too_long);
     }
-    let long: Vec<String> = over(LONG)
-        .map(|(n, path)| format!("{path} ({n})"))
-        .collect();
+    let long: Vec<String> = over(LONG).map(|(n, path)| format!("{path} ({n})")).collect();
     let longest = sizes.first().map_or(0, |(n, _)| *n);
-    let note = if long.is_empty() {
-        String::new()
-    } else {
-        format!("; above {LONG}: {}", long.join(", "))
-    };
+    let note = if long.is_empty() { String::new() } else { format!("; above {LONG}: {}", long.join(", ")) };
     let (code, tests) = code_lines(tree);
-    Ok(format!(
-        "{} files, longest {longest} lines, {code} lines of code and {tests} of tests{note}",
-        sizes.len()
-    ))
+    Ok(format!("{} files, longest {longest} lines, {code} lines of code and {tests} of tests{note}", sizes.len()))
 }
 
 /// Lines of Rust without comments and blank lines: of the code, and of its tests and benches.
 fn code_lines(tree: &Tree) -> (usize, usize) {
     let count = |text: &str| {
         // A literal may have a line of its own.
-        let code = |(code, line): &(&str, &str)| {
-            !code.trim().is_empty() || line.trim_start().starts_with('"')
-        };
-        code_only(text)
-            .lines()
-            .zip(text.lines())
-            .filter(code)
-            .count()
+        let code = |(code, line): &(&str, &str)| !code.trim().is_empty() || line.trim_start().starts_with('"');
+        code_only(text).lines().zip(text.lines()).filter(code).count()
     };
     let mut lines = (0, 0);
     for file in tree.rust().filter(|f| !is_generated(f)) {
@@ -200,24 +181,19 @@ fn code_lines(tree: &Tree) -> (usize, usize) {
 }
 
 fn is_test(path: &str) -> bool {
-    path.split('/')
-        .any(|part| part == "tests" || part == "benches")
-        || path.ends_with("/tests.rs")
+    path.split('/').any(|part| part == "tests" || part == "benches") || path.ends_with("/tests.rs")
 }
 
 fn is_generated(file: &File) -> bool {
-    file.text
-        .lines()
-        .take(3)
-        .any(|line| line.contains("@generated"))
+    file.text.lines().take(3).any(|line| line.contains("@generated"))
 }
 
 /// The number of lines before the test module, which by house style is the last item of a file.
 fn lines_before_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
-    let tests = lines.windows(2).position(|pair| {
-        matches!(pair, [gate, module] if gate.starts_with("#[cfg(test)]") && module.starts_with("mod tests"))
-    });
+    let tests = lines.windows(2).position(
+        |pair| matches!(pair, [gate, module] if gate.starts_with("#[cfg(test)]") && module.starts_with("mod tests")),
+    );
     tests.unwrap_or(lines.len())
 }
 
@@ -229,34 +205,25 @@ pub fn unsafe_code(tree: &Tree) -> Outcome {
     let mut blocks = 0;
     for file in tree.rust() {
         let code = code_only(&file.text);
-        let hits = code
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| words(line).any(|w| w == keyword));
+        let hits = code.lines().enumerate().filter(|(_, line)| words(line).any(|w| w == keyword));
         if file.path.starts_with(UNSAFE_HOME) {
             blocks += hits.count();
             continue;
         }
-        problems.extend(
-            hits.map(|(n, _)| format!("{}:{}: {keyword} outside hushed-math", file.path, n + 1)),
-        );
+        problems.extend(hits.map(|(n, _)| format!("{}:{}: {keyword} outside hushed-math", file.path, n + 1)));
         if is_crate_root(&file.path) && !file.text.contains(forbid) {
             problems.push(format!("{}: the crate root lacks {forbid}", file.path));
         }
     }
     if problems.is_empty() {
-        Ok(format!(
-            "{blocks} lines, all in hushed-math; every other crate forbids it"
-        ))
+        Ok(format!("{blocks} lines, all in hushed-math; every other crate forbids it"))
     } else {
         Err(problems)
     }
 }
 
 fn is_crate_root(path: &str) -> bool {
-    let inside = path
-        .strip_prefix("crates/")
-        .or_else(|| path.strip_prefix("xtask/"));
+    let inside = path.strip_prefix("crates/").or_else(|| path.strip_prefix("xtask/"));
     inside.is_some() && (path.ends_with("src/lib.rs") || path.ends_with("src/main.rs"))
 }
 
@@ -271,10 +238,7 @@ pub fn test_modules(tree: &Tree) -> Outcome {
             continue;
         }
         for file in tree.rust() {
-            let name = file
-                .path
-                .strip_prefix(folder)
-                .and_then(|f| f.strip_suffix(".rs"));
+            let name = file.path.strip_prefix(folder).and_then(|f| f.strip_suffix(".rs"));
             let Some(name) = name.filter(|name| *name != "main" && !name.contains('/')) else {
                 continue;
             };
@@ -284,11 +248,7 @@ pub fn test_modules(tree: &Tree) -> Outcome {
             }
         }
     }
-    if problems.is_empty() {
-        Ok(format!("{modules} files, all in a binary"))
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(format!("{modules} files, all in a binary")) } else { Err(problems) }
 }
 
 /// Checks that code in documentation is marked as text. Code that runs is in `examples/`, which a test includes. So
@@ -300,9 +260,7 @@ pub fn documentation(tree: &Tree) -> Outcome {
         let mut inside = false;
         for (n, line) in file.text.lines().enumerate() {
             let line = line.trim_start();
-            let doc = line
-                .strip_prefix("///")
-                .or_else(|| line.strip_prefix("//!"));
+            let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
             let Some(kind) = doc.and_then(|doc| doc.trim().strip_prefix("```")) else {
                 continue;
             };
@@ -310,43 +268,27 @@ pub fn documentation(tree: &Tree) -> Outcome {
             blocks += usize::from(inside);
             if inside && kind != "text" {
                 let path = &file.path;
-                problems.push(format!("{path}:{}: code in documentation that nobody runs: make it an example, or `text`", n + 1));
+                problems.push(format!(
+                    "{path}:{}: code in documentation that nobody runs: make it an example, or `text`",
+                    n + 1
+                ));
             }
         }
     }
-    if problems.is_empty() {
-        Ok(format!("{blocks} blocks, all text"))
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(format!("{blocks} blocks, all text")) } else { Err(problems) }
 }
 
 /// Checks that nothing is left unfinished: no macros that panic on purpose, no notes to oneself, no disabled tests.
 pub fn unfinished_words(tree: &Tree) -> Outcome {
     // Written in two halves, so that this file does not report itself.
-    let in_code = [
-        concat!("todo", "!"),
-        concat!("unimplemented", "!"),
-        concat!("#[", "ignore"),
-    ];
-    let anywhere = [
-        concat!("TO", "DO"),
-        concat!("FIX", "ME"),
-        concat!("XX", "X"),
-    ];
+    let in_code = [concat!("todo", "!"), concat!("unimplemented", "!"), concat!("#[", "ignore")];
+    let anywhere = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
     let mut problems = Vec::new();
     for file in &tree.files {
-        if file.path.ends_with(".json")
-            || file.path.ends_with(".txt")
-            || file.path.ends_with(".tsv")
-        {
+        if file.path.ends_with(".json") || file.path.ends_with(".txt") || file.path.ends_with(".tsv") {
             continue; // data: sentences, vocabularies, metrics
         }
-        let code = if file.path.ends_with(".rs") {
-            code_only(&file.text)
-        } else {
-            String::new()
-        };
+        let code = if file.path.ends_with(".rs") { code_only(&file.text) } else { String::new() };
         for (n, line) in code.lines().enumerate() {
             let hit = in_code.iter().find(|w| line.contains(*w));
             problems.extend(hit.map(|w| format!("{}:{}: {w}", file.path, n + 1)));
@@ -356,11 +298,7 @@ pub fn unfinished_words(tree: &Tree) -> Outcome {
             problems.extend(hit.map(|w| format!("{}:{}: {w}", file.path, n + 1)));
         }
     }
-    if problems.is_empty() {
-        Ok(format!("none in {} files", tree.files.len()))
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(format!("none in {} files", tree.files.len())) } else { Err(problems) }
 }
 
 /// Checks that only the model crate names an architecture; benches may run models by name.
@@ -368,9 +306,8 @@ pub fn architectures(tree: &Tree) -> Outcome {
     const NAMES: [&str; 6] = ["bert", "gpt2", "llama", "mpnet", "bitnet", "mistral"];
     const MAY: [&str; 2] = ["crates/hushed-model/", "crates/hushed-bench/"];
     let mut problems = Vec::new();
-    let elsewhere = |file: &&File| {
-        file.path.starts_with("crates/") && !MAY.iter().any(|may| file.path.starts_with(may))
-    };
+    let elsewhere =
+        |file: &&File| file.path.starts_with("crates/") && !MAY.iter().any(|may| file.path.starts_with(may));
     for file in tree.rust().filter(elsewhere) {
         for (n, line) in code_only(&file.text).lines().enumerate() {
             let line = line.to_ascii_lowercase();
@@ -378,30 +315,15 @@ pub fn architectures(tree: &Tree) -> Outcome {
             problems.extend(hit.map(|name| format!("{}:{}: {name}", file.path, n + 1)));
         }
     }
-    if problems.is_empty() {
-        Ok("named in hushed-model alone".to_owned())
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok("named in hushed-model alone".to_owned()) } else { Err(problems) }
 }
 
 /// Checks that every declared reader of foreign bytes denies the lints that hide a panic, and that every file that
 /// denies them is declared.
 pub fn hostile_bytes(tree: &Tree) -> Outcome {
-    let mut problems: Vec<String> = HOSTILE
-        .iter()
-        .filter_map(|path| hostile_problem(tree, path))
-        .collect();
+    let mut problems: Vec<String> = HOSTILE.iter().filter_map(|path| hostile_problem(tree, path)).collect();
     problems.extend(undeclared(tree, &HOSTILE));
-    if problems.is_empty() {
-        Ok(format!(
-            "{} files deny {}",
-            HOSTILE.len(),
-            DENIED.join(", ")
-        ))
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(format!("{} files deny {}", HOSTILE.len(), DENIED.join(", "))) } else { Err(problems) }
 }
 
 /// Files that deny all of the lints but are not on the list, and so could drop them unnoticed.
@@ -423,9 +345,7 @@ fn missing(file: &File) -> Vec<&'static str> {
 
 fn hostile_problem(tree: &Tree, path: &str) -> Option<String> {
     let Some(file) = tree.file(path) else {
-        return Some(format!(
-            "{path}: declared in xtask/src/rules.rs, but there is no such file"
-        ));
+        return Some(format!("{path}: declared in xtask/src/rules.rs, but there is no such file"));
     };
     let missing = missing(file);
     (!missing.is_empty()).then(|| format!("{path}: lacks #![deny({})]", missing.join(", ")))
@@ -440,8 +360,7 @@ fn inner_attributes<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'
 }
 
 fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
-        .filter(|w| !w.is_empty())
+    line.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|w| !w.is_empty())
 }
 
 #[cfg(test)]
@@ -464,11 +383,7 @@ mod tests {
         let main = ("crates/a/tests/it/main.rs", "//! All.\n\nmod one;\n");
         let one = ("crates/a/tests/it/one.rs", "");
         let two = ("crates/a/tests/it/two.rs", "");
-        let others = [
-            ("crates/a/tests/alone.rs", ""),
-            ("crates/a/src/main.rs", ""),
-            ("crates/a/src/b.rs", ""),
-        ];
+        let others = [("crates/a/tests/alone.rs", ""), ("crates/a/src/main.rs", ""), ("crates/a/src/b.rs", "")];
         let with = |files: &[(&str, &str)]| test_modules(&Tree::of(&[files, &others].concat()));
         assert!(with(&[main, one]).is_ok());
         assert!(with(&[main, one, two]).is_err());

@@ -87,10 +87,7 @@ pub fn check(root: &Path, watch: bool) -> Vec<(&'static str, Outcome)> {
         Ok(checker) => checker,
         Err(problem) => return vec![("secrets", Err(vec![problem]))],
     };
-    let mut all = vec![
-        ("secrets: time", timed(&checker)),
-        ("secrets: jumps", disassembled(&checker)),
-    ];
+    let mut all = vec![("secrets: time", timed(&checker)), ("secrets: jumps", disassembled(&checker))];
     if watch {
         all.push(("secrets: valgrind", watched(&checker)));
     }
@@ -99,11 +96,7 @@ pub fn check(root: &Path, watch: bool) -> Vec<(&'static str, Outcome)> {
 
 /// Our crates in the checker, and how profile `release` compiles them where `dev` differs.
 const COMPILED: [&str; 4] = ["hushed-math", "hushed-net", "hushed-rlwe", "hushed-twopc"];
-const RELEASE: [&str; 3] = [
-    "opt-level=3",
-    "debug-assertions=false",
-    "overflow-checks=false",
-];
+const RELEASE: [&str; 3] = ["opt-level=3", "debug-assertions=false", "overflow-checks=false"];
 
 fn build(root: &Path, released: bool) -> Result<PathBuf, String> {
     let mut command = Command::new(crate::cargo());
@@ -124,9 +117,7 @@ fn build(root: &Path, released: bool) -> Result<PathBuf, String> {
     match command.status() {
         Ok(status) if status.success() => {}
         Ok(status) => {
-            return Err(format!(
-                "cargo build of examples/secrets ended with {status}"
-            ));
+            return Err(format!("cargo build of examples/secrets ended with {status}"));
         }
         Err(error) => return Err(format!("cargo build did not start: {error}")),
     }
@@ -185,30 +176,21 @@ fn disassembled(checker: &Path) -> Outcome {
     let functions = read(&String::from_utf8_lossy(&output.stdout));
     let wide: BTreeMap<&String, &Code> = functions.iter().filter(|(_, code)| code.wide).collect();
     if cfg!(target_arch = "x86_64") && wide.is_empty() {
-        return Err(vec![
-            "no function on 512-bit registers was found: objdump, or the names, have changed"
-                .to_owned(),
-        ]);
+        return Err(vec!["no function on 512-bit registers was found: objdump, or the names, have changed".to_owned()]);
     }
     let mut problems = Vec::new();
     for (name, code) in &wide {
         let declared = DECLARED.iter().find(|(known, _)| *known == name.as_str());
         let declared = declared.map_or(0, |(_, jumps)| *jumps);
         if code.jumps > declared {
-            problems.push(format!(
-                "{name}: {} conditional jumps, {declared} declared in xtask/src/secrets.rs",
-                code.jumps
-            ));
+            problems
+                .push(format!("{name}: {} conditional jumps, {declared} declared in xtask/src/secrets.rs", code.jumps));
         }
         if code.by_data > 0 {
             problems.push(format!("{name}: flags from a mask or vector register"));
         }
     }
-    if problems.is_empty() {
-        Ok(format!("{} functions on 512-bit registers", wide.len()))
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(format!("{} functions on 512-bit registers", wide.len())) } else { Err(problems) }
 }
 
 /// Our functions in objdump's output.
@@ -229,9 +211,7 @@ fn read(text: &str) -> BTreeMap<String, Code> {
         let operation = instruction.split_whitespace().next().unwrap_or("");
         code.wide |= instruction.contains("%zmm");
         code.jumps += usize::from(operation.starts_with('j') && operation != "jmp");
-        let of_masks = ["kortest", "ktest"]
-            .iter()
-            .any(|t| operation.starts_with(t));
+        let of_masks = ["kortest", "ktest"].iter().any(|t| operation.starts_with(t));
         code.by_data += usize::from(of_masks || ["vptest", "ptest"].contains(&operation));
     }
     all
@@ -246,11 +226,7 @@ mod tests {
         let text = "0000000000001000 <hushed_math::bits::aes::vaes::f>:\n    1000:\tvpxorq %zmm0,%zmm0,%zmm0\n    1006:\tjne    1000 <x>\n    1008:\tjmp    1000 <x>\n    100a:\tkortestb %k0,%k0\n\n\
                     0000000000002000 <core::fmt::write>:\n    2000:\tjne    2000 <y>\n";
         let all = read(text);
-        let code = Code {
-            wide: true,
-            jumps: 1,
-            by_data: 1,
-        };
+        let code = Code { wide: true, jumps: 1, by_data: 1 };
         assert_eq!(all.len(), 1);
         assert_eq!(all["hushed_math::bits::aes::vaes::f"], code);
     }

@@ -16,17 +16,7 @@ pub struct Tree {
 
 /// Folders that hold build output, downloads or another project's code.
 /// The same list as `.gitignore`, so that the checks work without git.
-const SKIPPED: [&str; 9] = [
-    "target",
-    ".git",
-    ".models",
-    ".venv",
-    ".python",
-    "dist",
-    "out",
-    "corpus",
-    "artifacts",
-];
+const SKIPPED: [&str; 9] = ["target", ".git", ".models", ".venv", ".python", "dist", "out", "corpus", "artifacts"];
 const TEXT: [&str; 9] = ["rs", "toml", "md", "py", "sh", "txt", "tsv", "yml", "json"];
 /// A larger file is data, not something that a person wrote.
 const LARGEST_TEXT: u64 = 4 << 20;
@@ -34,13 +24,8 @@ const LARGEST_TEXT: u64 = 4 << 20;
 impl Tree {
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Tree {
-        let file = |&(path, text): &(&str, &str)| File {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
-        Tree {
-            files: files.iter().map(file).collect(),
-        }
+        let file = |&(path, text): &(&str, &str)| File { path: path.to_owned(), text: text.to_owned() };
+        Tree { files: files.iter().map(file).collect() }
     }
 
     pub fn read(root: &Path) -> io::Result<Tree> {
@@ -53,14 +38,10 @@ impl Tree {
                 let kind = entry.file_type()?;
                 if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
                     folders.push(entry.path());
-                } else if kind.is_file() && is_text(&name) && entry.metadata()?.len() < LARGEST_TEXT
-                {
+                } else if kind.is_file() && is_text(&name) && entry.metadata()?.len() < LARGEST_TEXT {
                     // A file that is not UTF-8 contains nothing that the checks look for.
                     if let Ok(text) = fs::read_to_string(entry.path()) {
-                        files.push(File {
-                            path: relative(root, entry.path()),
-                            text,
-                        });
+                        files.push(File { path: relative(root, entry.path()), text });
                     }
                 }
             }
@@ -79,17 +60,11 @@ impl Tree {
 }
 
 fn is_text(name: &str) -> bool {
-    name == "Makefile"
-        || name
-            .rsplit_once('.')
-            .is_some_and(|(_, end)| TEXT.contains(&end))
+    name == "Makefile" || name.rsplit_once('.').is_some_and(|(_, end)| TEXT.contains(&end))
 }
 
 fn relative(root: &Path, path: PathBuf) -> String {
-    path.strip_prefix(root)
-        .unwrap_or(&path)
-        .to_string_lossy()
-        .replace('\\', "/")
+    path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/")
 }
 
 /// Rust source with comments, strings and character literals replaced by spaces. Line breaks stay, so that line numbers
@@ -126,9 +101,7 @@ fn is_word(c: Option<&char>) -> bool {
 }
 
 fn line_end(chars: &[char], from: usize) -> usize {
-    (from..chars.len())
-        .find(|&i| chars.get(i) == Some(&'\n'))
-        .unwrap_or(chars.len())
+    (from..chars.len()).find(|&i| chars.get(i) == Some(&'\n')).unwrap_or(chars.len())
 }
 
 fn block_comment_end(chars: &[char], from: usize) -> usize {
@@ -161,21 +134,13 @@ fn string_end(chars: &[char], from: usize) -> usize {
 
 /// End of the `r"…"` or `r#"…"#` that begins at `from`; `from` itself if there is none (a raw identifier, a name).
 fn raw_string_end(chars: &[char], from: usize) -> usize {
-    let hashes = chars
-        .iter()
-        .skip(from + 1)
-        .take_while(|&&c| c == '#')
-        .count();
+    let hashes = chars.iter().skip(from + 1).take_while(|&&c| c == '#').count();
     let open = from + 1 + hashes;
     if chars.get(open) != Some(&'"') {
         return from;
     }
-    let closes = |i: usize| {
-        chars.get(i) == Some(&'"') && (1..=hashes).all(|k| chars.get(i + k) == Some(&'#'))
-    };
-    (open + 1..chars.len())
-        .find(|&i| closes(i))
-        .map_or(chars.len(), |i| i + 1 + hashes)
+    let closes = |i: usize| chars.get(i) == Some(&'"') && (1..=hashes).all(|k| chars.get(i + k) == Some(&'#'));
+    (open + 1..chars.len()).find(|&i| closes(i)).map_or(chars.len(), |i| i + 1 + hashes)
 }
 
 /// End of the character literal at `from`; `from` itself if the quote begins a lifetime.
@@ -195,10 +160,7 @@ mod tests {
     use super::*;
 
     fn squeezed(text: &str) -> String {
-        code_only(text)
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
+        code_only(text).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -209,10 +171,7 @@ mod tests {
         assert_eq!(squeezed("a(r#\"b \" c\"#) d"), "a( ) d");
         assert_eq!(squeezed("a(br\"b\\\") d"), "a(b ) d");
         assert_eq!(squeezed("'\"' x '\\'' y '\\u{1F}' z"), "x y z");
-        assert_eq!(
-            squeezed("fn f<'a>(x: &'a str) {}"),
-            "fn f<'a>(x: &'a str) {}"
-        );
+        assert_eq!(squeezed("fn f<'a>(x: &'a str) {}"), "fn f<'a>(x: &'a str) {}");
         assert_eq!(squeezed("for r in r#match {}"), "for r in r#match {}");
     }
 

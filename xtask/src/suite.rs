@@ -76,11 +76,7 @@ fn summary(sum: &Sum, checked: bool, ended_well: bool) -> bool {
         println!("cargo test ended with an error: a crash or a compile error, see above");
     }
     let failed = sum.failed + broken + unchecked;
-    println!(
-        "{} passed, {failed} failed, {} skipped",
-        sum.passed,
-        sum.skipped + sum.ignored
-    );
+    println!("{} passed, {failed} failed, {} skipped", sum.passed, sum.skipped + sum.ignored);
     failed == 0
 }
 
@@ -125,28 +121,15 @@ impl Reader {
     }
 
     fn sum(self) -> Sum {
-        let Sum {
-            passed,
-            failed,
-            skipped,
-            ignored,
-        } = self.totals;
-        Sum {
-            passed: passed.saturating_sub(skipped),
-            failed,
-            skipped,
-            ignored,
-        }
+        let Sum { passed, failed, skipped, ignored } = self.totals;
+        Sum { passed: passed.saturating_sub(skipped), failed, skipped, ignored }
     }
 }
 
 /// The number before `word` in `ok. 12 passed; 0 failed; 1 ignored; …`.
 fn count(result: &str, word: &str) -> usize {
     let parts = result.split([';', '.']).map(str::trim);
-    parts
-        .filter_map(|part| part.strip_suffix(word))
-        .find_map(|n| n.trim().parse().ok())
-        .unwrap_or(0)
+    parts.filter_map(|part| part.strip_suffix(word)).find_map(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -164,15 +147,7 @@ mod tests {
         let one = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
         let two = "test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n";
         let (sum, _) = read(&format!("{one}{two}"));
-        assert_eq!(
-            sum,
-            Sum {
-                passed: 5,
-                failed: 5,
-                skipped: 0,
-                ignored: 1
-            }
-        );
+        assert_eq!(sum, Sum { passed: 5, failed: 5, skipped: 0, ignored: 1 });
     }
 
     #[test]
@@ -181,15 +156,7 @@ mod tests {
                     ---- b stdout ----\nnoise\n\n\nsuccesses:\n    a\n    b\n\n\
                     test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
         let (sum, shown) = read(text);
-        assert_eq!(
-            sum,
-            Sum {
-                passed: 2,
-                failed: 0,
-                skipped: 1,
-                ignored: 0
-            }
-        );
+        assert_eq!(sum, Sum { passed: 2, failed: 0, skipped: 1, ignored: 0 });
         assert!(shown.contains("skipped: no ifma") && !shown.contains("noise"));
     }
 
@@ -204,15 +171,6 @@ mod tests {
     fn a_red_run_never_says_none_failed() {
         assert!(!summary(&Sum::default(), true, false));
         assert!(!summary(&Sum::default(), false, true));
-        assert!(summary(
-            &Sum {
-                passed: 1,
-                failed: 0,
-                skipped: 0,
-                ignored: 0
-            },
-            true,
-            true
-        ));
+        assert!(summary(&Sum { passed: 1, failed: 0, skipped: 0, ignored: 0 }, true, true));
     }
 }

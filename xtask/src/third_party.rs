@@ -45,9 +45,7 @@ fn linked(root: &Path, package: &str) -> Result<Vec<String>, String> {
         return Err(format!("cargo tree of {package} failed"));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let names = text
-        .lines()
-        .map(|line| line.split(' ').take(2).collect::<Vec<_>>());
+    let names = text.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>());
     Ok(names.map(|words| words.join(" ")).collect())
 }
 
@@ -59,9 +57,8 @@ fn name(package: &Package) -> String {
 fn text(package: &str, packages: &[&Package]) -> Result<String, String> {
     // Keyed by its words, because copies of one text differ in line breaks.
     let mut texts: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
-    let mut out = format!(
-        "What {package} links, and its licences\n\nMade by `cargo xtask third-party`.\n\n{LIBRARY}\n"
-    );
+    let mut out =
+        format!("What {package} links, and its licences\n\nMade by `cargo xtask third-party`.\n\n{LIBRARY}\n");
     for package in packages {
         let who = name(package);
         let licence = package.licence.as_deref().unwrap_or_default();
@@ -83,13 +80,7 @@ fn text(package: &str, packages: &[&Package]) -> Result<String, String> {
     }
     for (text, from) in texts.values() {
         let from = from.join("\n");
-        write!(
-            out,
-            "\n{}\n{from}\n{0}\n\n{}\n",
-            "-".repeat(80),
-            text.trim_end()
-        )
-        .map_err(|error| error.to_string())?;
+        write!(out, "\n{}\n{from}\n{0}\n\n{}\n", "-".repeat(80), text.trim_end()).map_err(|error| error.to_string())?;
     }
     Ok(out)
 }
@@ -134,11 +125,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         write(&root, "hushed-server", file.path()).unwrap();
         let text = fs::read_to_string(file.path()).unwrap();
-        for part in [
-            "\nrustls v0.",
-            "\naws-lc-sys v0.",
-            "third_party/fiat/LICENSE",
-        ] {
+        for part in ["\nrustls v0.", "\naws-lc-sys v0.", "third_party/fiat/LICENSE"] {
             assert!(text.contains(part), "{part}");
         }
         let linked = linked(&root, "hushed-server").unwrap();

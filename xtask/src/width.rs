@@ -18,15 +18,11 @@ pub fn columns(tree: &Tree) -> Outcome {
         };
         files += 1;
         let path = &file.path;
-        problems.extend(wide.iter().map(|(n, width)| {
-            format!("{path}:{n}: {width} columns, the limit is {WIDEST}: break the line")
-        }));
+        problems.extend(
+            wide.iter().map(|(n, width)| format!("{path}:{n}: {width} columns, the limit is {WIDEST}: break the line")),
+        );
     }
-    if problems.is_empty() {
-        Ok(format!("{files} files, none above {WIDEST}"))
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(format!("{files} files, none above {WIDEST}")) } else { Err(problems) }
 }
 
 /// The lines that end in a comment, unchanged; other lines are empty. A `//` in a literal is no comment, unless a line
@@ -37,11 +33,7 @@ fn comments(text: &str) -> Vec<String> {
     let comment = pairs.map(|(line, code)| {
         let after = code.trim_end().chars().count();
         let rest: String = line.chars().skip(after).collect();
-        if rest.trim_start().starts_with("//") {
-            line.to_owned()
-        } else {
-            String::new()
-        }
+        if rest.trim_start().starts_with("//") { line.to_owned() } else { String::new() }
     });
     comment.collect()
 }
@@ -76,10 +68,7 @@ mod tests {
     use crate::source::File;
 
     fn found(path: &str, text: &str) -> usize {
-        let file = File {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
+        let file = File { path: path.to_owned(), text: text.to_owned() };
         let tree = Tree { files: vec![file] };
         columns(&tree).map_or_else(|problems| problems.len(), |_| 0)
     }
@@ -111,12 +100,7 @@ mod tests {
     fn tables_blocks_of_code_and_links_may_be_wide() {
         let long = "word ".repeat(30);
         let link = format!("https://{}", "a".repeat(130));
-        for text in [
-            format!("| {long} |"),
-            format!("```sh\n{long}\n```"),
-            link.clone(),
-            format!("* {link}"),
-        ] {
+        for text in [format!("| {long} |"), format!("```sh\n{long}\n```"), link.clone(), format!("* {link}")] {
             assert_eq!(found("a.md", &text), 0, "{text}");
             let comment: String = text.lines().map(|l| format!("    /// {l}\n")).collect();
             assert_eq!(found("a.rs", &comment), 0, "{comment}");

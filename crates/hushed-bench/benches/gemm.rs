@@ -29,9 +29,7 @@ fn limbs() -> usize {
 
 fn main() {
     let params = CkksParams::n16_boot().expect("a preset");
-    println!(
-        "threads  weights          method  wall ms/term  cpu ms/term  G terms/s  wall s     cpu s"
-    );
+    println!("threads  weights          method  wall ms/term  cpu ms/term  G terms/s  wall s     cpu s");
     for threads in [1, 2] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         let pool = pool.build().expect("threads");
@@ -59,15 +57,10 @@ fn fast(params: &Arc<CkksParams>, cpu: Cpu, threads: usize) {
     let full = GemmWeights::from_f64(&values, WIDTH, WIDTH, 1.0, scale);
     let digits = GemmWeights::with_digits(&values, WIDTH, WIDTH, 1.0, scale, 3);
     let ternary = GemmWeights::ternary(&signs, WIDTH, WIDTH);
-    for (kind, weights) in [
-        ("40 bits", full),
-        ("3 digits", digits),
-        ("ternary", ternary),
-    ] {
+    for (kind, weights) in [("40 bits", full), ("3 digits", digits), ("ternary", ternary)] {
         let weights = weights.expect("weights within the bound");
         let before = Clock::now();
-        gemm.multiply(&weights, &source, &sink, None)
-            .expect("a product");
+        gemm.multiply(&weights, &source, &sink, None).expect("a product");
         before.row(threads, kind, name, params, (WIDTH * WIDTH, limbs()));
     }
 }
@@ -90,23 +83,14 @@ fn slow(params: &Arc<CkksParams>, threads: usize) {
     let before = Clock::now();
     let rows = 0..OUTPUTS;
     naive::multiply(&evaluator, &weights, INPUTS, scale, &inputs, rows, None).expect("a product");
-    before.row(
-        threads,
-        "40 bits",
-        "naive",
-        params,
-        (OUTPUTS * INPUTS, LIMBS),
-    );
+    before.row(threads, "40 bits", "naive", params, (OUTPUTS * INPUTS, LIMBS));
 }
 
 fn values(count: usize) -> Vec<f64> {
     let mut words = vec![0; count];
     let odd = Modulus::new((1 << 49) - 1).expect("odd");
     PublicStream::new(&PublicSeed([1; 16]), 0).uniform_mod(&odd, &mut words);
-    words
-        .iter()
-        .map(|&word| word as f64 / 2f64.powi(48) - 1.0)
-        .collect()
+    words.iter().map(|&word| word as f64 / 2f64.powi(48) - 1.0).collect()
 }
 
 /// Random residues below every prime.
@@ -123,29 +107,16 @@ impl Random {
         let mut words = vec![0; WIDTH * n];
         let modulus = Modulus::new(least).expect("a prime");
         PublicStream::new(&PublicSeed([3; 16]), 0).uniform_mod(&modulus, &mut words);
-        Self {
-            words,
-            n,
-            scale: params.default_scale(),
-        }
+        Self { words, n, scale: params.default_scale() }
     }
 }
 
 impl Source for Random {
     fn shape(&self) -> Shape {
-        Shape {
-            count: WIDTH,
-            limbs: limbs(),
-            scale: self.scale,
-            noise: Noise::UNKNOWN,
-        }
+        Shape { count: WIDTH, limbs: limbs(), scale: self.scale, noise: Noise::UNKNOWN }
     }
 
-    fn strip<'a>(
-        &'a self,
-        strip: &Strip,
-        _: &'a mut Vec<u64>,
-    ) -> Result<Vec<&'a [u64]>, GemmError> {
+    fn strip<'a>(&'a self, strip: &Strip, _: &'a mut Vec<u64>) -> Result<Vec<&'a [u64]>, GemmError> {
         let limbs = self.words.chunks_exact(self.n);
         Ok(limbs.map(|limb| &limb[strip.words.clone()]).collect())
     }
@@ -175,21 +146,11 @@ struct Clock {
 
 impl Clock {
     fn now() -> Self {
-        Self {
-            wall: Instant::now(),
-            cpu: processor_seconds(),
-        }
+        Self { wall: Instant::now(), cpu: processor_seconds() }
     }
 
     /// `done`: the number of terms, and of primes in each.
-    fn row(
-        &self,
-        threads: usize,
-        kind: &str,
-        method: &str,
-        params: &CkksParams,
-        done: (usize, usize),
-    ) {
+    fn row(&self, threads: usize, kind: &str, method: &str, params: &CkksParams, done: (usize, usize)) {
         let wall = self.wall.elapsed().as_secs_f64();
         let cpu = processor_seconds() - self.cpu;
         let residues = (2 * params.n() * done.0 * done.1) as f64;
@@ -208,8 +169,5 @@ fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     let ticks = after_name.split_whitespace().skip(11).take(2);
-    ticks
-        .filter_map(|ticks| ticks.parse::<f64>().ok())
-        .sum::<f64>()
-        / 100.0
+    ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }

@@ -61,9 +61,7 @@ impl Case for Numbers {
     fn prepare(&mut self, peer: &mut Peer) -> Result<(), BenchError> {
         for (values, format) in &self.inputs {
             let words = encoded(values, *format);
-            let share = peer
-                .ctx
-                .share_input(Party::Client, format.ring, &words, words.len())?;
+            let share = peer.ctx.share_input(Party::Client, format.ring, &words, words.len())?;
             self.shares.push(share);
         }
         Ok(())
@@ -168,15 +166,7 @@ pub fn truncate() -> Vec<Box<dyn Case>> {
         vec![(spread(n, 1000.0, 8), from)],
         18,
         |x| x[0].clone(),
-        |peer, x| {
-            Ok(gadget::truncate(
-                &mut peer.ctx,
-                &x[0],
-                18,
-                Sign::Bounded,
-                Ring::Z64,
-            )?)
-        },
+        |peer, x| Ok(gadget::truncate(&mut peer.ctx, &x[0], 18, Sign::Bounded, Ring::Z64)?),
     )]
 }
 
@@ -205,10 +195,7 @@ pub fn softmax() -> Vec<Box<dyn Case>> {
             Numbers::case(
                 json!({ "rows": rows, "columns": cols, "division": true }),
                 // In units of log 2, as in attention.
-                vec![(
-                    spread(rows * cols, 8.0 * std::f64::consts::LOG2_E, 10),
-                    SCORES,
-                )],
+                vec![(spread(rows * cols, 8.0 * std::f64::consts::LOG2_E, 10), SCORES)],
                 OUT_FRAC,
                 move |x| clear_softmax(&x[0], cols),
                 move |peer, x| Ok(full_softmax(peer, &x[0], rows, cols)?),
@@ -220,12 +207,7 @@ pub fn softmax() -> Vec<Box<dyn Case>> {
 const OUT_FRAC: u32 = 12;
 
 /// Exponentials, their sums, one reciprocal per row, one product per element.
-fn full_softmax(
-    peer: &mut Peer,
-    scores: &Share,
-    rows: usize,
-    cols: usize,
-) -> Result<Share, TwopcError> {
+fn full_softmax(peer: &mut Peer, scores: &Share, rows: usize, cols: usize) -> Result<Share, TwopcError> {
     const EXPONENTIAL: Format = Format::new(32, 13);
     const INVERSE: Format = Format::new(32, 14);
     /// Up to 256 exponentials of at most 1.092.
@@ -243,28 +225,13 @@ fn full_softmax(
 pub fn norm() -> Vec<Box<dyn Case>> {
     let (rows, width) = (128, 768);
     let (from, to) = (Format::new(64, 36), Format::new(64, 18));
-    let shape = NormShape {
-        rows,
-        width,
-        centre: true,
-        epsilon: 1e-12,
-        reach: NormReach::USUAL,
-    };
+    let shape = NormShape { rows, width, centre: true, epsilon: 1e-12, reach: NormReach::USUAL };
     vec![Numbers::case(
         json!({ "rows": rows, "columns": width }),
         vec![(spread(rows * width, 4.0, 11), from)],
         to.frac,
         move |x| x[0].chunks(width).flat_map(clear_norm).collect(),
-        move |peer, x| {
-            Ok(normalise_rows(
-                &mut peer.ctx,
-                &peer.he,
-                &x[0],
-                from,
-                shape,
-                to,
-            )?)
-        },
+        move |peer, x| Ok(normalise_rows(&mut peer.ctx, &peer.he, &x[0], from, shape, to)?),
     )]
 }
 

@@ -21,10 +21,7 @@ pub enum BenchError {
     #[error(transparent)]
     Model(#[from] ModelError),
     #[error("a process of this measurement could not be {what}: {source}")]
-    Process {
-        what: &'static str,
-        source: io::Error,
-    },
+    Process { what: &'static str, source: io::Error },
     #[error("the {party} process of this measurement ended early ({status}); its message is above")]
     Ended { party: &'static str, status: String },
     #[error("the {party} process sent a line that this program does not understand")]

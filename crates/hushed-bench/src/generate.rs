@@ -4,12 +4,8 @@
 use std::sync::Arc;
 
 use hushed_math::cpu::Cpu;
-use hushed_model::{
-    NetworkConfig, Program, TokenIds, gpt2_shapes, largest, llama_shapes, plain, random_gpt2,
-};
-use hushed_mpc::{
-    Adds, Input, Layers, Prefix, Protocol, StepCost, Terms, TextCache, next_token, tokens_of_rows,
-};
+use hushed_model::{NetworkConfig, Program, TokenIds, gpt2_shapes, largest, llama_shapes, plain, random_gpt2};
+use hushed_mpc::{Adds, Input, Layers, Prefix, Protocol, StepCost, Terms, TextCache, next_token, tokens_of_rows};
 use hushed_net::{Party, Session};
 use hushed_serve::MAX_AHEAD;
 use serde_json::{Value, json};
@@ -62,14 +58,7 @@ const DRAFTS: usize = 3;
 
 pub fn cases() -> Vec<Box<dyn Whole>> {
     let case = |(model, public, prompt, token)| {
-        let case: Box<dyn Whole> = Box::new(GenerateCase {
-            model,
-            prompt,
-            public,
-            token,
-            stored: None,
-            clear: None,
-        });
+        let case: Box<dyn Whole> = Box::new(GenerateCase { model, prompt, public, token, stored: None, clear: None });
         case
     };
     let cases = [
@@ -145,11 +134,7 @@ fn clear(program: &Program, prompt: usize, config: &NetworkConfig) -> Result<Cle
         true => f64::INFINITY,
         false => logits[token as usize] - logit,
     };
-    let lead = logits
-        .iter()
-        .enumerate()
-        .map(lead)
-        .fold(f64::INFINITY, f64::min);
+    let lead = logits.iter().enumerate().map(lead).fold(f64::INFINITY, f64::min);
     Ok(Clear { token, lead })
 }
 
@@ -169,11 +154,7 @@ fn make_ahead(backend: &mut Protocol, program: &Program) -> Result<Value, BenchE
     }))
 }
 
-fn measure(
-    case: &GenerateCase,
-    session: Session,
-    runs: usize,
-) -> Result<(Session, Value), BenchError> {
+fn measure(case: &GenerateCase, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
     let config = match case.model {
         LLAMA => NetworkConfig::llama_7b(),
         _ => NetworkConfig::gpt2(),
@@ -229,9 +210,7 @@ fn measure(
             let rows = 1 + DRAFTS;
             let input = input(backend.ctx().is_client(), rows);
             let adds = Adds::default();
-            backend.spending_ahead(rows, |on| {
-                tokens_of_rows(on, &program, &mut text, &input, adds, 1)
-            })?;
+            backend.spending_ahead(rows, |on| tokens_of_rows(on, &program, &mut text, &input, adds, 1))?;
             text.keep(text.rows() - DRAFTS)?;
         } else if case.token == Token::Ahead {
             backend.spending_ahead(1, |on| pass(on, &mut text, 1))?;

@@ -34,9 +34,7 @@ fn transforms(cpu: Cpu, n: usize) -> Result<[Value; 2], BenchError> {
     let mut words = vec![0; n + 8];
     // Aligned to cache lines, like the limbs of polynomials.
     let offset = words.as_ptr().align_offset(64);
-    let data = words
-        .get_mut(offset..offset + n)
-        .ok_or(BenchError::NoTransform)?;
+    let data = words.get_mut(offset..offset + n).ok_or(BenchError::NoTransform)?;
     PublicStream::new(&PublicSeed([0; 16]), 0).uniform_mod(&modulus, data);
     let before = data.to_vec();
     let (forward, inverse): (Vec<f64>, Vec<f64>) = (0..RUNS)

@@ -10,11 +10,7 @@ use serde_json::{Value, json};
 /// Facts that affect how fast a run is or whether it fits. Memory is in bytes, null if the system does not report it.
 pub fn describe() -> Value {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|l| {
-        l.strip_prefix("model name")?
-            .split_once(':')
-            .map(|(_, n)| n.trim())
-    });
+    let name = info.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, n)| n.trim()));
     let cores = available_parallelism().map_or(1, usize::from);
     json!({
         "processor": name.unwrap_or(std::env::consts::ARCH), "cores": cores, "memory": fhe::memory(),

@@ -100,12 +100,8 @@ impl Args {
             return Err(BenchError::NoSuchBench { name: name.clone() });
         }
         let machine = machine::describe();
-        let how = How {
-            net: self.net,
-            runs: self.runs.into(),
-            threads: self.threads.into(),
-            only: self.only.as_deref(),
-        };
+        let how =
+            How { net: self.net, runs: self.runs.into(), threads: self.threads.into(), only: self.only.as_deref() };
         for suite in chosen {
             match (&suite.kind, self.party) {
                 (Kind::Local(measure), _) => {
@@ -117,9 +113,7 @@ impl Args {
                     let say = |row: Value| self.result(&row, String::new);
                     hushed_bench::run_party(suite, self.address.as_deref(), how, say)?;
                 }
-                (_, None) => {
-                    hushed_bench::run_pair(suite.name, how, |row| self.show(&machine, row))?
-                }
+                (_, None) => hushed_bench::run_pair(suite.name, how, |row| self.show(&machine, row))?,
             }
         }
         Ok(())
@@ -138,16 +132,10 @@ impl Args {
 
     /// Prints one result: `object` under `--json`, otherwise the line from `text`.
     fn result(&self, object: &Value, text: impl FnOnce() -> String) -> Result<(), BenchError> {
-        let line = if self.json {
-            object.to_string()
-        } else {
-            text()
-        };
+        let line = if self.json { object.to_string() } else { text() };
         // Each line is flushed separately, so that a reader of a long run sees results as they come.
         let mut out = io::stdout().lock();
-        writeln!(out, "{line}")
-            .and_then(|()| out.flush())
-            .map_err(BenchError::Write)
+        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(BenchError::Write)
     }
 
     fn error(&self, error: &BenchError) {
@@ -163,16 +151,8 @@ impl Args {
 }
 
 /// Fields of all rows, null if a measurement does not have them.
-const COMMON: [&str; 8] = [
-    "setup_seconds",
-    "bytes_up",
-    "bytes_down",
-    "rounds",
-    "peak_rss",
-    "error",
-    "precision",
-    "kernel",
-];
+const COMMON: [&str; 8] =
+    ["setup_seconds", "bytes_up", "bytes_down", "rounds", "peak_rss", "error", "precision", "kernel"];
 
 fn describe(row: &Value) -> String {
     let number = |key: &str| row[key].as_f64();
@@ -190,8 +170,7 @@ fn describe(row: &Value) -> String {
     if let Some(error) = number("error") {
         line += &format!("  error {error:.1e}");
     }
-    if let (Some(worst), Some(mean)) = (number("precision_bits_min"), number("precision_bits_mean"))
-    {
+    if let (Some(worst), Some(mean)) = (number("precision_bits_min"), number("precision_bits_mean")) {
         line += &format!("  bits {worst:.1} worst, {mean:.1} mean");
     }
     if let (Some(found), Some(bound)) = (number("error_bits"), number("error_bits_bound")) {

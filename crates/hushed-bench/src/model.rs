@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use hushed_math::cpu::Cpu;
 use hushed_model::{
-    Item, Matrix, NetworkConfig, Pixels, Pool, Program, TokenIds, cosine, llama_shapes,
-    network_shapes, plain, random_llama, random_network, random_vit, vit_shapes,
+    Item, Matrix, NetworkConfig, Pixels, Pool, Program, TokenIds, cosine, llama_shapes, network_shapes, plain,
+    random_llama, random_network, random_vit, vit_shapes,
 };
 use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, run};
 use hushed_net::{Party, Session};
@@ -77,45 +77,21 @@ impl ModelCase {
 
 /// One layer of each size.
 pub fn layers() -> Vec<Box<dyn Whole>> {
-    let sizes = [
-        ("minilm", 16),
-        ("minilm", 128),
-        ("bert-base", 128),
-        ("bert-large", 128),
-        (DECODER, 8),
-    ];
+    let sizes = [("minilm", 16), ("minilm", 128), ("bert-base", 128), ("bert-large", 128), (DECODER, 8)];
     let one = |(preset, tokens)| {
         let mut config = config(preset);
         config.layers = 1;
         // The lookup is not measured, so a small table saves time and memory.
         config.vocabulary = 256;
-        boxed(ModelCase {
-            preset,
-            config,
-            tokens,
-            layer: true,
-        })
+        boxed(ModelCase { preset, config, tokens, layer: true })
     };
     sizes.map(one).into()
 }
 
 /// Whole models, including the private lookup.
 pub fn models() -> Vec<Box<dyn Whole>> {
-    let sizes = [
-        ("minilm", 16),
-        ("minilm", 128),
-        ("bert-base", 128),
-        ("bert-large", 128),
-        (VISION, 197),
-    ];
-    let whole = |(preset, tokens)| {
-        boxed(ModelCase {
-            preset,
-            config: config(preset),
-            tokens,
-            layer: false,
-        })
-    };
+    let sizes = [("minilm", 16), ("minilm", 128), ("bert-base", 128), ("bert-large", 128), (VISION, 197)];
+    let whole = |(preset, tokens)| boxed(ModelCase { preset, config: config(preset), tokens, layer: false });
     sizes.map(whole).into()
 }
 
@@ -134,27 +110,13 @@ fn config(preset: &str) -> NetworkConfig {
         "bert-base" => (12, 768, 12, 3072),
         _ => (24, 1024, 16, 4096),
     };
-    NetworkConfig {
-        layers,
-        width,
-        heads,
-        hidden,
-        ..NetworkConfig::large()
-    }
+    NetworkConfig { layers, width, heads, hidden, ..NetworkConfig::large() }
 }
 
-fn measure(
-    case: &ModelCase,
-    session: Session,
-    runs: usize,
-) -> Result<(Session, Value), BenchError> {
+fn measure(case: &ModelCase, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
     let client = session.party() == Party::Client;
     let random = case.program(true);
-    let own = if client {
-        case.program(false)
-    } else {
-        random.clone()
-    };
+    let own = if client { case.program(false) } else { random.clone() };
     let before = session.stats();
     let start = Instant::now();
     let mut backend = Protocol::establish(session, Arc::new(Layers::default()))?;
@@ -206,11 +168,7 @@ fn measure(
 }
 
 /// The pooled row or the logits, at the client.
-fn forward(
-    program: &Program,
-    backend: &mut Protocol,
-    case: &ModelCase,
-) -> Result<Option<Vec<f64>>, BenchError> {
+fn forward(program: &Program, backend: &mut Protocol, case: &ModelCase) -> Result<Option<Vec<f64>>, BenchError> {
     let client = backend.ctx().is_client();
     let input = if client {
         Input::of(vec![item(case)], Terms::default())
@@ -238,9 +196,7 @@ fn item(case: &ModelCase) -> Item {
 /// Token ids spread over the table.
 fn ids(case: &ModelCase) -> Vec<u32> {
     let vocabulary = case.config.vocabulary as u32;
-    (0..case.tokens as u32)
-        .map(|i| (i * 7919 + 101) % vocabulary)
-        .collect()
+    (0..case.tokens as u32).map(|i| (i * 7919 + 101) % vocabulary).collect()
 }
 
 /// Largest error and cosine, compared with the model in the clear.
@@ -254,12 +210,7 @@ fn compare(program: &Program, case: &ModelCase, answer: &[f64]) -> Result<(f64, 
 pub fn total(costs: &[StepCost]) -> (Duration, u64, u64, u64) {
     costs.iter().fold((Duration::ZERO, 0, 0, 0), |sum, c| {
         let s = &c.stats;
-        (
-            sum.0 + c.time,
-            sum.1 + s.bytes_sent,
-            sum.2 + s.bytes_received,
-            sum.3 + s.rounds,
-        )
+        (sum.0 + c.time, sum.1 + s.bytes_sent, sum.2 + s.bytes_received, sum.3 + s.rounds)
     })
 }
 

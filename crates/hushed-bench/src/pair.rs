@@ -22,20 +22,12 @@ pub fn run_pair(
     };
     let (first, second) = (pins.map(|p| p.0), pins.map(|p| p.1));
     let mut server = start("server", second, &["--party", "server"])?;
-    let hello = server
-        .next()?
-        .ok_or(BenchError::Garbled { party: "server" })?;
+    let hello = server.next()?.ok_or(BenchError::Garbled { party: "server" })?;
     let address = hello.get("listening").and_then(Value::as_str);
     let address = address.ok_or(BenchError::Garbled { party: "server" })?;
-    let mut client = start(
-        "client",
-        first,
-        &["--party", "client", "--address", address],
-    )?;
+    let mut client = start("client", first, &["--party", "client", "--address", address])?;
     while let Some(mut joined) = client.next()? {
-        let theirs = server
-            .next()?
-            .ok_or(BenchError::Garbled { party: "server" })?;
+        let theirs = server.next()?.ok_or(BenchError::Garbled { party: "server" })?;
         if let Some(fields) = joined.as_object_mut() {
             let own = |key: &str| fields.get(key).cloned().unwrap_or(Value::Null);
             let of = |client: Value, server: &Value| json!({ "client": client, "server": server });
@@ -59,11 +51,8 @@ pub fn run_pair(
 /// The first two cores, if `taskset` can pin to them.
 fn pins() -> Option<(&'static str, &'static str)> {
     let works = |core| {
-        let status = Command::new("taskset")
-            .args(["-c", core, "true"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
+        let status =
+            Command::new("taskset").args(["-c", core, "true"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     };
     (works("0") && works("1")).then_some(("0", "1"))
@@ -82,10 +71,7 @@ impl Party {
         core: Option<&str>,
         arguments: impl Iterator<Item = &'a str>,
     ) -> Result<Party, BenchError> {
-        let failed = |source| BenchError::Process {
-            what: "started",
-            source,
-        };
+        let failed = |source| BenchError::Process { what: "started", source };
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = match core {
             Some(core) => {
@@ -95,21 +81,9 @@ impl Party {
             }
             None => Command::new(program),
         };
-        let mut child = command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
-        let out = child
-            .stdout
-            .take()
-            .ok_or(BenchError::Garbled { party: name })?;
-        Ok(Party {
-            name,
-            child,
-            lines: BufReader::new(out).lines(),
-        })
+        let mut child = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let out = child.stdout.take().ok_or(BenchError::Garbled { party: name })?;
+        Ok(Party { name, child, lines: BufReader::new(out).lines() })
     }
 
     /// The party's next object, or `None` at its end.
@@ -120,26 +94,17 @@ impl Party {
                 self.wait()?;
                 Ok(None)
             }
-            Some(Err(source)) => Err(BenchError::Process {
-                what: "read from",
-                source,
-            }),
+            Some(Err(source)) => Err(BenchError::Process { what: "read from", source }),
             Some(Ok(line)) => serde_json::from_str(&line).map(Some).map_err(|_| garbled),
         }
     }
 
     fn wait(&mut self) -> Result<(), BenchError> {
-        let status = self.child.wait().map_err(|source| BenchError::Process {
-            what: "waited for",
-            source,
-        })?;
+        let status = self.child.wait().map_err(|source| BenchError::Process { what: "waited for", source })?;
         if status.success() {
             return Ok(());
         }
-        Err(BenchError::Ended {
-            party: self.name,
-            status: status.to_string(),
-        })
+        Err(BenchError::Ended { party: self.name, status: status.to_string() })
     }
 }
 

@@ -63,10 +63,7 @@ fn meet_peer(
     say: &mut impl FnMut(Value) -> Result<(), BenchError>,
 ) -> Result<Session, BenchError> {
     let (party, socket) = match address {
-        Some(address) => (
-            Party::Client,
-            tcp::connect(address, Duration::from_secs(10))?,
-        ),
+        Some(address) => (Party::Client, tcp::connect(address, Duration::from_secs(10))?),
         None => {
             let listener = Listener::bind("127.0.0.1:0")?;
             say(json!({ "listening": listener.local_addr().to_string() }))?;
@@ -81,12 +78,7 @@ fn meet_peer(
     Ok(session)
 }
 
-fn measure(
-    name: &str,
-    case: &mut dyn Case,
-    peer: &mut Peer,
-    runs: usize,
-) -> Result<Value, BenchError> {
+fn measure(name: &str, case: &mut dyn Case, peer: &mut Peer, runs: usize) -> Result<Value, BenchError> {
     case.prepare(peer)?;
     let mut seconds = Vec::with_capacity(runs);
     let mut cpu = Vec::with_capacity(runs);

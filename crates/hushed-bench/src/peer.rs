@@ -37,13 +37,7 @@ impl Peer {
                 ctx.ot.recv(&mut ctx.session, 1)?;
             }
         }
-        Ok(Peer {
-            setup: start.elapsed(),
-            setup_stats: ctx.session.stats(),
-            ctx,
-            he,
-            ole: None,
-        })
+        Ok(Peer { setup: start.elapsed(), setup_stats: ctx.session.stats(), ctx, he, ole: None })
     }
 
     /// Adds keys for element-wise products, made at first use: only measurements of these need them.

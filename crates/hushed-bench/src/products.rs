@@ -2,8 +2,8 @@
 
 use hushed_twopc::func::Format;
 use hushed_twopc::he::{
-    Encrypted, LinearShape, MatmulShape, OltShape, OltSpec, Packing, PreparedWeights,
-    linear_client, linear_server, matmul_shared, olt_encrypted, olt_multiplying,
+    Encrypted, LinearShape, MatmulShape, OltShape, OltSpec, Packing, PreparedWeights, linear_client, linear_server,
+    matmul_shared, olt_encrypted, olt_multiplying,
 };
 use hushed_twopc::{Ring, gadget};
 use serde_json::json;
@@ -79,9 +79,7 @@ pub fn packing() -> Vec<Box<dyn Case>> {
         (128, 768, 768, Packing::Krdy, "krdy"),
         (16, 768, 768, Packing::PackLwes, "pack-lwes"),
     ];
-    sizes
-        .map(|(k, m, n, packing, name)| packed(OltShape { k, m, n }, packing, name))
-        .into()
+    sizes.map(|(k, m, n, packing, name)| packed(OltShape { k, m, n }, packing, name)).into()
 }
 
 fn packed(shape: OltShape, packing: Packing, name: &str) -> Box<dyn Case> {
@@ -97,10 +95,7 @@ fn packed(shape: OltShape, packing: Packing, name: &str) -> Box<dyn Case> {
         window: None,
     };
     let format = Format::new(64, FRAC);
-    let inputs = [
-        (spread(k * m, 4.0, 12), format),
-        (spread(m * n, 0.1, 13), format),
-    ];
+    let inputs = [(spread(k * m, 4.0, 12), format), (spread(m * n, 0.1, 13), format)];
     let words = encoded(&inputs[0].0, format);
     let values: Vec<i64> = inputs[1].0.iter().map(|w| format.signed(*w)).collect();
     Numbers::case(
@@ -162,10 +157,7 @@ fn by_weights(shape: OltShape) -> Box<dyn Case> {
     let numbers = spread(m * n, 0.1, 3);
     let integers = numbers.iter().map(|w| format.signed(*w) as i32).collect();
     let weights = PreparedWeights::new(m, n, BITS, integers);
-    let public = LinearShape {
-        shape,
-        weight_bits: BITS,
-    };
+    let public = LinearShape { shape, weight_bits: BITS };
     Numbers::case(
         json!({ "k": k, "m": m, "n": n, "bits": 64, "weights": "server" }),
         vec![(spread(k * m, 4.0, 4), format)],
@@ -187,24 +179,13 @@ fn by_shares(shape: MatmulShape) -> Box<dyn Case> {
     let format = Format::new(64, FRAC);
     Numbers::case(
         json!({ "batch": shape.batch, "k": k, "m": m, "n": n, "bits": 64 }),
-        vec![
-            (spread(shape.batch * k * m, 4.0, 5), format),
-            (spread(shape.batch * m * n, 4.0, 6), format),
-        ],
+        vec![(spread(shape.batch * k * m, 4.0, 5), format), (spread(shape.batch * m * n, 4.0, 6), format)],
         2 * FRAC,
         move |x| {
             let operands = x[0].chunks(k * m).zip(x[1].chunks(m * n));
             let products = operands.map(|(a, b)| rounded_product(a, b, shape.shape, format));
             products.flatten().collect()
         },
-        move |peer, x| {
-            Ok(matmul_shared(
-                &mut peer.ctx,
-                &peer.he,
-                &x[0],
-                &x[1],
-                &shape,
-            )?)
-        },
+        move |peer, x| Ok(matmul_shared(&mut peer.ctx, &peer.he, &x[0], &x[1], &shape)?),
     )
 }

@@ -27,33 +27,17 @@ pub struct SearchCase {
 
 pub fn cases() -> Vec<Box<dyn Whole>> {
     let case = |(documents, record_bytes)| {
-        let case: Box<dyn Whole> = Box::new(SearchCase {
-            documents,
-            record_bytes,
-        });
+        let case: Box<dyn Whole> = Box::new(SearchCase { documents, record_bytes });
         case
     };
-    let sizes = [
-        (1_000, 512),
-        (10_000, 0),
-        (10_000, 512),
-        (100_000, 0),
-        (100_000, 512),
-    ];
+    let sizes = [(1_000, 512), (10_000, 0), (10_000, 512), (100_000, 0), (100_000, 512)];
     sizes.map(case).into()
 }
 
 impl SearchCase {
     /// The same for both parties.
     fn config() -> NetworkConfig {
-        NetworkConfig {
-            layers: 1,
-            width: WIDTH,
-            heads: 12,
-            hidden: 64,
-            vocabulary: 256,
-            ..NetworkConfig::large()
-        }
+        NetworkConfig { layers: 1, width: WIDTH, heads: 12, hidden: 64, vocabulary: 256, ..NetworkConfig::large() }
     }
 
     /// Random unit vectors: a measurement has no secrets.
@@ -119,11 +103,7 @@ impl Whole for SearchCase {
                 (random.clone(), index)
             }
         };
-        let wanted = Wanted {
-            top: TOP,
-            records: self.record_bytes > 0,
-            scores: false,
-        };
+        let wanted = Wanted { top: TOP, records: self.record_bytes > 0, scores: false };
         let mut backend = Protocol::establish(session, Arc::new(Layers::default()))?;
         let (mut all_runs, mut busy): (Vec<Vec<StepCost>>, Vec<f64>) = (Vec::new(), Vec::new());
         let mut hits = None;

@@ -21,10 +21,7 @@ impl Stored {
     pub fn new(config: &NetworkConfig) -> Result<Stored, BenchError> {
         let named = env::var_os(FOLDER).map(PathBuf::from);
         let own = || env::temp_dir().join(format!("hushed-bench-{}", std::process::id()));
-        let stored = Stored {
-            keep: named.is_some(),
-            folder: named.unwrap_or_else(own),
-        };
+        let stored = Stored { keep: named.is_some(), folder: named.unwrap_or_else(own) };
         if stored_llama(config, &stored.folder).is_err() {
             write_random_llama(config, 1, &stored.folder).map_err(BenchError::Weights)?;
         }

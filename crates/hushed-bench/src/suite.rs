@@ -94,8 +94,7 @@ pub struct How<'a> {
 
 impl How<'_> {
     pub(crate) fn wants(&self, params: &Value) -> bool {
-        self.only
-            .is_none_or(|part| params.to_string().contains(part))
+        self.only.is_none_or(|part| params.to_string().contains(part))
     }
 }
 
@@ -108,8 +107,5 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 /// Counters by name.
 pub(crate) fn counters(counts: &Counts) -> Value {
     let entries = counts.entries().into_iter();
-    entries
-        .map(|(name, count)| (name.to_owned(), count.into()))
-        .collect::<Map<_, Value>>()
-        .into()
+    entries.map(|(name, count)| (name.to_owned(), count.into())).collect::<Map<_, Value>>().into()
 }

@@ -4,21 +4,9 @@ use crate::suite::{Kind, Suite};
 use crate::{cases, ckks, fhe, generate, local, model, products, search};
 
 pub const SUITES: &[Suite] = &[
-    Suite {
-        name: "ntt",
-        about: "negacyclic transform of one polynomial",
-        kind: Kind::Local(local::ntt),
-    },
-    Suite {
-        name: "cot",
-        about: "random correlated OTs",
-        kind: Kind::Pair(cases::cot),
-    },
-    Suite {
-        name: "ole",
-        about: "element-wise products of shares",
-        kind: Kind::Pair(products::products),
-    },
+    Suite { name: "ntt", about: "negacyclic transform of one polynomial", kind: Kind::Local(local::ntt) },
+    Suite { name: "cot", about: "random correlated OTs", kind: Kind::Pair(cases::cot) },
+    Suite { name: "ole", about: "element-wise products of shares", kind: Kind::Pair(products::products) },
     Suite {
         name: "olt",
         about: "shared matrix times the server's weights, and shared times shared",
@@ -29,31 +17,11 @@ pub const SUITES: &[Suite] = &[
         about: "how the products of a matrix are packed into responses (InterLeave, KRDY, PackLWEs)",
         kind: Kind::Pair(products::packing),
     },
-    Suite {
-        name: "compare",
-        about: "sign of shared values",
-        kind: Kind::Pair(cases::compare),
-    },
-    Suite {
-        name: "truncate",
-        about: "truncation of shared values",
-        kind: Kind::Pair(cases::truncate),
-    },
-    Suite {
-        name: "gelu",
-        about: "GELU of shared values",
-        kind: Kind::Pair(cases::gelu),
-    },
-    Suite {
-        name: "softmax",
-        about: "softmax of shared rows",
-        kind: Kind::Pair(cases::softmax),
-    },
-    Suite {
-        name: "norm",
-        about: "LayerNorm of shared rows",
-        kind: Kind::Pair(cases::norm),
-    },
+    Suite { name: "compare", about: "sign of shared values", kind: Kind::Pair(cases::compare) },
+    Suite { name: "truncate", about: "truncation of shared values", kind: Kind::Pair(cases::truncate) },
+    Suite { name: "gelu", about: "GELU of shared values", kind: Kind::Pair(cases::gelu) },
+    Suite { name: "softmax", about: "softmax of shared rows", kind: Kind::Pair(cases::softmax) },
+    Suite { name: "norm", about: "LayerNorm of shared rows", kind: Kind::Pair(cases::norm) },
     Suite {
         name: "layer",
         about: "one layer with random weights; of LLaMA-7B with --only llama-7b",
@@ -74,11 +42,7 @@ pub const SUITES: &[Suite] = &[
         about: "a private search among random vectors, after the embedding of its query",
         kind: Kind::Model(search::cases),
     },
-    Suite {
-        name: "ckks",
-        about: "CKKS operations one by one, at several levels",
-        kind: Kind::Local(ckks::operations),
-    },
+    Suite { name: "ckks", about: "CKKS operations one by one, at several levels", kind: Kind::Local(ckks::operations) },
     Suite {
         name: "lintrans",
         about: "CKKS: a matrix of 768 × 768 times the slots, by four methods",
@@ -115,9 +79,7 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(ckks::flooding),
     },
     Suite {
-        name: "fhe-softmax",
-        about: "CKKS: softmax of 128 × 128 for 256 texts",
-        kind: Kind::Local(fhe::softmaxes),
+        name: "fhe-softmax", about: "CKKS: softmax of 128 × 128 for 256 texts", kind: Kind::Local(fhe::softmaxes)
     },
     Suite {
         name: "fhe-norm",
@@ -129,11 +91,7 @@ pub const SUITES: &[Suite] = &[
         about: "CKKS: the product of 2048 × 768 with a ternary matrix of 768 × 64, for 16 texts",
         kind: Kind::Local(fhe::ternary_products),
     },
-    Suite {
-        name: "fhe-sigmoid",
-        about: "CKKS: the sigmoid of 32,768 numbers",
-        kind: Kind::Local(fhe::sigmoids),
-    },
+    Suite { name: "fhe-sigmoid", about: "CKKS: the sigmoid of 32,768 numbers", kind: Kind::Local(fhe::sigmoids) },
     Suite {
         name: "fhe-rope",
         about: "CKKS: rotary positions of 2048 rows and 16 heads of 96, for 16 texts",

@@ -30,11 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Bootstraps `batch` ciphertexts, also to `levels` levels if given. Returns the least and mean bits of precision over
 /// all slots of the first.
-pub fn run(
-    preset: Option<&str>,
-    batch: usize,
-    levels: Option<usize>,
-) -> Result<(f64, f64), Box<dyn Error>> {
+pub fn run(preset: Option<&str>, batch: usize, levels: Option<usize>) -> Result<(f64, f64), Box<dyn Error>> {
     let params = match preset {
         Some(name) => CkksParams::preset(name)?,
         None => {
@@ -71,9 +67,8 @@ pub fn run(
     let keys = EvalKeys::generate(&key, &specs, &mut rng)?;
     clock.say("keys made");
     let encoder = Arc::new(Encoder::new(&params));
-    let message: Vec<Complex64> = (0..params.slots())
-        .map(|_| Complex64::new(uniform(&mut rng), uniform(&mut rng)))
-        .collect();
+    let message: Vec<Complex64> =
+        (0..params.slots()).map(|_| Complex64::new(uniform(&mut rng), uniform(&mut rng))).collect();
     let limbs = params.bootstrap_limbs();
     let plain = encoder.encode(&message, limbs, params.default_scale())?;
     let ct = Encryptor::new(&params, &key)?.encrypt(&plain, &mut rng)?;
@@ -88,10 +83,7 @@ pub fn run(
     let low = vec![ct.clone(); batch];
     let low = bootstrapper.slots_to_coeffs().apply(&evaluator, low)?;
     clock.say("1  SlotsToCoeffs");
-    let low: Vec<_> = low
-        .into_iter()
-        .map(|ct| encapsulate(&evaluator, ct))
-        .collect::<Result<_, _>>()?;
+    let low: Vec<_> = low.into_iter().map(|ct| encapsulate(&evaluator, ct)).collect::<Result<_, _>>()?;
     clock.say("2  to the sparse secret");
     let parts = bootstrapper.coeffs_to_slots().apply(&evaluator, &low)?;
     clock.say("3, 4  ModRaise and CoeffsToSlots");
@@ -113,10 +105,8 @@ pub fn run(
     println!("{} primes before, {} after", ct.limbs(), out.limbs());
     let found = Decryptor::new(&encoder, &key)?.decrypt_raw(out)?;
     let errors = found.iter().zip(&message).map(|(x, y)| x - y);
-    let bits: Vec<f64> = errors
-        .flat_map(|error| [error.re, error.im])
-        .map(|error| -error.abs().max(1e-18).log2())
-        .collect();
+    let bits: Vec<f64> =
+        errors.flat_map(|error| [error.re, error.im]).map(|error| -error.abs().max(1e-18).log2()).collect();
     let least = bits.iter().copied().fold(f64::INFINITY, f64::min);
     let mean = bits.iter().sum::<f64>() / bits.len() as f64;
     println!("precision: {least:.2} bits at the worst of all slots, {mean:.2} in the mean");
@@ -129,10 +119,7 @@ struct Clock(Instant, f64);
 impl Clock {
     fn say(&mut self, what: &str) {
         let (wall, processor) = (self.0.elapsed().as_secs_f64() * 1e3, processor_ms());
-        println!(
-            "{wall:9.1} ms, processor {:9.1} ms  {what}",
-            processor - self.1
-        );
+        println!("{wall:9.1} ms, processor {:9.1} ms  {what}", processor - self.1);
         *self = Self(Instant::now(), processor_ms());
     }
 }
@@ -140,16 +127,8 @@ impl Clock {
 /// CPU time of all threads so far in milliseconds, in steps of 10; 0 if the system does not report it.
 fn processor_ms() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .split_whitespace();
-    let ticks: f64 = fields
-        .skip(11)
-        .take(2)
-        .filter_map(|t| t.parse::<f64>().ok())
-        .sum();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks: f64 = fields.skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum();
     ticks * 10.0
 }
 

@@ -11,10 +11,7 @@ use hushed_math::rng::SecretRng;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (found, expected) = product_and_rotation()?;
     for j in 0..4 {
-        println!(
-            "slot {j}: {:+.6}, in the clear {:+.6}",
-            found[j], expected[j]
-        );
+        println!("slot {j}: {:+.6}, in the clear {:+.6}", found[j], expected[j]);
     }
     Ok(())
 }
@@ -31,12 +28,8 @@ pub fn product_and_rotation() -> Result<(Vec<f64>, Vec<f64>), CkksError> {
 
     let encoder = Arc::new(Encoder::new(&params));
     let encryptor = Encryptor::new(&params, &secret)?;
-    let x: Vec<f64> = (0..params.slots())
-        .map(|j| (j as f64 / 100.0).sin())
-        .collect();
-    let y: Vec<f64> = (0..params.slots())
-        .map(|j| (j as f64 / 70.0).cos())
-        .collect();
+    let x: Vec<f64> = (0..params.slots()).map(|j| (j as f64 / 100.0).sin()).collect();
+    let y: Vec<f64> = (0..params.slots()).map(|j| (j as f64 / 70.0).cos()).collect();
     let scale = params.default_scale();
     let ct_x = encryptor.encrypt(&encoder.encode_real(&x, limbs, scale)?, &mut rng)?;
     let ct_y = encryptor.encrypt(&encoder.encode_real(&y, limbs, scale)?, &mut rng)?;

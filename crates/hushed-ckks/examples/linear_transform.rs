@@ -16,10 +16,7 @@ const DIM: usize = 64;
 fn main() -> Result<(), Box<dyn Error>> {
     let (found, expected) = product()?;
     for j in 0..4 {
-        println!(
-            "row {j}: {:+.6}, in the clear {:+.6}",
-            found[j], expected[j]
-        );
+        println!("row {j}: {:+.6}, in the clear {:+.6}", found[j], expected[j]);
     }
     Ok(())
 }
@@ -30,9 +27,8 @@ pub fn product() -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
     let limbs = 3;
 
     // The server's matrix, split and encoded for ciphertexts of this length.
-    let rows: Vec<Vec<Complex64>> = (0..DIM)
-        .map(|i| (0..DIM).map(|j| Complex64::from(entry(i, j))).collect())
-        .collect();
+    let rows: Vec<Vec<Complex64>> =
+        (0..DIM).map(|i| (0..DIM).map(|j| Complex64::from(entry(i, j))).collect()).collect();
     let matrix = Diagonals::from_rows(DIM, &rows)?;
     let map = LinearTransform::new(&params, &matrix, limbs, Options::default())?;
     let (babies, giants) = map.key_switches();
@@ -56,9 +52,7 @@ pub fn product() -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
     println!("{}", evaluator.counters().snapshot());
     let opened = Decryptor::new(&encoder, &secret)?.decrypt(&product)?;
     let found = opened.iter().take(DIM).map(|z| z.re).collect();
-    let expected = (0..DIM)
-        .map(|i| x.iter().enumerate().map(|(j, x)| entry(i, j) * x).sum())
-        .collect();
+    let expected = (0..DIM).map(|i| x.iter().enumerate().map(|(j, x)| entry(i, j) * x).sum()).collect();
     Ok((found, expected))
 }
 

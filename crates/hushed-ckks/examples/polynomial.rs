@@ -36,10 +36,7 @@ pub fn functions_of_encrypted_values() -> Result<Vec<Row>, Box<dyn std::error::E
     let root = InverseSqrt::new(0.2, 20.0, 3, 1e-3)?;
     let products = Schedule::new(&[&polynomial]).cost().products;
     let reports = [
-        format!(
-            "GELU: {fit}, {products} products, {} levels with the interval",
-            polynomial.depth()
-        ),
+        format!("GELU: {fit}, {products} products, {} levels with the interval", polynomial.depth()),
         root.report().to_string(),
     ];
 
@@ -47,18 +44,12 @@ pub fn functions_of_encrypted_values() -> Result<Vec<Row>, Box<dyn std::error::E
     let limbs = 1 + polynomial.depth().max(root.levels());
     let mut rng = SecretRng::from_os("example");
     let secret = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-    let keys = EvalKeys::generate(
-        &secret,
-        &params.key_specs(limbs, true, &[], false)?,
-        &mut rng,
-    )?;
+    let keys = EvalKeys::generate(&secret, &params.key_specs(limbs, true, &[], false)?, &mut rng)?;
     let encoder = Arc::new(Encoder::new(&params));
     let encryptor = Encryptor::new(&params, &secret)?;
     let slots = params.slots();
     let spread = |low: f64, high: f64| -> Vec<f64> {
-        (0..slots)
-            .map(|j| low + (high - low) * j as f64 / (slots - 1) as f64)
-            .collect()
+        (0..slots).map(|j| low + (high - low) * j as f64 / (slots - 1) as f64).collect()
     };
     let scale = params.default_scale();
     let (x, z) = (spread(-5.0, 5.0), spread(0.2, 20.0));
@@ -76,20 +67,8 @@ pub fn functions_of_encrypted_values() -> Result<Vec<Row>, Box<dyn std::error::E
     let root_z = decryptor.decrypt(&root_z)?;
     let largest = |errors: Vec<f64>| errors.into_iter().fold(0.0, f64::max);
     let errors = [
-        largest(
-            gelu_x
-                .iter()
-                .zip(&x)
-                .map(|(y, x)| (y.re - gelu(*x)).abs())
-                .collect(),
-        ),
-        largest(
-            root_z
-                .iter()
-                .zip(&z)
-                .map(|(y, z)| (y.re * z.sqrt() - 1.0).abs())
-                .collect(),
-        ),
+        largest(gelu_x.iter().zip(&x).map(|(y, x)| (y.re - gelu(*x)).abs()).collect()),
+        largest(root_z.iter().zip(&z).map(|(y, z)| (y.re * z.sqrt() - 1.0).abs()).collect()),
     ];
     let rows = reports.into_iter().zip(errors);
     Ok(rows.map(|(report, error)| Row { report, error }).collect())

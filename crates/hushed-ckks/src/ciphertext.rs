@@ -52,12 +52,7 @@ impl Ciphertext {
                 available: b.ids().len(),
             });
         }
-        Ok(Self {
-            b,
-            a,
-            scale,
-            noise: Noise::UNKNOWN,
-        })
+        Ok(Self { b, a, scale, noise: Noise::UNKNOWN })
     }
 
     /// The same ciphertext, with what the caller knows about its error. A bound on its norm is trusted: nothing in a
@@ -74,11 +69,7 @@ impl Ciphertext {
     /// [`CkksError::InvalidScale`] unless the new scale is positive and finite.
     pub fn read_as(self, factor: f64) -> Result<Self, CkksError> {
         let scale = Scale::new(self.scale.value() / factor)?;
-        Ok(Self {
-            scale,
-            noise: self.noise.times(factor),
-            ..self
-        })
+        Ok(Self { scale, noise: self.noise.times(factor), ..self })
     }
 
     /// The masked message.
@@ -123,18 +114,10 @@ impl Ciphertext {
 }
 
 /// [`CkksError::LimbCount`] unless `limbs` is between 1 and the length of the chain.
-pub(crate) fn check_limbs(
-    params: &CkksParams,
-    operation: &'static str,
-    limbs: usize,
-) -> Result<(), CkksError> {
+pub(crate) fn check_limbs(params: &CkksParams, operation: &'static str, limbs: usize) -> Result<(), CkksError> {
     let available = params.max_limbs();
     if limbs == 0 || limbs > available {
-        return Err(CkksError::LimbCount {
-            operation,
-            limbs,
-            available,
-        });
+        return Err(CkksError::LimbCount { operation, limbs, available });
     }
     Ok(())
 }

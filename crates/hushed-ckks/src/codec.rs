@@ -21,9 +21,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_rlwe::RlweError;
-use hushed_rlwe::codec::{
-    HEADER_BYTES, Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly,
-};
+use hushed_rlwe::codec::{HEADER_BYTES, Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly};
 use hushed_rlwe::error::CodecError;
 
 use crate::ciphertext::{Ciphertext, check_limbs};
@@ -45,11 +43,7 @@ impl Ciphertext {
     ///
     /// # Errors
     /// [`CkksError::LimbCount`], [`CkksError::OtherParameters`]; an RLWE error if a ciphertext has another length.
-    pub fn list_to_bytes(
-        params: &CkksParams,
-        limbs: usize,
-        list: &[Self],
-    ) -> Result<Vec<u8>, CkksError> {
+    pub fn list_to_bytes(params: &CkksParams, limbs: usize, list: &[Self]) -> Result<Vec<u8>, CkksError> {
         check_limbs(params, "write", limbs)?;
         let payload = list.len().saturating_mul(whole_bytes(params, limbs));
         let mut out = Vec::with_capacity(HEADER_BYTES.saturating_add(payload));
@@ -85,12 +79,7 @@ impl Ciphertext {
         let list = (0..count)
             .map(|_| {
                 check_scale(scale, &mut reader)?;
-                Ok(Self {
-                    scale,
-                    b: reader.poly(basis, &ids)?,
-                    a: reader.poly(basis, &ids)?,
-                    noise,
-                })
+                Ok(Self { scale, b: reader.poly(basis, &ids)?, a: reader.poly(basis, &ids)?, noise })
             })
             .collect::<Result<Vec<_>, CkksError>>()?;
         reader.finish()?;
@@ -108,11 +97,7 @@ impl SeededCiphertext {
     ///
     /// # Errors
     /// [`CkksError::LimbCount`], [`CkksError::OtherParameters`]; an RLWE error if a ciphertext has another length.
-    pub fn list_to_bytes(
-        params: &CkksParams,
-        limbs: usize,
-        list: &[Self],
-    ) -> Result<Vec<u8>, CkksError> {
+    pub fn list_to_bytes(params: &CkksParams, limbs: usize, list: &[Self]) -> Result<Vec<u8>, CkksError> {
         check_limbs(params, "write", limbs)?;
         let payload = list.len().saturating_mul(seeded_bytes(params, limbs));
         let mut out = Vec::with_capacity(HEADER_BYTES.saturating_add(payload));
@@ -183,11 +168,7 @@ fn check_shape(
         return Err(CkksError::OtherParameters { operation: "write" });
     }
     if limbs != expected {
-        return Err(RlweError::LimbCount {
-            given: limbs,
-            available: expected,
-        }
-        .into());
+        return Err(RlweError::LimbCount { given: limbs, available: expected }.into());
     }
     Ok(())
 }
@@ -195,11 +176,7 @@ fn check_shape(
 fn check_room(params: &CkksParams, limbs: usize, scale: Scale) -> Result<(), CkksError> {
     let modulus_bits = params.rlwe().log2_q(limbs);
     if scale.log2() >= modulus_bits {
-        return Err(CkksError::ScaleTooLarge {
-            scale: scale.log2(),
-            limbs,
-            modulus_bits,
-        });
+        return Err(CkksError::ScaleTooLarge { scale: scale.log2(), limbs, modulus_bits });
     }
     Ok(())
 }
@@ -245,8 +222,7 @@ mod tests {
         let scale = f.params.default_scale();
         let plain = f.encoder.encode(&x, 4, scale).unwrap();
         let ct = f.encryptor.encrypt_seeded(&plain, &mut f.rng).unwrap();
-        let bytes =
-            SeededCiphertext::list_to_bytes(&f.params, 4, std::slice::from_ref(&ct)).unwrap();
+        let bytes = SeededCiphertext::list_to_bytes(&f.params, 4, std::slice::from_ref(&ct)).unwrap();
         assert_eq!(bytes.len(), SeededCiphertext::list_bytes(&f.params, 4, 1));
         assert!(2 * bytes.len() < Ciphertext::list_bytes(&f.params, 4, 1) + 100);
         let back = SeededCiphertext::list_from_bytes(&f.params, 4, 1, scale, 1.5, &bytes).unwrap();
@@ -272,29 +248,17 @@ mod tests {
             bytes[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&value.to_le_bytes());
             bytes
         };
-        let read =
-            |bytes: &[u8], scale| Ciphertext::list_from_bytes(&f.params, 1, 1, scale, noise, bytes);
-        let read_seeded = |bytes: &[u8], scale| {
-            SeededCiphertext::list_from_bytes(&f.params, 1, 1, scale, 1.5, bytes)
-        };
+        let read = |bytes: &[u8], scale| Ciphertext::list_from_bytes(&f.params, 1, 1, scale, noise, bytes);
+        let read_seeded = |bytes: &[u8], scale| SeededCiphertext::list_from_bytes(&f.params, 1, 1, scale, 1.5, bytes);
         let huge = 2f64.powi(50);
         for value in [0.0, -1.0, f64::NAN, f64::INFINITY, 1.0, huge] {
             assert!(read(&with(&good, value), scale).is_err(), "{value}");
-            assert!(
-                read_seeded(&with(&seeded, value), scale).is_err(),
-                "{value}"
-            );
+            assert!(read_seeded(&with(&seeded, value), scale).is_err(), "{value}");
         }
-        assert!(matches!(
-            read(&with(&good, 1.0), scale),
-            Err(CkksError::ScaleMismatch { .. })
-        ));
+        assert!(matches!(read(&with(&good, 1.0), scale), Err(CkksError::ScaleMismatch { .. })));
         // Rounding differences between two computations of the same scale are accepted; the reader's value is kept.
         let near = with(&good, scale.value() * (1.0 + 2f64.powi(-42)));
         assert_eq!(read(&near, scale).unwrap()[0].scale(), scale);
-        assert!(matches!(
-            read(&with(&good, huge), Scale::new(huge).unwrap()),
-            Err(CkksError::ScaleTooLarge { .. })
-        ));
+        assert!(matches!(read(&with(&good, huge), Scale::new(huge).unwrap()), Err(CkksError::ScaleTooLarge { .. })));
     }
 }

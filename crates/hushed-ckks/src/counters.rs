@@ -89,12 +89,7 @@ pub(crate) struct Switches {
 
 impl Switches {
     /// One key switch by itself.
-    pub const ONE: Switches = Switches {
-        up: 1,
-        products: 1,
-        down: 2,
-        keys: 1,
-    };
+    pub const ONE: Switches = Switches { up: 1, products: 1, down: 2, keys: 1 };
 }
 
 impl Counters {
@@ -111,8 +106,7 @@ impl Counters {
         self.mod_down.many(of.down);
         self.ntt.many(of.up * transforms + of.down * primes);
         let inner = 2 * count * primes;
-        self.products
-            .many(of.up * convert + of.products * inner + of.down * divide);
+        self.products.many(of.up * convert + of.products * inner + of.down * divide);
         self.key_limbs.many(of.keys * count * primes);
     }
 }

@@ -53,12 +53,7 @@ impl SeededCiphertext {
     /// Expands the uniform part.
     pub fn expand(self) -> Ciphertext {
         let hushed_rlwe::Ciphertext { b, a } = self.inner.expand();
-        Ciphertext {
-            b,
-            a,
-            scale: self.scale,
-            noise: self.noise,
-        }
+        Ciphertext { b, a, scale: self.scale, noise: self.noise }
     }
 
     /// Number of primes.
@@ -84,21 +79,14 @@ impl Encryptor {
     /// [`CkksError::OtherParameters`] if the key was made under another parameter set.
     pub fn new(params: &Arc<CkksParams>, key: &Arc<SecretKey>) -> Result<Self, CkksError> {
         check_basis(params, key.params().basis(), "encryptor")?;
-        Ok(Self {
-            params: params.clone(),
-            key: key.clone(),
-        })
+        Ok(Self { params: params.clone(), key: key.clone() })
     }
 
     /// Encrypts to half the bytes of a whole ciphertext.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`] if the message was encoded under another parameter set.
-    pub fn encrypt_seeded(
-        &self,
-        plain: &Plaintext,
-        rng: &mut SecretRng,
-    ) -> Result<SeededCiphertext, CkksError> {
+    pub fn encrypt_seeded(&self, plain: &Plaintext, rng: &mut SecretRng) -> Result<SeededCiphertext, CkksError> {
         check_basis(&self.params, plain.poly.basis(), "encrypt")?;
         Ok(SeededCiphertext {
             inner: self.key.encrypt_seeded_eval(&plain.poly, rng)?,
@@ -129,10 +117,7 @@ impl PublicEncryptor {
     /// [`CkksError::OtherParameters`] if the key was made under another parameter set.
     pub fn new(params: &Arc<CkksParams>, key: &Arc<PublicKey>) -> Result<Self, CkksError> {
         check_basis(params, key.params().basis(), "encryptor")?;
-        Ok(Self {
-            params: params.clone(),
-            key: key.clone(),
-        })
+        Ok(Self { params: params.clone(), key: key.clone() })
     }
 
     /// Encrypts: adds the message to a fresh encryption of zero.
@@ -143,12 +128,7 @@ impl PublicEncryptor {
         check_basis(&self.params, plain.poly.basis(), "encrypt")?;
         let hushed_rlwe::Ciphertext { mut b, a } = self.key.encrypt_zero(rng, plain.limbs())?;
         b.add_assign(&plain.poly);
-        Ok(Ciphertext {
-            b,
-            a,
-            scale: plain.scale,
-            noise: plain.noise.encrypted_publicly(self.params.n(), plain.scale),
-        })
+        Ok(Ciphertext { b, a, scale: plain.scale, noise: plain.noise.encrypted_publicly(self.params.n(), plain.scale) })
     }
 
     /// Adds a fresh encryption of zero under this key to `ct`, and noise of standard deviation `deviation` in each part
@@ -157,20 +137,11 @@ impl PublicEncryptor {
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`]; [`CkksError::FloodingTooLarge`] if it is 2^55 or more in a coefficient.
-    pub fn rerandomise(
-        &self,
-        ct: &Ciphertext,
-        deviation: f64,
-        rng: &mut SecretRng,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn rerandomise(&self, ct: &Ciphertext, deviation: f64, rng: &mut SecretRng) -> Result<Ciphertext, CkksError> {
         check_basis(&self.params, ct.basis(), "rerandomise")?;
         let hushed_rlwe::Ciphertext { mut b, mut a } = self.key.encrypt_zero(rng, ct.limbs())?;
-        let noise = flood::noise(rng, &self.params, deviation * ct.scale.value()).ok_or(
-            CkksError::FloodingTooLarge {
-                cost_bits: deviation.log2() + ct.scale.log2(),
-                left_bits: 0.0,
-            },
-        )?;
+        let noise = flood::noise(rng, &self.params, deviation * ct.scale.value())
+            .ok_or(CkksError::FloodingTooLarge { cost_bits: deviation.log2() + ct.scale.log2(), left_bits: 0.0 })?;
         let basis = self.params.rlwe().basis();
         let noise: SecretPoly<Eval> =
             SecretPoly::new(RnsPoly::<Coeff>::from_signed(basis, b.ids(), &noise).into_eval());
@@ -179,12 +150,7 @@ impl PublicEncryptor {
         a.add_assign(&ct.a);
         let zero = Noise::exact(0.0).encrypted_publicly(self.params.n(), ct.scale);
         let added = flood::noise_norm(&self.params, deviation * ct.scale.value());
-        Ok(Ciphertext {
-            b,
-            a,
-            scale: ct.scale,
-            noise: ct.noise.sum(zero).plus(deviation, added / ct.scale.value()),
-        })
+        Ok(Ciphertext { b, a, scale: ct.scale, noise: ct.noise.sum(zero).plus(deviation, added / ct.scale.value()) })
     }
 }
 
@@ -236,17 +202,9 @@ impl Decryptor {
     }
 
     /// As [`Decryptor::new`], but at most `limit` times.
-    pub fn with_limit(
-        encoder: &Arc<Encoder>,
-        key: &Arc<SecretKey>,
-        limit: u64,
-    ) -> Result<Self, CkksError> {
+    pub fn with_limit(encoder: &Arc<Encoder>, key: &Arc<SecretKey>, limit: u64) -> Result<Self, CkksError> {
         check_basis(encoder.params(), key.params().basis(), "decryptor")?;
-        Ok(Self {
-            encoder: encoder.clone(),
-            key: key.clone(),
-            limit,
-        })
+        Ok(Self { encoder: encoder.clone(), key: key.clone(), limit })
     }
 
     /// Decryptions under the key so far, by all decryptors.
@@ -279,9 +237,9 @@ impl Decryptor {
     /// [`CkksError::FloodingTooLarge`].
     pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
         let mut phase = match opening {
-            Opening::Flooded { decryptions, .. } if decryptions < self.limit => self
-                .phase(ct, decryptions)
-                .map_err(|error| spent(error, decryptions))?,
+            Opening::Flooded { decryptions, .. } if decryptions < self.limit => {
+                self.phase(ct, decryptions).map_err(|error| spent(error, decryptions))?
+            }
             _ => self.phase(ct, self.limit)?,
         };
         let params = self.encoder.params();
@@ -291,19 +249,13 @@ impl Decryptor {
             Opening::Certified => (Some(kept), 0.0),
             Opening::Bits(bits) => (Some(kept.min(whole_bits(f64::from(bits)))), 0.0),
             Opening::Raw => (None, 0.0),
-            Opening::Flooded {
-                security,
-                decryptions,
-            } => {
+            Opening::Flooded { security, decryptions } => {
                 let flood = Flood::new(params, ct, security, decryptions)?;
                 let (cost, left) = (flood.cost, flood.left);
-                let noise = flood.sample(params).ok_or(CkksError::FloodingTooLarge {
-                    cost_bits: cost,
-                    left_bits: left,
-                })?;
-                let ids = phase.expose().ids().to_vec();
                 let noise =
-                    SecretPoly::new(RnsPoly::from_signed(params.rlwe().basis(), &ids, &noise));
+                    flood.sample(params).ok_or(CkksError::FloodingTooLarge { cost_bits: cost, left_bits: left })?;
+                let ids = phase.expose().ids().to_vec();
+                let noise = SecretPoly::new(RnsPoly::from_signed(params.rlwe().basis(), &ids, &noise));
                 phase.expose_mut().add_assign(noise.expose());
                 // The noise already hides the error; rounding only removes meaningless digits.
                 (Some(whole_bits(left.ceil() + 1.0)), cost)
@@ -313,11 +265,7 @@ impl Decryptor {
         if let Some(bits) = bits {
             round_to(&mut values, bits);
         }
-        Ok(Opened {
-            values,
-            bits,
-            flooding_bits,
-        })
+        Ok(Opened { values, bits, flooding_bits })
     }
 
     /// The coefficients of the message, including the error, as in [`Decryptor::decrypt_raw`].
@@ -339,15 +287,10 @@ impl Decryptor {
             return Err(CkksError::DecryptionsSpent { limit });
         }
         let wanted = ct.scale.log2() + HEADROOM_BITS;
-        let limbs = (1..ct.limbs())
-            .find(|&limbs| params.rlwe().log2_q(limbs) >= wanted)
-            .unwrap_or(ct.limbs());
+        let limbs = (1..ct.limbs()).find(|&limbs| params.rlwe().log2_q(limbs) >= wanted).unwrap_or(ct.limbs());
         let ids: Vec<usize> = (0..limbs).collect();
         let short = |poly: &RnsPoly<Eval>| poly.keep_limbs(&ids);
-        let ct = hushed_rlwe::Ciphertext {
-            b: short(&ct.b),
-            a: short(&ct.a),
-        };
+        let ct = hushed_rlwe::Ciphertext { b: short(&ct.b), a: short(&ct.a) };
         Ok(SecretPoly::new(self.key.decrypt_phase(&ct)?))
     }
 }

@@ -66,48 +66,29 @@ impl Flood {
         decryptions: u64,
     ) -> Result<Self, CkksError> {
         if security < LEAST_SECURITY {
-            return Err(CkksError::FloodingTooWeak {
-                security,
-                least: LEAST_SECURITY,
-            });
+            return Err(CkksError::FloodingTooWeak { security, least: LEAST_SECURITY });
         }
         let (norm, n) = (ct.noise.norm(), params.n());
         let certified = ct.noise.min_bits(params.slots());
         let (Some(certified), true) = (certified, norm.is_finite()) else {
-            return Err(CkksError::UnknownError {
-                operation: "flooded decryption",
-            });
+            return Err(CkksError::UnknownError { operation: "flooded decryption" });
         };
         let error_bits = norm.log2() + ct.scale.log2();
         let modulus_bits = params.rlwe().log2_q(ct.limbs());
         // Half the modulus: beyond it the integer wraps around.
         if error_bits >= modulus_bits - 1.0 {
-            return Err(CkksError::ErrorOutgrown {
-                error_bits,
-                modulus_bits,
-            });
+            return Err(CkksError::ErrorOutgrown { error_bits, modulus_bits });
         }
         let deviation = factor(security, decryptions) * norm * ct.scale.value();
         // Deviation of each part of a slot, as for the errors it replaces.
         let slots = deviation * (0.5 * n as f64).sqrt() / ct.scale.value();
         let left = -(slots * reach(params.slots())).log2();
         // An exact ciphertext has no bits to lose.
-        let cost = if left.is_finite() {
-            certified - left
-        } else {
-            0.0
-        };
+        let cost = if left.is_finite() { certified - left } else { 0.0 };
         if left < 1.0 || deviation >= WIDEST {
-            return Err(CkksError::FloodingTooLarge {
-                cost_bits: cost,
-                left_bits: left,
-            });
+            return Err(CkksError::FloodingTooLarge { cost_bits: cost, left_bits: left });
         }
-        Ok(Self {
-            deviation,
-            left,
-            cost,
-        })
+        Ok(Self { deviation, left, cost })
     }
 
     /// One integer per coefficient; `None` if the noise is too wide.
@@ -128,11 +109,7 @@ pub(crate) fn noise_norm(params: &CkksParams, slots: f64) -> f64 {
 
 /// One integer per coefficient, such that each part of a slot has deviation `slots` (or each coefficient [`LAYER`], if
 /// that is more); `None` if that is too wide.
-pub(crate) fn noise(
-    rng: &mut SecretRng,
-    params: &CkksParams,
-    slots: f64,
-) -> Option<Zeroizing<Vec<i64>>> {
+pub(crate) fn noise(rng: &mut SecretRng, params: &CkksParams, slots: f64) -> Option<Zeroizing<Vec<i64>>> {
     let weights = weights(slots / (0.5 * params.n() as f64).sqrt())?;
     Some(draw(rng, params.n(), &weights))
 }
@@ -172,19 +149,11 @@ mod tests {
             let mut rng = SecretRng::insecure_from_seed(1);
             let n = 1 << 15;
             let values = draw(&mut rng, n, &weights);
-            let moment =
-                |k: i32| values.iter().map(|&x| (x as f64).powi(k)).sum::<f64>() / n as f64;
+            let moment = |k: i32| values.iter().map(|&x| (x as f64).powi(k)).sum::<f64>() / n as f64;
             let sigma = moment(2).sqrt();
-            let expected = LAYER
-                * weights
-                    .iter()
-                    .map(|&w| (w as f64).powi(2))
-                    .sum::<f64>()
-                    .sqrt();
+            let expected = LAYER * weights.iter().map(|&w| (w as f64).powi(2)).sum::<f64>().sqrt();
             assert!((sigma / expected - 1.0).abs() < 0.02, "{sigma} {expected}");
-            assert!(
-                expected >= deviation.max(LAYER) && expected < 1.2 * deviation.max(LAYER) + 12.0
-            );
+            assert!(expected >= deviation.max(LAYER) && expected < 1.2 * deviation.max(LAYER) + 12.0);
             // Sampling error of the fourth moment, √(96/n), relative to 3σ⁴/3.
             assert!((moment(4) / sigma.powi(4) - 3.0).abs() < 0.35);
             assert!(moment(1).abs() < 6.0 * sigma / (n as f64).sqrt());

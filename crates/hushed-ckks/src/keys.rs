@@ -17,8 +17,7 @@ impl CkksParams {
     /// [`CkksError::Rlwe`] if there are no special primes, or no ciphertexts of that length.
     pub fn cheapest_special(&self, limbs: usize) -> Result<usize, CkksError> {
         let rlwe = self.rlwe();
-        let gadgets = (1..=rlwe.most_special(limbs))
-            .filter_map(|special| Gadget::new(rlwe, limbs, special).ok());
+        let gadgets = (1..=rlwe.most_special(limbs)).filter_map(|special| Gadget::new(rlwe, limbs, special).ok());
         let size = |g: &Gadget| g.digits().len() * (limbs + g.special());
         let best = gadgets.min_by_key(|g| (g.transforms(limbs), size(g)));
         match best {
@@ -34,9 +33,7 @@ impl CkksParams {
         let p = log2(&p[..gadget.special()]);
         let digits = gadget.digits_for(limbs);
         let ratios = digits.map(|digit| (log2(&q[digit]) - p).exp2());
-        ratios.fold([0.0; 2], |[first, second], ratio| {
-            [first + ratio, second + ratio * ratio]
-        })
+        ratios.fold([0.0; 2], |[first, second], ratio| [first + ratio, second + ratio * ratio])
     }
 
     /// The specs of keys for ciphertexts of at most `limbs` primes: relinearisation if `relin`, the given rotations,
@@ -81,9 +78,7 @@ impl CkksParams {
                 KeyUse::Galois(_) => "rotation",
                 KeyUse::ToSparse | KeyUse::FromSparse | KeyUse::Raised(_) => "encapsulation",
             };
-            let ids = self
-                .rlwe()
-                .extended_ids_with(gadget.limbs(), gadget.special());
+            let ids = self.rlwe().extended_ids_with(gadget.limbs(), gadget.special());
             let packed = hushed_rlwe::codec::poly_bytes(self.rlwe().basis(), &ids);
             let digits = gadget.digits().len() as u64;
             let memory = digits * (ids.len() * self.n() * 8) as u64;
@@ -94,12 +89,7 @@ impl CkksParams {
                     size.memory_bytes += memory;
                     size.disk_bytes += disk;
                 }
-                None => sizes.push(SwitchKeySize {
-                    name,
-                    count: 1,
-                    memory_bytes: memory,
-                    disk_bytes: disk,
-                }),
+                None => sizes.push(SwitchKeySize { name, count: 1, memory_bytes: memory, disk_bytes: disk }),
             }
         }
         Ok(sizes)
@@ -131,9 +121,6 @@ mod tests {
         let relin = sizes.iter().find(|size| size.name == "relinearisation");
         assert_eq!(relin.unwrap().memory_bytes, (4 * 36) << 19);
         let report = params.report().with_keys(sizes).to_string();
-        assert!(
-            report.contains("4 × rotation: 288 MiB in memory"),
-            "{report}"
-        );
+        assert!(report.contains("4 × rotation: 288 MiB in memory"), "{report}");
     }
 }

@@ -14,22 +14,10 @@ use crate::keys::{EvalKeys, SecretKey};
 use crate::{Ciphertext, CkksParams, Complex64, Encoder, Encryptor, Evaluator, SeededCiphertext};
 
 const ANSWERS: [(&str, &str); 4] = [
-    (
-        "plaintext",
-        "0753726dd63e6c4dda199fd6389e2fbb745489c70d801022803dddca58811a6c",
-    ),
-    (
-        "keys",
-        "373d42c8b34972f555538a36de6b69916ec391f3024452d6fc713a658950ff08",
-    ),
-    (
-        "seeded ciphertext",
-        "ec2aff11ec2c27741593e707b5ea45af7d9b799c8b5f5de049f99ec13fc8259e",
-    ),
-    (
-        "result",
-        "86f3dd1c78e8cead11a8d75b2919e30b6329e3c559b12fd84cfaaeeeb467c481",
-    ),
+    ("plaintext", "0753726dd63e6c4dda199fd6389e2fbb745489c70d801022803dddca58811a6c"),
+    ("keys", "373d42c8b34972f555538a36de6b69916ec391f3024452d6fc713a658950ff08"),
+    ("seeded ciphertext", "ec2aff11ec2c27741593e707b5ea45af7d9b799c8b5f5de049f99ec13fc8259e"),
+    ("result", "86f3dd1c78e8cead11a8d75b2919e30b6329e3c559b12fd84cfaaeeeb467c481"),
 ];
 
 /// Each child process, which runs on lesser kernels, has one of these set.
@@ -54,28 +42,15 @@ fn answers() -> Vec<(&'static str, String)> {
     let ct = seeded.clone().expand();
     let ct = evaluator.mul_rescale(&ct, &ct).unwrap();
     let ct = evaluator.rotate(&ct, -3).unwrap();
-    let ct = evaluator
-        .add(&ct, &evaluator.conjugate(&ct).unwrap())
-        .unwrap();
+    let ct = evaluator.add(&ct, &evaluator.conjugate(&ct).unwrap()).unwrap();
     let half = Complex64::new(0.5, -0.25);
-    let ct = evaluator
-        .mul_scalar(&ct, half, params.default_scale())
-        .unwrap();
+    let ct = evaluator.mul_scalar(&ct, half, params.default_scale()).unwrap();
     let ct = evaluator.rescale(&ct).unwrap();
 
-    let words: Vec<u8> = plain
-        .poly()
-        .data()
-        .iter()
-        .flat_map(|w| w.to_le_bytes())
-        .collect();
+    let words: Vec<u8> = plain.poly().data().iter().flat_map(|w| w.to_le_bytes()).collect();
     let seeded = SeededCiphertext::list_to_bytes(&params, 7, &[seeded]).unwrap();
     let result = Ciphertext::list_to_bytes(&params, 5, &[ct]).unwrap();
-    [words, keys_bytes, seeded, result]
-        .iter()
-        .zip(ANSWERS)
-        .map(|(bytes, (name, _))| (name, hex(bytes)))
-        .collect()
+    [words, keys_bytes, seeded, result].iter().zip(ANSWERS).map(|(bytes, (name, _))| (name, hex(bytes))).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -48,20 +48,12 @@ pub struct Noise {
 
 impl Noise {
     /// Noise about which nothing is known.
-    pub const UNKNOWN: Self = Self {
-        magnitude: f64::INFINITY,
-        deviation: f64::INFINITY,
-        norm: f64::INFINITY,
-    };
+    pub const UNKNOWN: Self = Self { magnitude: f64::INFINITY, deviation: f64::INFINITY, norm: f64::INFINITY };
 
     /// Slots within `magnitude` and errors of standard deviation `deviation` in each part. This is an estimate, without
     /// the bound that flooding needs ([`Noise::with_norm`]).
     pub fn new(magnitude: f64, deviation: f64) -> Self {
-        Self {
-            magnitude,
-            deviation,
-            norm: f64::INFINITY,
-        }
+        Self { magnitude, deviation, norm: f64::INFINITY }
     }
 
     /// Slots within `magnitude` and no error at all.
@@ -74,10 +66,7 @@ impl Noise {
     #[must_use]
     pub fn with_norm(self, norm: f64) -> Self {
         let bound = norm >= 0.0;
-        Self {
-            norm: if bound { norm } else { f64::INFINITY },
-            ..self
-        }
+        Self { norm: if bound { norm } else { f64::INFINITY }, ..self }
     }
 
     /// Noise of an encoded message: the rounding to integers.
@@ -132,8 +121,7 @@ impl Noise {
 
     /// Predicted −log2 of the largest error among 2·`slots` parts, conservatively [`reach`] deviations.
     pub fn min_bits(&self, slots: usize) -> Option<f64> {
-        self.is_known()
-            .then(|| -(self.deviation * reach(slots)).log2())
+        self.is_known().then(|| -(self.deviation * reach(slots)).log2())
     }
 
     /// Bits after the binary point that rounding keeps: the largest error predicted is below half a unit of the last
@@ -156,12 +144,8 @@ impl Noise {
     pub fn sum(self, other: Self) -> Self {
         // Scales are rounded to doubles, so the smaller message may be off by this much relative to the other.
         let doubles = worst::DOUBLES * self.magnitude.min(other.magnitude);
-        Self {
-            magnitude: self.magnitude + other.magnitude,
-            deviation: self.deviation.hypot(other.deviation),
-            ..self
-        }
-        .with_norm(self.norm + other.norm + doubles)
+        Self { magnitude: self.magnitude + other.magnitude, deviation: self.deviation.hypot(other.deviation), ..self }
+            .with_norm(self.norm + other.norm + doubles)
     }
 
     /// Noise of a product in a ring of degree `n`.
@@ -188,12 +172,8 @@ impl Noise {
         if !self.is_known() {
             return Self::UNKNOWN;
         }
-        Self {
-            magnitude: self.magnitude * factor,
-            deviation: self.deviation * factor,
-            ..self
-        }
-        .with_norm(self.norm * factor)
+        Self { magnitude: self.magnitude * factor, deviation: self.deviation * factor, ..self }
+            .with_norm(self.norm * factor)
     }
 
     /// Noise of a product with a number of modulus `factor` rounded to 1/`scale`.
@@ -202,8 +182,7 @@ impl Noise {
         // Uniform in each part, of deviation 1/√12.
         let average = self.magnitude / (12f64.sqrt() * scale.value());
         let most = worst::constant(factor, scale);
-        self.times(factor)
-            .plus(average, most * (self.magnitude + self.norm))
+        self.times(factor).plus(average, most * (self.magnitude + self.norm))
     }
 
     /// Noise of a sum with a number of modulus `value` rounded to 1/`scale`.
@@ -227,30 +206,20 @@ impl Noise {
     #[must_use]
     pub fn rounded(self, n: usize, scale: Scale) -> Self {
         let variance = ROUNDING * (1.0 + 2.0 / 3.0 * n as f64);
-        self.plus(
-            slots(n, variance, scale),
-            worst::rounding(n) / scale.value(),
-        )
+        self.plus(slots(n, variance, scale), worst::rounding(n) / scale.value())
     }
 
     /// After a key switch at `scale` by digits whose ratios D_i/P have the given sums of first and second powers,
     /// without the rounding ([`Noise::rounded`]).
     #[must_use]
     pub fn switched(self, n: usize, scale: Scale, [ratios, squares]: [f64; 2]) -> Self {
-        self.plus(
-            slots(n, FRESH * n as f64 * squares * ROUNDING, scale),
-            worst::switching(n, ratios) / scale.value(),
-        )
+        self.plus(slots(n, FRESH * n as f64 * squares * ROUNDING, scale), worst::switching(n, ratios) / scale.value())
     }
 
     /// Adds an error: for the estimate an independent one of this deviation, for the bound any of at most this norm.
     #[must_use]
     pub fn plus(self, deviation: f64, norm: f64) -> Self {
-        Self {
-            deviation: self.deviation.hypot(deviation),
-            ..self
-        }
-        .with_norm(self.norm + norm)
+        Self { deviation: self.deviation.hypot(deviation), ..self }.with_norm(self.norm + norm)
     }
 
     /// Noise that covers both.
@@ -288,9 +257,7 @@ mod tests {
         let product = x.product(y, 1 << 10);
         let expected = 8e-6 + 15e-6;
         assert!((product.deviation() / expected - 1.0).abs() < 1e-6);
-        assert!(
-            !x.product(Noise::UNKNOWN, 1 << 10).is_known() && !x.sum(Noise::UNKNOWN).is_known()
-        );
+        assert!(!x.product(Noise::UNKNOWN, 1 << 10).is_known() && !x.sum(Noise::UNKNOWN).is_known());
         assert_eq!(Noise::UNKNOWN.mean_bits(), None);
         assert_eq!(Noise::UNKNOWN.times(0.0).mean_bits(), None);
     }

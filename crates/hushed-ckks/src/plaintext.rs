@@ -53,10 +53,7 @@ impl Drop for Plaintext {
 /// Shows primes and scale only: the bound in `noise` may be the exact modulus of the largest slot.
 impl fmt::Debug for Plaintext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plaintext")
-            .field("poly", &self.poly)
-            .field("scale", &self.scale)
-            .finish_non_exhaustive()
+        f.debug_struct("Plaintext").field("poly", &self.poly).field("scale", &self.scale).finish_non_exhaustive()
     }
 }
 
@@ -72,9 +69,6 @@ mod tests {
         let plain = encoder.encode(&values, 2, params.default_scale()).unwrap();
         assert_eq!(plain.noise().magnitude(), 0.734_375);
         let shown = format!("{plain:?}");
-        assert!(
-            shown.contains("n = 256") && !shown.contains("734"),
-            "{shown}"
-        );
+        assert!(shown.contains("n = 256") && !shown.contains("734"), "{shown}");
     }
 }

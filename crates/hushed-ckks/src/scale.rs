@@ -25,11 +25,7 @@ impl Scale {
     /// # Errors
     /// [`CkksError::InvalidScale`] unless it is positive and finite.
     pub fn new(value: f64) -> Result<Self, CkksError> {
-        if value.is_finite() && value > 0.0 {
-            Ok(Self(value))
-        } else {
-            Err(CkksError::InvalidScale { value })
-        }
+        if value.is_finite() && value > 0.0 { Ok(Self(value)) } else { Err(CkksError::InvalidScale { value }) }
     }
 
     /// 2^`bits`, for `bits` below 1024.
@@ -81,11 +77,7 @@ impl Scale {
         if self.matches(other) {
             return Ok(());
         }
-        Err(CkksError::ScaleMismatch {
-            operation,
-            left: self.log2(),
-            right: other.log2(),
-        })
+        Err(CkksError::ScaleMismatch { operation, left: self.log2(), right: other.log2() })
     }
 }
 

@@ -72,9 +72,7 @@ pub(crate) fn norm_bits(f: &Fixture, ct: &Ciphertext, expected: &[Complex64]) ->
 /// Uniform values in the square [-1, 1]².
 pub(crate) fn random(rng: &mut SecretRng, count: usize) -> Vec<Complex64> {
     let mut uniform = || (rng.next_u64() >> 11) as f64 / 4_503_599_627_370_496.0 - 1.0;
-    (0..count)
-        .map(|_| Complex64::new(uniform(), uniform()))
-        .collect()
+    (0..count).map(|_| Complex64::new(uniform(), uniform())).collect()
 }
 
 /// The largest |a_k − b_k|.
@@ -98,10 +96,6 @@ pub(crate) fn bits(found: &[Complex64], expected: &[Complex64]) -> (f64, f64) {
 }
 
 /// Applies `f` slot by slot.
-pub(crate) fn map2(
-    x: &[Complex64],
-    y: &[Complex64],
-    f: impl Fn(Complex64, Complex64) -> Complex64,
-) -> Vec<Complex64> {
+pub(crate) fn map2(x: &[Complex64], y: &[Complex64], f: impl Fn(Complex64, Complex64) -> Complex64) -> Vec<Complex64> {
     x.iter().zip(y).map(|(&x, &y)| f(x, y)).collect()
 }

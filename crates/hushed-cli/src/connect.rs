@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hushed_serve::{
-    BundlePin, Client, ClientConfig, Digest, FilePins, ServerTrust, Token, Unpinned, folders,
-};
+use hushed_serve::{BundlePin, Client, ClientConfig, Digest, FilePins, ServerTrust, Token, Unpinned, folders};
 
 use crate::error::CliError;
 use crate::output::Output;
@@ -25,21 +23,11 @@ pub struct ConnectArgs {
     token_file: Option<PathBuf>,
 
     /// This client's certificate chain (PEM), for a server that requires one
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "key",
-        env = "HUSHED_CLIENT_CERT"
-    )]
+    #[arg(long, value_name = "FILE", requires = "key", env = "HUSHED_CLIENT_CERT")]
     cert: Option<PathBuf>,
 
     /// The key of that certificate (PEM)
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "cert",
-        env = "HUSHED_CLIENT_KEY"
-    )]
+    #[arg(long, value_name = "FILE", requires = "cert", env = "HUSHED_CLIENT_KEY")]
     key: Option<PathBuf>,
 
     /// Accept only this model: a file made by `hushed bundle`
@@ -50,12 +38,7 @@ pub struct ConnectArgs {
     pins: PinArgs,
 
     /// Keep asking a server that has no free session for this many seconds, at growing, random intervals
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 0,
-        env = "HUSHED_RETRY"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, env = "HUSHED_RETRY")]
     retry: u32,
 
     /// Where the public parts of models are kept [default: the user's cache folder]
@@ -80,12 +63,7 @@ struct TrustArgs {
 #[derive(clap::Args)]
 struct PinArgs {
     /// The same by its SHA-256, which `hushed bundle DIR` prints
-    #[arg(
-        long,
-        value_name = "SHA256",
-        conflicts_with = "bundle",
-        env = "HUSHED_BUNDLE_SHA256"
-    )]
+    #[arg(long, value_name = "SHA256", conflicts_with = "bundle", env = "HUSHED_BUNDLE_SHA256")]
     bundle_sha256: Option<Digest>,
 
     /// Accept only this tokenizer: the SHA-256 of the published tokenizer.json. A server that may choose the tokenizer
@@ -139,17 +117,10 @@ impl ConnectArgs {
         let mut config = ClientConfig::new(&self.server, trust);
         config.retry = Duration::from_secs(self.retry.into());
         config.identity = self.cert.clone().zip(self.key.clone());
-        config.token = self
-            .token_file
-            .as_deref()
-            .map(Token::from_file)
-            .transpose()?;
+        config.token = self.token_file.as_deref().map(Token::from_file).transpose()?;
         let by_hash = self.pins.bundle_sha256.map(BundlePin::Hash);
         config.bundle = self.bundle.clone().map(BundlePin::File).or(by_hash);
-        config.files = FilePins {
-            tokenizer: self.pins.tokenizer_sha256,
-            template: self.pins.template_sha256,
-        };
+        config.files = FilePins { tokenizer: self.pins.tokenizer_sha256, template: self.pins.template_sha256 };
         config.cache_dir = self.cache_dir.clone().or_else(folders::cache);
         Ok(config)
     }

@@ -32,11 +32,7 @@ pub enum CliError {
     #[error(
         "{path}, line {line}, column {column}: not a list of messages, [{{\"role\": \"user\", \"content\": \"…\"}}, …] with the roles system, user and assistant"
     )]
-    Messages {
-        path: PathBuf,
-        line: usize,
-        column: usize,
-    },
+    Messages { path: PathBuf, line: usize, column: usize },
 
     #[error("labels, line {line}: expected {expected}, separated by tabs")]
     Labels { line: usize, expected: &'static str },
@@ -45,10 +41,7 @@ pub enum CliError {
     NoSuchLabel { line: usize, names: String },
 
     #[error("this model does not take {given}: give {instead}")]
-    OtherTask {
-        given: &'static str,
-        instead: &'static str,
-    },
+    OtherTask { given: &'static str, instead: &'static str },
 
     #[error("text {index} (the first is 0): {source}")]
     Text { index: usize, source: ModelError },
@@ -74,11 +67,7 @@ pub enum CliError {
     #[error(
         "a text has {given} tokens, and this model takes {least} to {limit}, special ones and those of an answer counted"
     )]
-    Tokens {
-        given: usize,
-        least: usize,
-        limit: usize,
-    },
+    Tokens { given: usize, least: usize, limit: usize },
 
     #[error(transparent)]
     Plan(PlanError),
@@ -116,16 +105,11 @@ pub enum CliError {
     #[error("--lengths bucket needs --bucket N")]
     NoBucket,
 
-    #[error(
-        "{path} holds no prices: give the JSON of `hushed plan --protocol fhe --measure whole --json`"
-    )]
+    #[error("{path} holds no prices: give the JSON of `hushed plan --protocol fhe --measure whole --json`")]
     Prices { path: PathBuf },
 
     #[error("no parameter set `{name}`: {source}")]
-    Preset {
-        name: String,
-        source: hushed_ckks::CkksParamsError,
-    },
+    Preset { name: String, source: hushed_ckks::CkksParamsError },
 
     #[error(transparent)]
     Ckks(#[from] hushed_ckks::CkksError),
@@ -177,9 +161,7 @@ impl CliError {
                 | ModelError::NotAGenerator => 4,
                 _ => 70,
             },
-            Self::Unsupported { .. }
-            | Self::Calibration(_)
-            | Self::Run(RunError::Unsupported { .. }) => 4,
+            Self::Unsupported { .. } | Self::Calibration(_) | Self::Run(RunError::Unsupported { .. }) => 4,
             Self::Fhe(error) => match error {
                 FheError::Choices(_)
                 | FheError::Unsupported { .. }
@@ -223,9 +205,7 @@ impl CliError {
                 4 => "model-folder",
                 _ => "internal",
             },
-            Self::Prune(PruneError::Sample { .. }) | Self::NoneCompared { .. } => {
-                "sample-too-small"
-            }
+            Self::Prune(PruneError::Sample { .. }) | Self::NoneCompared { .. } => "sample-too-small",
             Self::Prune(PruneError::Layer { .. }) | Self::Layers { .. } => "usage",
             Self::Prune(PruneError::Write { .. }) => "file-unwritable",
             Self::Model(_) | Self::Prune(_) | Self::Text { .. } => match self.exit_code() {
@@ -235,12 +215,10 @@ impl CliError {
             },
             Self::Unsupported { .. } | Self::Run(RunError::Unsupported { .. }) => "model-folder",
             Self::Calibration(_) | Self::Fhe(FheError::Choices(_)) => "calibration",
-            Self::Fhe(
-                FheError::Unsupported { .. } | FheError::Levels { .. } | FheError::Coarse { .. },
-            ) => "unsupported",
-            Self::Fhe(FheError::Model(ModelError::Folder(_) | ModelError::NotAnEncoder { .. })) => {
-                "model-folder"
+            Self::Fhe(FheError::Unsupported { .. } | FheError::Levels { .. } | FheError::Coarse { .. }) => {
+                "unsupported"
             }
+            Self::Fhe(FheError::Model(ModelError::Folder(_) | ModelError::NotAnEncoder { .. })) => "model-folder",
             Self::Fhe(FheError::Packing(_)) => "batch",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
@@ -271,15 +249,7 @@ impl From<PlanError> for CliError {
         match error {
             PlanError::Model(error) => Self::Model(error),
             PlanError::Run(error) => Self::Run(error),
-            PlanError::Tokens {
-                given,
-                least,
-                limit,
-            } => Self::Tokens {
-                given,
-                least,
-                limit,
-            },
+            PlanError::Tokens { given, least, limit } => Self::Tokens { given, least, limit },
             other => Self::Plan(other),
         }
     }

@@ -24,13 +24,11 @@ pub struct Completions {
 
 /// Write manual pages into a folder
 #[derive(clap::Args)]
-#[command(
-    after_help = "One page for the command and one for each verb, as `--help` has them.
+#[command(after_help = "One page for the command and one for each verb, as `--help` has them.
 
 Examples:
   hushed man ~/.local/share/man/man1
-  hushed man out && man -l out/hushed-embed.1"
-)]
+  hushed man out && man -l out/hushed-embed.1")]
 pub struct Manual {
     /// The folder; it is created if it does not exist
     folder: PathBuf,
@@ -48,10 +46,7 @@ impl Manual {
     pub fn run(&self, command: Command, out: &Output) -> Result<(), CliError> {
         let made = fs::create_dir_all(&self.folder);
         let made = made.and_then(|()| clap_mangen::generate_to(command, &self.folder));
-        made.map_err(|source| CliError::WriteFile {
-            path: self.folder.clone(),
-            source,
-        })?;
+        made.map_err(|source| CliError::WriteFile { path: self.folder.clone(), source })?;
         let folder = self.folder.display().to_string();
         let object = serde_json::json!({ "folder": folder });
         out.result(object, || format!("manual pages are in {folder}"))

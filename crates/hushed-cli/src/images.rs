@@ -80,23 +80,15 @@ impl Read {
 
 /// The bytes of files.
 pub fn files(paths: &[impl AsRef<Path>]) -> Result<Vec<Vec<u8>>, CliError> {
-    paths
-        .iter()
-        .map(|path| input::read(path.as_ref()))
-        .collect()
+    paths.iter().map(|path| input::read(path.as_ref())).collect()
 }
 
 /// Images as the model reads them.
 pub fn pixels(model: &Public, files: &[Vec<u8>]) -> Result<Vec<Pixels>, CliError> {
     let files = files.iter().enumerate();
-    files
-        .map(|(index, file)| model.image(file).map_err(image(index)))
-        .collect()
+    files.map(|(index, file)| model.image(file).map_err(image(index))).collect()
 }
 
 fn image(index: usize) -> impl Fn(hushed_model::ImageError) -> CliError {
-    move |source| CliError::Image {
-        index,
-        source: ModelError::from(source),
-    }
+    move |source| CliError::Image { index, source: ModelError::from(source) }
 }

@@ -143,27 +143,19 @@ impl Said {
     pub fn read(&self) -> Result<Asking, CliError> {
         if let Some(path) = &self.what.messages {
             let messages = serde_json::from_slice(without_mark(&read(path)?));
-            return messages
-                .map(Asking::Chat)
-                .map_err(|error| CliError::Messages {
-                    path: path.clone(),
-                    line: error.line(),
-                    column: error.column(),
-                });
+            return messages.map(Asking::Chat).map_err(|error| CliError::Messages {
+                path: path.clone(),
+                line: error.line(),
+                column: error.column(),
+            });
         }
-        let message = |role, content: &String| Message {
-            role,
-            content: content.clone(),
-        };
+        let message = |role, content: &String| Message { role, content: content.clone() };
         if let Some(question) = &self.what.chat {
             let system = self.system.iter().map(|text| message(Role::System, text));
             let question = message(Role::User, question);
             return Ok(Asking::Chat(system.chain([question]).collect()));
         }
-        let prompt = Prompt {
-            prompt: self.what.prompt.clone(),
-            input: self.what.input.clone(),
-        };
+        let prompt = Prompt { prompt: self.what.prompt.clone(), input: self.what.input.clone() };
         prompt.read().map(Asking::Text)
     }
 }
@@ -188,10 +180,7 @@ pub struct Asked {
 impl Asked {
     /// Like [`Texts::read`]; none for a job.
     pub fn read(&self) -> Result<Vec<String>, CliError> {
-        let texts = Texts {
-            text: self.text.clone(),
-            input: self.input.clone(),
-        };
+        let texts = Texts { text: self.text.clone(), input: self.input.clone() };
         texts.read()
     }
 }
@@ -206,11 +195,7 @@ pub struct Truncate {
 
 impl Truncate {
     pub fn choice(&self) -> TooLong {
-        if self.truncate {
-            TooLong::Cut
-        } else {
-            TooLong::Refuse
-        }
+        if self.truncate { TooLong::Cut } else { TooLong::Refuse }
     }
 
     /// The token ids of every text. All are tokenised before any work begins, so that a bad line ends a run at once.
@@ -233,10 +218,7 @@ impl Truncate {
                 true => tokenizer.encode_behind(text, limit, too_long),
                 false => tokenizer.encode(text, limit, too_long),
             });
-            ids.map_err(|source| CliError::Text {
-                index,
-                source: source.into(),
-            })
+            ids.map_err(|source| CliError::Text { index, source: source.into() })
         });
         tokens.collect()
     }
@@ -249,25 +231,13 @@ pub fn read_lines(path: &Path) -> Result<Vec<String>, CliError> {
 
 /// The bytes of a file of texts, or of standard input.
 pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    let unreadable = |source| CliError::ReadInput {
-        path: path.to_owned(),
-        source,
-    };
+    let unreadable = |source| CliError::ReadInput { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    let reader: &mut dyn Read = if path == Path::new("-") {
-        &mut io::stdin()
-    } else {
-        &mut File::open(path).map_err(unreadable)?
-    };
-    reader
-        .take(MAX_INPUT_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    let reader: &mut dyn Read =
+        if path == Path::new("-") { &mut io::stdin() } else { &mut File::open(path).map_err(unreadable)? };
+    reader.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_INPUT_BYTES {
-        return Err(CliError::InputTooLarge {
-            path: path.to_owned(),
-            limit: MAX_INPUT_BYTES >> 20,
-        });
+        return Err(CliError::InputTooLarge { path: path.to_owned(), limit: MAX_INPUT_BYTES >> 20 });
     }
     Ok(bytes)
 }
@@ -276,16 +246,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
 fn text(bytes: Vec<u8>, path: &Path) -> Result<String, CliError> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
-        let line = 1 + error
-            .as_bytes()
-            .iter()
-            .take(good)
-            .filter(|&&b| b == b'\n')
-            .count();
-        CliError::NotText {
-            path: path.to_owned(),
-            line,
-        }
+        let line = 1 + error.as_bytes().iter().take(good).filter(|&&b| b == b'\n').count();
+        CliError::NotText { path: path.to_owned(), line }
     })?;
     // Some editors begin a file with a byte order mark; it is not part of the first text.
     match text.strip_prefix('\u{feff}') {
@@ -299,9 +261,7 @@ pub fn lines(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, CliError> {
     let text = text(bytes, path)?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if lines.iter().all(|line| line.trim().is_empty()) {
-        return Err(CliError::NoText {
-            path: path.to_owned(),
-        });
+        return Err(CliError::NoText { path: path.to_owned() });
     }
     Ok(lines)
 }
@@ -324,10 +284,7 @@ mod tests {
     fn what_is_not_text_is_refused_with_its_line() {
         assert!(matches!(split(b""), Err(CliError::NoText { .. })));
         assert!(matches!(split(b" \n\n"), Err(CliError::NoText { .. })));
-        assert!(matches!(
-            split(b"a\nb\xff\n"),
-            Err(CliError::NotText { line: 2, .. })
-        ));
+        assert!(matches!(split(b"a\nb\xff\n"), Err(CliError::NotText { line: 2, .. })));
     }
 
     #[test]

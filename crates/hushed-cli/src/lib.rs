@@ -86,20 +86,9 @@ mod tests {
     #[test]
     fn every_verb_has_help_and_examples() {
         for verb in Cli::command().get_subcommands() {
-            assert!(
-                verb.get_about().is_some(),
-                "{} has no help",
-                verb.get_name()
-            );
-            let examples = verb
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            assert!(
-                examples.contains("hushed"),
-                "{} has no examples",
-                verb.get_name()
-            );
+            assert!(verb.get_about().is_some(), "{} has no help", verb.get_name());
+            let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.contains("hushed"), "{} has no examples", verb.get_name());
         }
     }
 
@@ -130,10 +119,7 @@ mod tests {
         let verbs: Vec<&str> = verbs.get_subcommands().map(|v| v.get_name()).collect();
         for verb in &verbs {
             let page = page(&format!("hushed-{verb}")).unwrap();
-            assert!(
-                page.contains(".SH OPTIONS") && page.contains("xample"),
-                "{verb}"
-            );
+            assert!(page.contains(".SH OPTIONS") && page.contains("xample"), "{verb}");
         }
         assert!(page("hushed").is_ok() && page("hushed-keys-list").is_ok());
         for shell in clap_complete::Shell::value_variants() {

@@ -18,11 +18,7 @@ pub struct Machine {
 impl Machine {
     pub fn read() -> Machine {
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let name = info.lines().find_map(|l| {
-            l.strip_prefix("model name")?
-                .split_once(':')
-                .map(|(_, n)| n.trim())
-        });
+        let name = info.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, n)| n.trim()));
         Machine {
             processor: name.unwrap_or(std::env::consts::ARCH).to_owned(),
             cores: available_parallelism().map_or(1, usize::from),

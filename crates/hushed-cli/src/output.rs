@@ -12,10 +12,7 @@ use crate::error::CliError;
 /// Counters by name.
 pub fn counters(counts: &Counts) -> Value {
     let entries = counts.entries().into_iter();
-    entries
-        .map(|(name, count)| (name.to_owned(), count.into()))
-        .collect::<Map<_, Value>>()
-        .into()
+    entries.map(|(name, count)| (name.to_owned(), count.into())).collect::<Map<_, Value>>().into()
 }
 
 /// Bytes in GiB.
@@ -44,16 +41,10 @@ impl Output {
 
     /// Prints one result: `object` under `--json`, otherwise the line that `text` makes.
     pub fn result(&self, object: Value, text: impl FnOnce() -> String) -> Result<(), CliError> {
-        let line = if self.json {
-            object.to_string()
-        } else {
-            text()
-        };
+        let line = if self.json { object.to_string() } else { text() };
         // Each line is flushed, so that a reader of a long run sees results as they come.
         let mut out = io::stdout().lock();
-        writeln!(out, "{line}")
-            .and_then(|()| out.flush())
-            .map_err(CliError::Write)
+        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(CliError::Write)
     }
 
     /// Prints a piece of a generated text at once; nothing under `--json`. Control characters are escaped, as a model
@@ -64,9 +55,7 @@ impl Output {
         }
         // Flushed even if there is nothing to write: how long a token takes does not depend on its text.
         let mut out = io::stdout().lock();
-        out.write_all(escaped(text).as_bytes())
-            .and_then(|()| out.flush())
-            .map_err(CliError::Write)
+        out.write_all(escaped(text).as_bytes()).and_then(|()| out.flush()).map_err(CliError::Write)
     }
 
     /// Prints the closing line of a run: an object under `--json`, otherwise a remark.
@@ -107,11 +96,7 @@ impl Output {
     }
 
     fn bar(&self, steps: u64, what: &'static str, style: &str) -> ProgressBar {
-        let target = if self.shows_bars() {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
+        let target = if self.shows_bars() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what);
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
@@ -135,12 +120,7 @@ impl Output {
 }
 
 /// The answer to a text as an object: an embedding, or a classifier's logits and the class with the largest.
-pub fn answer(
-    index: usize,
-    tokens: usize,
-    numbers: &[f64],
-    (labels, exclusive): (Option<&[String]>, bool),
-) -> Value {
+pub fn answer(index: usize, tokens: usize, numbers: &[f64], (labels, exclusive): (Option<&[String]>, bool)) -> Value {
     let Some(labels) = labels else {
         return json!({ "text_index": index, "tokens": tokens, "embedding": numbers });
     };
@@ -151,32 +131,15 @@ pub fn answer(
 }
 
 /// The same answer as text.
-pub fn answer_text(
-    index: usize,
-    tokens: usize,
-    numbers: &[f64],
-    labels: Option<&[String]>,
-) -> String {
+pub fn answer_text(index: usize, tokens: usize, numbers: &[f64], labels: Option<&[String]>) -> String {
     let Some(labels) = labels else {
         return format!("text {index}, {tokens} tokens: {}", preview(numbers));
     };
     let mut classes: Vec<(&String, f64)> = labels.iter().zip(numbers.iter().copied()).collect();
     classes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let shown: Vec<String> = classes
-        .iter()
-        .take(6)
-        .map(|(name, logit)| format!("{name} {logit:.4}"))
-        .collect();
-    let more = if classes.len() > shown.len() {
-        ", …"
-    } else {
-        ""
-    };
-    format!(
-        "text {index}, {tokens} tokens: {}{more} ({} logits)",
-        shown.join(", "),
-        numbers.len()
-    )
+    let shown: Vec<String> = classes.iter().take(6).map(|(name, logit)| format!("{name} {logit:.4}")).collect();
+    let more = if classes.len() > shown.len() { ", …" } else { "" };
+    format!("text {index}, {tokens} tokens: {}{more} ({} logits)", shown.join(", "), numbers.len())
 }
 
 /// A text with its control characters escaped, except line feeds and tabs.
@@ -204,11 +167,7 @@ fn largest(numbers: &[f64]) -> Option<usize> {
 /// The first numbers of a vector, as text; `--json` prints them all.
 pub fn preview(vector: &[f64]) -> String {
     let shown: Vec<String> = vector.iter().take(6).map(|x| format!("{x:.4}")).collect();
-    let more = if vector.len() > shown.len() {
-        ", …"
-    } else {
-        ""
-    };
+    let more = if vector.len() > shown.len() { ", …" } else { "" };
     format!("[{}{more}] ({} numbers)", shown.join(", "), vector.len())
 }
 

@@ -111,11 +111,7 @@ impl Sum {
             stats.bytes_sent as f64 / 1e6,
             stats.bytes_received as f64 / 1e6,
             stats.rounds,
-            if self.rows == self.tokens {
-                ""
-            } else {
-                ", rounded up"
-            },
+            if self.rows == self.tokens { "" } else { ", rounded up" },
             self.rows,
         )
     }

@@ -15,11 +15,7 @@ pub struct Running<'a> {
 impl<'a> Running<'a> {
     /// A bar at its beginning; `what` describes the work before the run itself.
     pub fn new(out: &'a Output, what: &'static str) -> Running<'a> {
-        Running {
-            out,
-            bar: out.planned(what),
-            lines: Lines::default(),
-        }
+        Running { out, bar: out.planned(what), lines: Lines::default() }
     }
 
     /// Shows work before or between the steps of the run.
@@ -29,9 +25,7 @@ impl<'a> Running<'a> {
 
     /// Shows an event.
     pub fn told(&self, event: &JobEvent) {
-        if let JobEvent::Step {
-            site, done, left, ..
-        } = event
+        if let JobEvent::Step { site, done, left, .. } = event
             && self.out.shows_bars()
         {
             let (step, left) = (fhe::step_words(*site), fhe::duration(*left));

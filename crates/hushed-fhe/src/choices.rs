@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use decoder::{DecoderChoice, DecoderLayerChoice, ScoresChoice, SigmoidChoice};
 pub use layer::{
-    ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, LayerChoice,
-    NormChoice,
+    ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, LayerChoice, NormChoice,
 };
 
 /// The version that this program writes and reads.
@@ -50,11 +49,7 @@ pub struct Choices {
 
 impl Choices {
     /// Choices that no calibration of a file has made.
-    pub(crate) fn unnamed(
-        rows: usize,
-        layers: Vec<LayerChoice>,
-        classifier: Option<ClassifierChoice>,
-    ) -> Choices {
+    pub(crate) fn unnamed(rows: usize, layers: Vec<LayerChoice>, classifier: Option<ClassifierChoice>) -> Choices {
         Choices {
             version: VERSION,
             sample_sha256: String::new(),
@@ -110,9 +105,7 @@ pub struct Candidate {
 #[non_exhaustive]
 pub enum ChoicesError {
     /// Not the JSON that `hushed calibrate --protocol fhe` writes.
-    #[error(
-        "not a calibration for fhe ({0}); make one with `hushed calibrate DIR --input FILE --protocol fhe`"
-    )]
+    #[error("not a calibration for fhe ({0}); make one with `hushed calibrate DIR --input FILE --protocol fhe`")]
     NotJson(#[from] serde_json::Error),
     /// Another version, another model, or invalid numbers.
     #[error("{what}; make it again with `hushed calibrate DIR --input FILE --protocol fhe`")]

@@ -1,13 +1,7 @@
 use super::*;
 
 fn choices() -> Choices {
-    let norm = NormChoice {
-        scale: 0.05,
-        low: 0.04,
-        bound: 12.0,
-        seed: 15,
-        steps: 1,
-    };
+    let norm = NormChoice { scale: 0.05, low: 0.04, bound: 12.0, seed: 15, steps: 1 };
     let between = |low, high| Interval { low, high };
     let head = HeadChoice::Softmax {
         scores: between(-20.0, 8.0),
@@ -23,10 +17,7 @@ fn choices() -> Choices {
             heads: vec![head, HeadChoice::Previous],
         },
         attention_norm: norm.clone(),
-        activation: ActivationChoice {
-            degree: 15,
-            columns: vec![between(-4.0, 3.0).into(); 8],
-        },
+        activation: ActivationChoice { degree: 15, columns: vec![between(-4.0, 3.0).into(); 8] },
         feed_forward_norm: norm,
         frozen_row: Some(vec![0.5, -1.0, 0.25, 2.0]),
     };
@@ -59,28 +50,14 @@ fn invalid_numbers_are_refused() {
     type Change = fn(&mut Choices);
     let changes: &[(&str, Change)] = &[
         ("rows", |c| c.rows = 0),
-        ("degree of the exponential", |c| {
-            c.layers[0].attention.degree = 64
-        }),
+        ("degree of the exponential", |c| c.layers[0].attention.degree = 64),
         ("first inverse", |c| c.layers[0].attention.first_steps = 0),
-        ("second inverse", |c| {
-            c.layers[0].attention.second_steps = 99
-        }),
-        ("norm after attention", |c| {
-            c.layers[0].attention_norm.low = 1.0
-        }),
-        ("norm after feed-forward", |c| {
-            c.layers[0].feed_forward_norm.seed = 16
-        }),
-        ("hidden column 3", |c| {
-            c.layers[0].activation.columns[3].low = 3.0
-        }),
-        ("deviation 0", |c| {
-            c.layers[0].activation.columns[5].deviation = 0.0
-        }),
-        ("frozen row", |c| {
-            c.layers[0].frozen_row = Some(vec![f64::NAN])
-        }),
+        ("second inverse", |c| c.layers[0].attention.second_steps = 99),
+        ("norm after attention", |c| c.layers[0].attention_norm.low = 1.0),
+        ("norm after feed-forward", |c| c.layers[0].feed_forward_norm.seed = 16),
+        ("hidden column 3", |c| c.layers[0].activation.columns[3].low = 3.0),
+        ("deviation 0", |c| c.layers[0].activation.columns[5].deviation = 0.0),
+        ("frozen row", |c| c.layers[0].frozen_row = Some(vec![f64::NAN])),
         ("least row maximum", |c| {
             if let HeadChoice::Softmax { least_maximum, .. } = &mut c.layers[0].attention.heads[0] {
                 *least_maximum = 9.0;

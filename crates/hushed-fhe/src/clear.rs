@@ -10,11 +10,7 @@ use crate::plan::public_plan::AnswerRows;
 ///
 /// # Errors
 /// The model's errors.
-pub fn answer_in_clear(
-    model: &Model,
-    text: &TokenIds,
-    read: AnswerRows,
-) -> Result<Vec<f64>, FheError> {
+pub fn answer_in_clear(model: &Model, text: &TokenIds, read: AnswerRows) -> Result<Vec<f64>, FheError> {
     let program = model.program_of_all_rows();
     match (program.vocabulary(), read) {
         (Some(_), AnswerRows::Last) => last_row(&program, text),

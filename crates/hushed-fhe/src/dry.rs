@@ -123,10 +123,7 @@ pub(crate) fn counted(
             let layout = Interleave::new(params.slots(), options.rows)?;
             let real = options.lengths.masks(program);
             let real = real.then(|| on.vector(Vec::new(), placement.upload));
-            (
-                Texts::Last(layout, options.answer, real.transpose()?),
-                width,
-            )
+            (Texts::Last(layout, options.answer, real.transpose()?), width)
         }
         (1, lengths) => {
             let layout = Interleave::new(params.slots(), options.rows)?;
@@ -151,9 +148,7 @@ pub(crate) fn counted(
     let mut pass = forward_pass(on, program, choices, placement.clone(), rows, 1.0)?;
     let vectors = match placement.columns {
         1 => columns(on, vectors, placement.upload)?,
-        _ => (0..vectors)
-            .map(|_| on.vector(Vec::new(), placement.upload))
-            .collect::<Result<Vec<Vector>, _>>()?,
+        _ => (0..vectors).map(|_| on.vector(Vec::new(), placement.upload)).collect::<Result<Vec<Vector>, _>>()?,
     };
     let answer = pass.run(vectors)?.vectors;
     let first = answer.first();
@@ -182,10 +177,6 @@ fn columns(on: &Simulator, width: usize, limbs: usize) -> Result<Vec<Vector>, Fh
 ///
 /// # Errors
 /// As [`KeyDemand::specs`].
-pub fn key_specs(
-    run: &DryRun,
-    params: &CkksParams,
-    bootstrap: &KeySpecs,
-) -> Result<KeySpecs, FheError> {
+pub fn key_specs(run: &DryRun, params: &CkksParams, bootstrap: &KeySpecs) -> Result<KeySpecs, FheError> {
     KeyDemand::of(params, &run.counts).specs(params, bootstrap)
 }

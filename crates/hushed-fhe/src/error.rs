@@ -129,21 +129,14 @@ impl FheError {
     /// The error of a plan that spills vectors to disk when no folder is given for them.
     #[must_use]
     pub fn no_spill_folder() -> FheError {
-        FheError::Unsupported {
-            what: "a plan that puts vectors on disk".to_owned(),
-            remedy: "give a folder for them",
-        }
+        FheError::Unsupported { what: "a plan that puts vectors on disk".to_owned(), remedy: "give a folder for them" }
     }
 
     /// The error of a batch that needs more bytes of memory than it may use.
     #[must_use]
     pub(crate) fn too_large(allowed: u64, needed: u64) -> FheError {
         FheError::Unsupported {
-            what: format!(
-                "a batch of this size in {} MiB, as it needs {}",
-                allowed >> 20,
-                needed >> 20
-            ),
+            what: format!("a batch of this size in {} MiB, as it needs {}", allowed >> 20, needed >> 20),
             remedy: "allow more memory, or use fewer rows per text",
         }
     }
@@ -153,9 +146,7 @@ impl FheError {
     #[must_use]
     pub(crate) fn at_step(self, step: StepId) -> FheError {
         let (needed, available) = match self {
-            FheError::Poly(PolyError::LevelsTooFew {
-                needed, available, ..
-            }) => (needed, available),
+            FheError::Poly(PolyError::LevelsTooFew { needed, available, .. }) => (needed, available),
             // A vector without even the primes that a refresh or a sum takes.
             FheError::Ckks(CkksError::LevelTooLow { .. }) => (1, 0),
             FheError::Poly(
@@ -170,10 +161,6 @@ impl FheError {
             }
             other => return other,
         };
-        FheError::Levels {
-            step,
-            needed,
-            available,
-        }
+        FheError::Levels { step, needed, available }
     }
 }

@@ -18,9 +18,7 @@ use crate::error::FheError;
 use crate::files::chunked::{DIGEST, Seal};
 use crate::files::exchange::{self, RequestReader};
 use crate::files::keys::KeyReader;
-use crate::plan::public_plan::{
-    AnswerRows, Canary, FhePlan, Lengths, insecure_plan, reply_deviation,
-};
+use crate::plan::public_plan::{AnswerRows, Canary, FhePlan, Lengths, insecure_plan, reply_deviation};
 
 /// Bytes of an edit: two that choose the place, one that chooses the value.
 pub const EDIT: usize = 3;
@@ -139,22 +137,10 @@ fn removed(document: &mut Value, path: &str) {
 #[must_use]
 pub fn plans() -> Vec<Value> {
     let (batch, params) = insecure_plan(5, 1, 3).unwrap_or_else(|e| panic!("constant sizes: {e}"));
-    let canary = |numbers: usize| Canary {
-        text: "hello".to_owned(),
-        embedding: vec![0.5; numbers],
-        least_cosine: 0.99,
-    };
-    let batch = FhePlan {
-        canary: Some(canary(3)),
-        lengths: Lengths::Bucket(2),
-        ..batch
-    };
-    let mut packed = FhePlan {
-        width: 4,
-        lengths: Lengths::Private,
-        canary: None,
-        ..batch.clone()
-    };
+    let canary =
+        |numbers: usize| Canary { text: "hello".to_owned(), embedding: vec![0.5; numbers], least_cosine: 0.99 };
+    let batch = FhePlan { canary: Some(canary(3)), lengths: Lengths::Bucket(2), ..batch };
+    let mut packed = FhePlan { width: 4, lengths: Lengths::Private, canary: None, ..batch.clone() };
     packed.placement.columns = 2;
     let mut decoder = FhePlan {
         lengths: Lengths::Private,
@@ -258,8 +244,7 @@ pub type Seed = (FhePlan, Arc<CkksParams>);
 /// Never: the sizes are constants that tests build.
 #[must_use]
 pub fn seed() -> Seed {
-    let (mut plan, params) =
-        insecure_plan(4, 1, 4).unwrap_or_else(|e| panic!("constant sizes: {e}"));
+    let (mut plan, params) = insecure_plan(4, 1, 4).unwrap_or_else(|e| panic!("constant sizes: {e}"));
     plan.placement.upload = 2;
     (plan, params)
 }
@@ -317,17 +302,12 @@ pub fn head((plan, params): &Seed, data: &[u8]) {
                 return;
             };
             let public = vec![0; hushed_ckks::keys::PublicKey::stored_bytes(rlwe)];
-            let mut bytes = words(
-                good(Kind::FheKeys, length, &[&[0; 16][..], &public].concat()),
-                edits,
-            );
+            let mut bytes = words(good(Kind::FheKeys, length, &[&[0; 16][..], &public].concat()), edits);
             bytes.extend(<sha2::Sha256 as sha2::Digest>::digest(&bytes));
             // A list of as many keys as the edits say.
             let mut list = vec![0; HEADER_BYTES + 4];
             if let Some(count) = list.last_chunk_mut::<4>() {
-                let word = edits
-                    .last()
-                    .map_or(0, |&value| WORDS[usize::from(value) % WORDS.len()]);
+                let word = edits.last().map_or(0, |&value| WORDS[usize::from(value) % WORDS.len()]);
                 *count = (word as u32).to_le_bytes();
             }
             bytes.append(&mut list);
@@ -341,11 +321,7 @@ pub fn head((plan, params): &Seed, data: &[u8]) {
 ///
 /// # Errors
 /// Those of the encoder, and of writing the reply.
-pub fn forged_reply(
-    (plan, params): &Seed,
-    head: &exchange::ReplyHead,
-    value: f64,
-) -> Result<Vec<u8>, FheError> {
+pub fn forged_reply((plan, params): &Seed, head: &exchange::ReplyHead, value: f64) -> Result<Vec<u8>, FheError> {
     let slots = vec![value; params.slots()];
     let (limbs, scale) = (plan.reply.limbs, plan.reply_scale()?);
     let plain = Encoder::new(params).encode_real(&slots, limbs, scale)?;

@@ -44,9 +44,7 @@ pub fn input_bound(e: &Embedding, norm: Option<&Norm>, rows: usize) -> Result<f6
             let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width;
             let root = (variance + norm.epsilon).sqrt();
             let affine = x.iter().zip(gain.iter()).zip(offset.iter());
-            affine.fold(most, |most, ((v, &g), &o)| {
-                most.max((f64::from(g) * (v - mean) / root + f64::from(o)).abs())
-            })
+            affine.fold(most, |most, ((v, &g), &o)| most.max((f64::from(g) * (v - mean) / root + f64::from(o)).abs()))
         })
     };
     let most = (0..tokens.rows()).into_par_iter().map(greatest);

@@ -56,9 +56,9 @@ pub mod verify;
 
 pub use choices::fits;
 pub use choices::{
-    ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column,
-    DecoderChoice, DecoderLayerChoice, HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS,
-    NormChoice, Report, ScoresChoice, SigmoidChoice, VERSION,
+    ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column, DecoderChoice,
+    DecoderLayerChoice, HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, ScoresChoice,
+    SigmoidChoice, VERSION,
 };
 pub use clear::{all_rows, answer_in_clear, last_row};
 pub use error::FheError;
@@ -70,8 +70,8 @@ pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowMasks, RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
 pub use pass::{
-    DecoderPass, ForwardPass, Look, PackedDecoderPass, PackedPass, Pass, Texts, Viewer, can_run,
-    forward_pass, head_is_public,
+    DecoderPass, ForwardPass, Look, PackedDecoderPass, PackedPass, Pass, Texts, Viewer, can_run, forward_pass,
+    head_is_public,
 };
 pub use plan::keys::KeyDemand;
 pub use plan::placement::Placement;

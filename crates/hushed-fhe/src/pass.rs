@@ -57,14 +57,10 @@ pub fn forward_pass<'a, S: Slots>(
             let pass = DecoderPass::new(on, program, choices, placement, layout, bound)?;
             Box::new(pass.answering(answer).masked_by(real)?)
         }
-        Texts::Packed(rows) => Box::new(PackedPass::new(
-            on, program, choices, placement, rows, bound,
-        )?),
+        Texts::Packed(rows) => Box::new(PackedPass::new(on, program, choices, placement, rows, bound)?),
         Texts::PackedLast(layout, answer) => {
             let read = (layout, answer);
-            Box::new(PackedDecoderPass::new(
-                on, program, choices, placement, read, bound,
-            )?)
+            Box::new(PackedDecoderPass::new(on, program, choices, placement, read, bound)?)
         }
     })
 }

@@ -158,8 +158,7 @@ impl FhePlanReport {
         bootstrap: &KeySpecs,
         options: &FheOptions,
     ) -> Result<FhePlanReport, FheError> {
-        let report =
-            FhePlanReport::unfitted(program, choices, assumed, params, bootstrap, options)?;
+        let report = FhePlanReport::unfitted(program, choices, assumed, params, bootstrap, options)?;
         if !assumed {
             check_fits(program, choices, params, options, &report.placement)?;
         }
@@ -213,10 +212,7 @@ impl FhePlanReport {
                 let mut dry = |placement: &Placement| -> Result<Dry, FheError> {
                     let (_, steps, memory) = priced(&program, &choices, placement)?;
                     let seconds: f64 = steps.iter().map(|s| s.work.seconds).sum();
-                    Ok(Dry {
-                        seconds: seconds + upload(placement) as f64 / options.uplink,
-                        memory: memory.total(),
-                    })
+                    Ok(Dry { seconds: seconds + upload(placement) as f64 / options.uplink, memory: memory.total() })
                 };
                 let on = Simulator::new(params, params.slots())?.counting();
                 let (thin_program, thin_choices) = match program.vocabulary() {
@@ -224,16 +220,9 @@ impl FhePlanReport {
                     Some(_) => (all.0.clone(), all.1.clone()),
                     None => thin(all.0, all.1),
                 };
-                let least = FheOptions {
-                    rows: THIN_ROWS,
-                    ..options.clone()
-                };
+                let least = FheOptions { rows: THIN_ROWS, ..options.clone() };
                 let mut enough = |placement: &Placement| {
-                    let placement = Placement {
-                        scores_baby: 1,
-                        attend_baby: 1,
-                        ..placement.clone()
-                    };
+                    let placement = Placement { scores_baby: 1, attend_baby: 1, ..placement.clone() };
                     dry_run(&thin_program, &thin_choices, params, &least, &placement).map(drop)
                 };
                 let head = program.attentions().next().map_or(1, |a| a.heads.width);
@@ -298,9 +287,7 @@ impl FhePlanReport {
             },
             work,
             rotation_keys: rotations(&keys, bootstrap),
-            key_bytes: keys
-                .artefact_bytes(params.rlwe())
-                .map_err(hushed_ckks::CkksError::from)? as u64,
+            key_bytes: keys.artefact_bytes(params.rlwe()).map_err(hushed_ckks::CkksError::from)? as u64,
             bytes_up,
             bytes_down,
             reply_bits: reply.bits(params),
@@ -338,9 +325,7 @@ fn key_bytes(keys: &KeySpecs, params: &CkksParams) -> Result<u64, FheError> {
 
 /// Number of rotations that have a key besides those of bootstraps.
 fn rotations(keys: &KeySpecs, bootstrap: &KeySpecs) -> usize {
-    let own = keys
-        .iter()
-        .filter(|key| !bootstrap.iter().any(|b| b == *key));
+    let own = keys.iter().filter(|key| !bootstrap.iter().any(|b| b == *key));
     let mut elements: Vec<usize> = own
         .filter_map(|key| match key.key {
             KeyUse::Galois(element) => Some(element),

@@ -19,23 +19,14 @@ const UNITS: f64 = 8.0;
 ///
 /// # Errors
 /// [`FheError::Coarse`]; [`FheError::Model`] without numbers.
-pub(crate) fn check(
-    program: &Program,
-    form: &ReplyForm,
-    params: &CkksParams,
-    logits: bool,
-) -> Result<(), FheError> {
+pub(crate) fn check(program: &Program, form: &ReplyForm, params: &CkksParams, logits: bool) -> Result<(), FheError> {
     if logits {
         return Ok(());
     }
     let (bits, typical) = (form.bits(params), typical(program)?);
     match typical >= UNITS * (-f64::from(bits)).exp2() {
         true => Ok(()),
-        false => Err(FheError::Coarse {
-            bits,
-            magnitude: form.magnitude,
-            typical,
-        }),
+        false => Err(FheError::Coarse { bits, magnitude: form.magnitude, typical }),
     }
 }
 
@@ -43,11 +34,7 @@ pub(crate) fn check(
 ///
 /// # Errors
 /// [`FheError::Choices`] without layers, [`FheError::Model`] without numbers.
-pub(crate) fn at_best(
-    program: &Program,
-    choices: &Choices,
-    params: &CkksParams,
-) -> Result<ReplyForm, FheError> {
+pub(crate) fn at_best(program: &Program, choices: &Choices, params: &CkksParams) -> Result<ReplyForm, FheError> {
     let magnitude = largest(program, choices)?.log2().ceil().exp2();
     Ok(ReplyForm {
         ciphertexts: 1,
@@ -61,9 +48,7 @@ pub(crate) fn at_best(
 /// An upper bound on the numbers of a pooled row, or of a decoder's last row: both are outputs of the last norm.
 pub(crate) fn largest(program: &Program, choices: &Choices) -> Result<f64, FheError> {
     let at = StepId::outside("pool");
-    let none = || ChoicesError::Unusable {
-        what: "the calibration has no layers".to_owned(),
-    };
+    let none = || ChoicesError::Unusable { what: "the calibration has no layers".to_owned() };
     let (_, norm) = program.norms().last().ok_or_else(none)?;
     let last = choices.layers.last().map(|layer| &layer.feed_forward_norm);
     let last = choices.decoder.as_ref().map(|d| &d.norm).or(last);
@@ -78,15 +63,11 @@ pub(crate) fn largest(program: &Program, choices: &Choices) -> Result<f64, FheEr
 /// gains and offsets.
 fn typical(program: &Program) -> Result<f64, FheError> {
     let at = StepId::outside("pool");
-    let none = || ChoicesError::Unusable {
-        what: "the model has no norm".to_owned(),
-    };
+    let none = || ChoicesError::Unusable { what: "the model has no norm".to_owned() };
     let (_, norm) = program.norms().last().ok_or_else(none)?;
     let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
     let sizes = gain.iter().zip(offset.iter());
-    let mut sizes: Vec<f64> = sizes
-        .map(|(&g, &o)| f64::from(g).hypot(f64::from(o)))
-        .collect();
+    let mut sizes: Vec<f64> = sizes.map(|(&g, &o)| f64::from(g).hypot(f64::from(o))).collect();
     sizes.sort_by(f64::total_cmp);
     Ok(sizes.get(sizes.len() / 2).copied().unwrap_or(0.0))
 }
@@ -106,9 +87,8 @@ mod tests {
     #[test]
     fn m5_one_large_column_does_not_take_the_bits_of_all_others() {
         let params = named("insecure-test/9/14").unwrap();
-        let texts: Vec<TokenIds> = (0..4)
-            .map(|t| TokenIds::new((0..9).map(|i| (i * 31 + t * 17) % 90).collect()))
-            .collect();
+        let texts: Vec<TokenIds> =
+            (0..4).map(|t| TokenIds::new((0..9).map(|i| (i * 31 + t * 17) % 90).collect())).collect();
         for (factor, refused) in [(1.0, false), (4.0, false), (1000.0, true)] {
             let mut config = tiny_config();
             config.layers = 1;
@@ -130,10 +110,7 @@ mod tests {
             // Logits of any size are compared with each other.
             check(&program, &form, &params, true).unwrap();
             // With an error that leaves no bits, nothing is fine enough.
-            let coarse = ReplyForm {
-                deviation: form.magnitude,
-                ..form
-            };
+            let coarse = ReplyForm { deviation: form.magnitude, ..form };
             assert!(check(&program, &coarse, &params, false).is_err());
         }
     }

@@ -88,11 +88,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     ///
     /// # Errors
     /// Those of `fold`.
-    fn map(
-        &self,
-        id: StepId,
-        fold: impl FnOnce() -> Result<LinearMap, FheError>,
-    ) -> Result<Arc<LinearMap>, FheError> {
+    fn map(&self, id: StepId, fold: impl FnOnce() -> Result<LinearMap, FheError>) -> Result<Arc<LinearMap>, FheError> {
         match self.folded() {
             Some(folded) => folded.map(id, fold),
             None => Ok(Arc::new(fold()?)),
@@ -187,12 +183,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     ///
     /// # Errors
     /// Unless v has a number for every slot and x has a level.
-    fn mul_vector(
-        &self,
-        x: &Self::Value,
-        v: &[f64],
-        target: Scale,
-    ) -> Result<Self::Value, FheError>;
+    fn mul_vector(&self, x: &Self::Value, v: &[f64], target: Scale) -> Result<Self::Value, FheError>;
 
     /// The pairs of a plaintext vector, one per slot; empty if only shapes count.
     fn plain_pairs(&self, pairs: impl FnOnce() -> Vec<Complex64>) -> Vec<Complex64> {
@@ -206,12 +197,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     ///
     /// # Errors
     /// Unless v has a pair for every slot and x has a level.
-    fn mul_pairs(
-        &self,
-        x: &Self::Value,
-        v: &[Complex64],
-        target: Scale,
-    ) -> Result<Self::Value, FheError>;
+    fn mul_pairs(&self, x: &Self::Value, v: &[Complex64], target: Scale) -> Result<Self::Value, FheError>;
 
     /// Prepares `x` for rotations.
     ///
@@ -326,12 +312,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     ///
     /// # Errors
     /// As [`Slots::linear_add`].
-    fn linear(
-        &self,
-        map: &LinearMap,
-        x: &[Self::Value],
-        target: Scale,
-    ) -> Result<Vec<Self::Value>, FheError> {
+    fn linear(&self, map: &LinearMap, x: &[Self::Value], target: Scale) -> Result<Vec<Self::Value>, FheError> {
         self.linear_finish(self.linear_add(map, x, target, None)?)
     }
 
@@ -339,12 +320,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     ///
     /// # Errors
     /// As [`Slots::linear_add_at`].
-    fn linear_at(
-        &self,
-        map: &LinearMap,
-        x: &[Self::Value],
-        at: (usize, Scale),
-    ) -> Result<Vec<Self::Value>, FheError> {
+    fn linear_at(&self, map: &LinearMap, x: &[Self::Value], at: (usize, Scale)) -> Result<Vec<Self::Value>, FheError> {
         self.linear_finish(self.linear_add_at(map, x, at, None)?)
     }
 
@@ -371,12 +347,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     ///
     /// # Errors
     /// Below [`Slots::floor`] primes; where values are visible, [`FheError::Range`] for a value above 1, naming `id`.
-    fn refresh(
-        &self,
-        id: StepId,
-        x: Vec<Self::Value>,
-        limbs: usize,
-    ) -> Result<Vec<Self::Value>, FheError>;
+    fn refresh(&self, id: StepId, x: Vec<Self::Value>, limbs: usize) -> Result<Vec<Self::Value>, FheError>;
 
     /// Spills vectors to disk and frees their memory, until [`Slots::load`] reads them back. Dropping the handle
     /// deletes them.

@@ -6,8 +6,7 @@ use hushed_model::plain::activation as exact;
 use hushed_model::{Attention, Block, Layer, Linear, Matrix, Network, Norm, Pool};
 
 use super::choices::{
-    ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval,
-    LayerChoice, NormChoice,
+    ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval, LayerChoice, NormChoice,
 };
 use crate::ops::pool::Pooled;
 use crate::packing::Interleave;
@@ -53,10 +52,7 @@ pub(crate) fn measure(
         // An empty row is the last norm's offset.
         let all = rows.chain([linear(&c.dense, &offset)]);
         let most = all.flatten().fold(0.0_f64, |m, v| m.max(v.abs()));
-        ClassifierChoice {
-            degree: 31,
-            reach: 1.2 * most,
-        }
+        ClassifierChoice { degree: 31, reach: 1.2 * most }
     });
     let pooled = x.iter().map(|x| {
         let used = match network.pool {
@@ -66,18 +62,11 @@ pub(crate) fn measure(
         let mean = |j: usize| (0..used).map(|i| x.row(i)[j]).sum::<f64>() / used as f64;
         (0..x.cols()).map(mean).collect()
     });
-    Measured {
-        pooled: pooled.collect(),
-        choices: Choices::unnamed(rows, layers, classifier),
-    }
+    Measured { pooled: pooled.collect(), choices: Choices::unnamed(rows, layers, classifier) }
 }
 
 fn numbers(x: &Option<std::sync::Arc<[f32]>>) -> Vec<f64> {
-    x.as_deref()
-        .unwrap()
-        .iter()
-        .map(|&v| f64::from(v))
-        .collect()
+    x.as_deref().unwrap().iter().map(|&v| f64::from(v)).collect()
 }
 
 fn linear(w: &Linear, x: &[f64]) -> Vec<f64> {
@@ -102,10 +91,7 @@ impl Seen {
 
     fn interval(self, margin: f64) -> Interval {
         let wide = margin * (self.1 - self.0).max(1e-3);
-        Interval {
-            low: self.0 - wide,
-            high: self.1 + wide,
-        }
+        Interval { low: self.0 - wide, high: self.1 + wide }
     }
 }
 
@@ -116,10 +102,7 @@ struct NormSeen {
 }
 
 impl NormSeen {
-    const NOTHING: NormSeen = NormSeen {
-        variance: Seen::NOTHING,
-        unit: 0.0,
-    };
+    const NOTHING: NormSeen = NormSeen { variance: Seen::NOTHING, unit: 0.0 };
 
     fn apply(&mut self, n: &Norm, row: &[f64], counts: bool) -> Vec<f64> {
         let d = row.len() as f64;
@@ -150,10 +133,7 @@ impl NormSeen {
 fn scores(a: &Attention, x: &Matrix<f64>, offset: &[f64], head: usize) -> Vec<Vec<f64>> {
     let dh = a.heads.width;
     let part = |v: Vec<f64>| v[head * dh..(head + 1) * dh].to_vec();
-    let plain_key = Linear {
-        bias: Some(vec![0.0; a.key.outputs].into()),
-        ..a.key.clone()
-    };
+    let plain_key = Linear { bias: Some(vec![0.0; a.key.outputs].into()), ..a.key.clone() };
     let rows = (0..x.rows()).map(|i| x.row(i));
     let keys: Vec<Vec<f64>> = rows
         .clone()
@@ -176,9 +156,7 @@ fn weights(scores: &[Vec<f64>], fixed: bool) -> Vec<Vec<f64>> {
     let row = |(i, row): (usize, &Vec<f64>)| -> Vec<f64> {
         if fixed {
             let key = i.saturating_sub(1);
-            return (0..row.len())
-                .map(|j| f64::from(u8::from(j == key)))
-                .collect();
+            return (0..row.len()).map(|j| f64::from(u8::from(j == key))).collect();
         }
         let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = row.iter().map(|s| (s - top).exp()).sum();
@@ -205,14 +183,8 @@ fn softmax_choice(all: &[Vec<Vec<f64>>], rows: usize) -> HeadChoice {
     HeadChoice::Softmax {
         scores,
         least_maximum,
-        first: Interval {
-            low: sums.0 / 1.2,
-            high: sums.1 * 1.1,
-        },
-        second: Interval {
-            low: 0.7 / rows as f64,
-            high: 1.01,
-        },
+        first: Interval { low: sums.0 / 1.2, high: sums.1 * 1.1 },
+        second: Interval { low: 0.7 / rows as f64, high: 1.01 },
     }
 }
 
@@ -228,10 +200,7 @@ fn measure_layer(
     let (a, f) = (&layer.attention, layer.feed_forward.feed_forward());
     let mut heads = Vec::new();
     // By text and row, the last row that of padding.
-    let mut attended: Vec<Vec<Vec<f64>>> = texts
-        .iter()
-        .map(|x| vec![Vec::new(); x.rows() + 1])
-        .collect();
+    let mut attended: Vec<Vec<Vec<f64>>> = texts.iter().map(|x| vec![Vec::new(); x.rows() + 1]).collect();
     for head in 0..a.heads.count {
         let all: Vec<_> = texts.iter().map(|x| scores(a, x, offset, head)).collect();
         for ((x, s), out) in texts.iter().zip(&all).zip(&mut attended) {
@@ -289,8 +258,7 @@ fn measure_layer(
         (0..a.output.outputs).map(mean).collect::<Vec<f64>>()
     });
     if let Some(row) = &frozen_row {
-        out.iter_mut()
-            .for_each(|y| y.row_mut(0).copy_from_slice(row));
+        out.iter_mut().for_each(|y| y.row_mut(0).copy_from_slice(row));
     }
     let steps = |range: fn(&HeadChoice) -> Option<(f64, f64)>| {
         let needed = heads.iter().filter_map(range).map(|(low, high)| {
@@ -334,11 +302,7 @@ pub(crate) fn packed(
     let column = |j: usize| {
         layout.vector(texts.len(), |text, row| {
             let x = &texts[text];
-            if row < x.rows() {
-                x.row(row)[j] / bound
-            } else {
-                garbage(text, row, j)
-            }
+            if row < x.rows() { x.row(row)[j] / bound } else { garbage(text, row, j) }
         })
     };
     (0..width).map(column).collect()

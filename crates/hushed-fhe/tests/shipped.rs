@@ -27,12 +27,7 @@ fn params() -> Arc<CkksParams> {
 fn it_says_what_was_chosen_and_why() {
     let choices = shipped();
     assert_eq!((choices.layers.len(), choices.rows), (6, 128));
-    let chosen: Vec<_> = choices
-        .report
-        .candidates
-        .iter()
-        .filter(|c| c.chosen)
-        .collect();
+    let chosen: Vec<_> = choices.report.candidates.iter().filter(|c| c.chosen).collect();
     assert_eq!(chosen.len(), 1);
     assert!(chosen[0].cosine_min >= choices.report.wanted);
     assert!(chosen[0].cosine_min_with_errors.unwrap() >= choices.report.wanted);
@@ -49,9 +44,7 @@ fn it_says_what_was_chosen_and_why() {
 #[test]
 fn texts_that_were_not_measured_come_out_right() {
     let (folder, choices) = (model_folder(), shipped());
-    choices
-        .check_model(&weights_sha256(&folder).unwrap())
-        .unwrap();
+    choices.check_model(&weights_sha256(&folder).unwrap()).unwrap();
     let model = Model::load(&folder).unwrap();
     choices.check(&model.program()).unwrap();
     let texts = [
@@ -82,16 +75,9 @@ fn texts_that_nobody_calibrated_with() {
         let seen = lines(name);
         assert!(!unseen.lines().any(|text| seen.lines().any(|s| s == text)));
     }
-    let texts: Vec<TokenIds> = unseen
-        .lines()
-        .map(|t| model.tokens(t, TooLong::Refuse).unwrap())
-        .collect();
+    let texts: Vec<TokenIds> = unseen.lines().map(|t| model.tokens(t, TooLong::Refuse).unwrap()).collect();
     assert!(texts.len() >= 60);
-    for (text, reaches) in reaches(&model, &choices, &texts, &params())
-        .unwrap()
-        .iter()
-        .enumerate()
-    {
+    for (text, reaches) in reaches(&model, &choices, &texts, &params()).unwrap().iter().enumerate() {
         for reach in reaches {
             assert!(reach.reach < 1.0, "line {}: {reach:?}", text + 1);
         }

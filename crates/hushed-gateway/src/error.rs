@@ -30,9 +30,7 @@ pub enum GatewayError {
         address: SocketAddr,
     },
     /// No host name would be accepted.
-    #[error(
-        "{address} stands for every address of this machine: name those that clients use with --allow-host"
-    )]
+    #[error("{address} stands for every address of this machine: name those that clients use with --allow-host")]
     NoHost {
         /// The address.
         address: SocketAddr,
@@ -94,14 +92,11 @@ impl GatewayError {
         match self {
             Self::Serve(error) => error.category(),
             Self::Listen { .. } => Category::Network,
-            Self::OpenToStrangers { .. }
-            | Self::NoHost { .. }
-            | Self::Name { .. }
-            | Self::Nothing { .. } => Category::Usage,
-            Self::NoRoute => Category::Refused,
-            Self::Tls { .. } | Self::KeyFile { .. } | Self::File { .. } | Self::Runtime(_) => {
-                Category::Local
+            Self::OpenToStrangers { .. } | Self::NoHost { .. } | Self::Name { .. } | Self::Nothing { .. } => {
+                Category::Usage
             }
+            Self::NoRoute => Category::Refused,
+            Self::Tls { .. } | Self::KeyFile { .. } | Self::File { .. } | Self::Runtime(_) => Category::Local,
         }
     }
 

@@ -45,11 +45,7 @@ impl Gateway {
         let (bound, door) = front(config)?;
         let sessions = Sessions::open(config, door.keys())?;
         let served = Served::new(config, door, &sessions);
-        Ok(Self {
-            bound,
-            served: Arc::new(served),
-            sessions,
-        })
+        Ok(Self { bound, served: Arc::new(served), sessions })
     }
 
     /// The address it listens on; `None` for a Unix socket.

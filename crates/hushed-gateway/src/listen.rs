@@ -117,9 +117,7 @@ impl Bound {
                 if !local.ip().is_loopback() && !guarded {
                     return Err(GatewayError::OpenToStrangers { address: local });
                 }
-                bound
-                    .set_nonblocking(true)
-                    .map_err(failed(address.clone()))?;
+                bound.set_nonblocking(true).map_err(failed(address.clone()))?;
                 Socket::Tcp(bound, local)
             }
         };
@@ -169,10 +167,7 @@ fn bind_named(fresh: &Path, path: &Path) -> io::Result<(Removed, UnixListener)> 
         true => fs::rename(fresh, path),
         false => Err(error),
     })?;
-    let name = Removed {
-        path: path.to_owned(),
-        file,
-    };
+    let name = Removed { path: path.to_owned(), file };
     Ok((name, bound))
 }
 
@@ -182,10 +177,7 @@ fn is_socket(path: &Path) -> bool {
 }
 
 fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
-    let failed = |reason: String| GatewayError::Tls {
-        path: chain.to_owned(),
-        reason,
-    };
+    let failed = |reason: String| GatewayError::Tls { path: chain.to_owned(), reason };
     let read = |error: &dyn std::fmt::Display| failed(error.to_string());
     let certificates = CertificateDer::pem_file_iter(chain)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
@@ -202,12 +194,7 @@ fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
 }
 
 /// Accepts connections until `stop` is raised, then ends the work behind and lets connections finish.
-pub fn run(
-    bound: Bound,
-    router: Router,
-    stop: &AtomicBool,
-    behind: impl Behind,
-) -> Result<(), GatewayError> {
+pub fn run(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Behind) -> Result<(), GatewayError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
@@ -218,21 +205,13 @@ pub fn run(
     done.map_err(GatewayError::Runtime)
 }
 
-async fn accept(
-    bound: Bound,
-    router: Router,
-    stop: &AtomicBool,
-    behind: impl Behind,
-) -> io::Result<()> {
+async fn accept(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Behind) -> io::Result<()> {
     let Bound { socket, tls } = bound;
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut wiped = Instant::now();
     let (socket, name) = match socket {
-        Socket::Tcp(tcp, _) => (
-            Accepting::Tcp(tokio::net::TcpListener::from_std(tcp)?),
-            None,
-        ),
+        Socket::Tcp(tcp, _) => (Accepting::Tcp(tokio::net::TcpListener::from_std(tcp)?), None),
         Socket::Unix(name, unix) => {
             let unix = tokio::net::UnixListener::from_std(unix)?;
             (Accepting::Unix(unix), Some(name))

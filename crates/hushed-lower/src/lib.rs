@@ -40,9 +40,7 @@ impl LinearMap {
     /// [`ModelError::ShapesOnly`] if the layer has no numbers, [`ModelError::Mismatch`] if they have another shape.
     pub fn of(id: StepId, layer: &Linear) -> Result<LinearMap, ModelError> {
         let mut weights = Vec::with_capacity(layer.outputs * layer.inputs);
-        layer.each_rows(id, |rows| {
-            weights.extend(rows.iter().map(|&v| f64::from(v)))
-        })?;
+        layer.each_rows(id, |rows| weights.extend(rows.iter().map(|&v| f64::from(v))))?;
         Ok(LinearMap {
             rows: layer.outputs,
             columns: layer.inputs,
@@ -54,26 +52,14 @@ impl LinearMap {
 
     /// A map with only a shape.
     pub fn shape(rows: usize, columns: usize) -> LinearMap {
-        LinearMap {
-            rows,
-            columns,
-            weights: Vec::new(),
-            bound: 1.0,
-            bias: Some(vec![0.0; rows]),
-        }
+        LinearMap { rows, columns, weights: Vec::new(), bound: 1.0, bias: Some(vec![0.0; rows]) }
     }
 
     /// The identity on `width` columns.
     pub fn identity(width: usize) -> LinearMap {
         let mut weights = vec![0.0; width * width];
         weights.iter_mut().step_by(width + 1).for_each(|w| *w = 1.0);
-        LinearMap {
-            rows: width,
-            columns: width,
-            weights,
-            bound: 1.0,
-            bias: Some(vec![0.0; width]),
-        }
+        LinearMap { rows: width, columns: width, weights, bound: 1.0, bias: Some(vec![0.0; width]) }
     }
 
     /// Sets the bound to a power of two that no weight exceeds: how a product is computed reveals nothing else about
@@ -114,10 +100,7 @@ impl LinearMap {
         let d = self.rows.max(1) as f64;
         let mut means = vec![0.0; self.columns];
         for row in self.weights.chunks_exact(self.columns.max(1)) {
-            means
-                .iter_mut()
-                .zip(row)
-                .for_each(|(mean, w)| *mean += w / d);
+            means.iter_mut().zip(row).for_each(|(mean, w)| *mean += w / d);
         }
         for row in self.weights.chunks_exact_mut(self.columns.max(1)) {
             row.iter_mut().zip(&means).for_each(|(w, mean)| *w -= mean);
@@ -135,10 +118,7 @@ impl LinearMap {
         let weights = self.weights.iter_mut().zip(&other.weights);
         weights.for_each(|(w, other)| *w += other);
         match (&mut self.bias, &other.bias) {
-            (Some(bias), Some(other)) => bias
-                .iter_mut()
-                .zip(other)
-                .for_each(|(b, other)| *b += other),
+            (Some(bias), Some(other)) => bias.iter_mut().zip(other).for_each(|(b, other)| *b += other),
             (bias @ None, other) => bias.clone_from(other),
             (Some(_), None) => (),
         }
@@ -207,17 +187,13 @@ impl LinearMap {
     pub fn by_parity(&self) -> LinearMap {
         let of = |row: &[f64], parity: usize| -> Vec<f64> {
             let pairs = row.chunks(2);
-            pairs
-                .map(|pair| pair.get(parity).copied().unwrap_or(0.0))
-                .collect()
+            pairs.map(|pair| pair.get(parity).copied().unwrap_or(0.0)).collect()
         };
         let rows = self.weights.chunks_exact(self.columns.max(1));
         LinearMap {
             rows: 2 * self.rows,
             columns: self.columns.div_ceil(2),
-            weights: rows
-                .flat_map(|row| [of(row, 0), of(row, 1)].concat())
-                .collect(),
+            weights: rows.flat_map(|row| [of(row, 0), of(row, 1)].concat()).collect(),
             bound: self.bound,
             bias: (self.bias.as_ref()).map(|bias| bias.iter().flat_map(|&b| [b, 0.0]).collect()),
         }
@@ -292,10 +268,7 @@ mod tests {
             (Some(1.0), None, Some(1.0)),
             (Some(1.0), Some(2.0), Some(3.0)),
         ] {
-            assert!(
-                map(3.0, a).plus(&map(4.0, b)) == map(7.0, sum),
-                "{a:?} {b:?}"
-            );
+            assert!(map(3.0, a).plus(&map(4.0, b)) == map(7.0, sum), "{a:?} {b:?}");
         }
     }
 
@@ -313,10 +286,7 @@ mod tests {
         assert_eq!(apart.weights, [1.0, 3.0, 2.0, 0.0, 4.0, 6.0, 5.0, 0.0]);
         assert_eq!(apart.bias, Some(vec![0.5, 0.0, 0.25, 0.0]));
         let picked = map.picked([1, 0, 1]);
-        assert_eq!(
-            picked.weights,
-            [4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-        );
+        assert_eq!(picked.weights, [4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         assert_eq!(picked.bias, Some(vec![0.25, 0.5, 0.25]));
         let shape = LinearMap::shape(2, 3);
         assert!(shape.by_parity() == LinearMap::shape(4, 2));

@@ -47,14 +47,7 @@ const fn shape(
     columns: usize,
     polynomials: usize,
 ) -> Shape {
-    Shape {
-        name,
-        prefix,
-        step,
-        terms,
-        columns,
-        polynomials,
-    }
+    Shape { name, prefix, step, terms, columns, polynomials }
 }
 
 fn main() {
@@ -65,19 +58,12 @@ fn main() {
         "kernel", "shape, mw x nw", "D", "L", "inputs", "factors", "product", "forward", "all"
     );
     for cpu in Cpu::kernels() {
-        if only
-            .as_ref()
-            .is_some_and(|o| !cpu.kernel_name().contains(o.as_str()))
-        {
+        if only.as_ref().is_some_and(|o| !cpu.kernel_name().contains(o.as_str())) {
             continue;
         }
         let modulus = Modulus::new(ntt_primes(50, DEGREE, 1)[0]).expect("a prime below 2^50");
         let ntt = NttTables::with_cpu(DEGREE, modulus, cpu).expect("a prime with a transform");
-        let wanted = |shape: &&Shape| {
-            named
-                .as_ref()
-                .is_none_or(|n| shape.name.contains(n.as_str()))
-        };
+        let wanted = |shape: &&Shape| named.as_ref().is_none_or(|n| shape.name.contains(n.as_str()));
         for shape in SHAPES.iter().filter(wanted) {
             whole(cpu, &ntt, shape);
             let mut length = (2 * shape.prefix).max(128);
@@ -120,12 +106,7 @@ fn random(modulus: &Modulus, length: usize) -> Vec<u64> {
 }
 
 fn row(cpu: Cpu, shape: &Shape, length: &str, steps: [f64; 4]) {
-    print!(
-        "{:<13} {:<28} {:>6} {length:>6}",
-        cpu.kernel_name(),
-        shape.name,
-        shape.prefix
-    );
+    print!("{:<13} {:<28} {:>6} {length:>6}", cpu.kernel_name(), shape.name, shape.prefix);
     for step in steps.iter().chain([&steps.iter().sum()]) {
         print!(" {:>9.2}", step * 1e3);
     }
@@ -184,31 +165,19 @@ fn blocks(cpu: Cpu, ntt: &NttTables, shape: &Shape, length: usize) {
     let at_once = tables.terms_together().min(shape.terms);
     let panels = together.div_ceil(BlockTables::PANEL);
     let transforms = time(|| {
-        for (part, panel) in (0..parts).flat_map(|part| (0..panels).map(move |panel| (part, panel)))
-        {
+        for (part, panel) in (0..parts).flat_map(|part| (0..panels).map(move |panel| (part, panel))) {
             for term in (0..shape.terms).step_by(at_once) {
                 let count = at_once.min(shape.terms - term) * BlockTables::PANEL;
-                tables.put_factors(
-                    &mut factors,
-                    &mut room,
-                    part,
-                    panel,
-                    term,
-                    &black_box(&w).repeat(count),
-                );
+                tables.put_factors(&mut factors, &mut room, part, panel, term, &black_box(&w).repeat(count));
             }
         }
     });
     let lengths = [DEGREE / shape.step, DEGREE].into_iter().cycle();
-    let mut leaves: Vec<Vec<u64>> = lengths
-        .take(together * shape.polynomials)
-        .map(|length| vec![0; length])
-        .collect();
+    let mut leaves: Vec<Vec<u64>> = lengths.take(together * shape.polynomials).map(|length| vec![0; length]).collect();
     let mut sums = tables.sums(together);
     // Part by part, as one part stays in cache while other factors pass.
-    let of_parts = (0..parts)
-        .filter(|_| parts > 1)
-        .map(|part| time(|| tables.multiply_part(&factors, part, &long, &mut sums)));
+    let of_parts =
+        (0..parts).filter(|_| parts > 1).map(|part| time(|| tables.multiply_part(&factors, part, &long, &mut sums)));
     let of_parts: f64 = of_parts.sum();
     let product = of_parts
         + time(|| {
@@ -218,8 +187,7 @@ fn blocks(cpu: Cpu, ntt: &NttTables, shape: &Shape, length: usize) {
                 return;
             }
             let sums = tables.sums(together);
-            let (mut a, mut b): (Vec<_>, Vec<_>) =
-                out.into_iter().partition(|out| out.len() < DEGREE);
+            let (mut a, mut b): (Vec<_>, Vec<_>) = out.into_iter().partition(|out| out.len() < DEGREE);
             tables.finish(sums, &mut a, &mut b);
         });
     let forward = time(|| {
@@ -227,11 +195,6 @@ fn blocks(cpu: Cpu, ntt: &NttTables, shape: &Shape, length: usize) {
             ntt.forward(black_box(leaf));
         }
     });
-    let steps = [
-        inputs,
-        transforms * rounds,
-        product * rounds,
-        forward * rounds,
-    ];
+    let steps = [inputs, transforms * rounds, product * rounds, forward * rounds];
     row(cpu, shape, &length.to_string(), steps);
 }

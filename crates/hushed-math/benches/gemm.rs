@@ -44,9 +44,7 @@ fn run(cpu: Cpu, [rows, columns, length]: [usize; 3]) {
     let mut stream = PublicStream::new(&PublicSeed([2; 16]), 0);
     let mut weights = vec![0; rows * columns];
     stream.uniform_mod(&modulus, &mut weights);
-    let packed = gemm.pack_residues(1, [rows, columns], |_, words| {
-        words.copy_from_slice(&weights)
-    });
+    let packed = gemm.pack_residues(1, [rows, columns], |_, words| words.copy_from_slice(&weights));
     let mut x = vec![0; columns * length];
     stream.uniform_mod(&modulus, &mut x);
     let x: Vec<&[u64]> = x.chunks_exact(length).collect();
@@ -80,11 +78,7 @@ fn row(cpu: Cpu, prime: u32, limit: u64, values: &str) {
         .zip(&random)
         .map(|(i, &r)| {
             let kept = values == "random" || values == "sparse" && i % 16 == 0;
-            if kept {
-                (r << 15) as i64 % (limit + 1) as i64
-            } else {
-                0
-            }
+            if kept { (r << 15) as i64 % (limit + 1) as i64 } else { 0 }
         })
         .collect();
     let weights = gemm.pack(&weights, rows, columns, limit, 1);

@@ -22,16 +22,10 @@ fn main() {
     let modulus = Modulus::new(ntt_primes(50, 1 << 13, 1)[0]).expect("a prime below 2^50");
     let mut stream = PublicStream::new(&PublicSeed([1; 16]), 0);
     let mut out = vec![0; 1 << 13];
-    println!(
-        "uniform residues, n = 8192: {:.2} us",
-        time(|| stream.uniform_mod(&modulus, &mut out))
-    );
+    println!("uniform residues, n = 8192: {:.2} us", time(|| stream.uniform_mod(&modulus, &mut out)));
     let basis = RnsBasis::new(1 << 13, &[modulus.value()]).expect("a basis");
     let poly: RnsPoly<hushed_math::Eval> = RnsPoly::uniform(&basis, &[0], &mut stream);
-    println!(
-        "automorphism of values, n = 8192: {:.2} us",
-        time(|| drop(black_box(poly.automorphism(5))))
-    );
+    println!("automorphism of values, n = 8192: {:.2} us", time(|| drop(black_box(poly.automorphism(5)))));
 }
 
 fn row(cpu: Cpu, bits: u32, n: usize) {
@@ -48,11 +42,7 @@ fn row(cpu: Cpu, bits: u32, n: usize) {
     let offsets: Vec<usize> = all.iter().map(|w| w.as_ptr().align_offset(64)).collect();
     let (mut first, rest) = (all.remove(0), all);
     let a = &mut first[offsets[0]..][..n];
-    let rest: Vec<&[u64]> = rest
-        .iter()
-        .zip(&offsets[1..])
-        .map(|(w, &at)| &w[at..][..n])
-        .collect();
+    let rest: Vec<&[u64]> = rest.iter().zip(&offsets[1..]).map(|(w, &at)| &w[at..][..n]).collect();
     let (left, right) = rest.split_at(32);
     let forward = time(|| ntt.forward(black_box(a)));
     let inverse = time(|| ntt.inverse(black_box(a)));
@@ -77,7 +67,5 @@ fn time(mut f: impl FnMut()) -> f64 {
         (0..calls).for_each(|_| f());
         start.elapsed().as_secs_f64() * 1e6 / calls as f64
     };
-    std::iter::repeat_with(round)
-        .take(3000)
-        .fold(f64::INFINITY, f64::min)
+    std::iter::repeat_with(round).take(3000).fold(f64::INFINITY, f64::min)
 }

@@ -117,10 +117,7 @@ impl Automorphism {
     pub fn apply_strip(&self, src: &[u64], first: usize, start: usize, out: &mut [u64]) {
         let block = self.n.min(1 << LOG_BLOCK);
         let whole = |x: usize| x.is_multiple_of(block);
-        assert!(
-            whole(start) && whole(out.len()) && whole(first) && whole(src.len()),
-            "whole blocks"
-        );
+        assert!(whole(start) && whole(out.len()) && whole(first) && whole(src.len()), "whole blocks");
         let moves = &self.moves[start / block..][..out.len() / block];
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = self.ifma {
@@ -221,9 +218,7 @@ impl Automorphism {
         if let Some(token) = self.ifma {
             return ifma::permute_add(token, modulus, &self.moves, &self.orders, src, acc);
         }
-        self.each(&self.moves, 0, src, acc, |sum, value| {
-            modulus.add(sum, value)
-        });
+        self.each(&self.moves, 0, src, acc, |sum, value| modulus.add(sum, value));
     }
 
     fn check(&self, src: &[u64], out: &[u64]) {
@@ -231,14 +226,7 @@ impl Automorphism {
         assert!(whole, "one word a value");
     }
 
-    fn each(
-        &self,
-        moves: &[u32],
-        first: usize,
-        src: &[u64],
-        out: &mut [u64],
-        f: impl Fn(u64, u64) -> u64,
-    ) {
+    fn each(&self, moves: &[u32], first: usize, src: &[u64], out: &mut [u64], f: impl Fn(u64, u64) -> u64) {
         let block = self.n.min(1 << LOG_BLOCK);
         for (out, &from) in out.chunks_exact_mut(block).zip(moves) {
             let order = from as usize % block;
@@ -273,9 +261,7 @@ mod tests {
                 let g = g | 1;
                 // On coefficients, `automorphism` follows the definition literally.
                 let expected = poly.automorphism(g).into_eval();
-                let sums: Vec<u64> = (expected.data().iter().zip(&b))
-                    .map(|(x, y)| (x + y) % q)
-                    .collect();
+                let sums: Vec<u64> = (expected.data().iter().zip(&b)).map(|(x, y)| (x + y) % q).collect();
                 for cpu in Cpu::variants() {
                     let automorphism = Automorphism::with_cpu(n, g, cpu);
                     assert_eq!((automorphism.n(), automorphism.element()), (n, g % (2 * n)));
@@ -303,8 +289,7 @@ mod tests {
                 automorphism.apply(&source, &mut whole);
                 let closed = |run: usize| {
                     let runs = whole.chunks(run).zip(source.chunks(run));
-                    runs.into_iter()
-                        .all(|(out, from)| out.iter().all(|x| from.contains(x)))
+                    runs.into_iter().all(|(out, from)| out.iter().all(|x| from.contains(x)))
                 };
                 assert!(closed(orbit) && (orbit == 1 || !closed(orbit / 2)));
                 let run = orbit.max(8);
@@ -366,9 +351,8 @@ mod tests {
                 let turns = [5, 1 + n / 4, 2 * n - 1, 25].map(|g| g | 1);
                 let turns = turns.map(|g| Automorphism::with_cpu(n, g, cpu));
                 for count in [1, 3, 4] {
-                    let list = |from: usize| -> Vec<&[u64]> {
-                        limbs[from..][..count].iter().map(Vec::as_slice).collect()
-                    };
+                    let list =
+                        |from: usize| -> Vec<&[u64]> { limbs[from..][..count].iter().map(Vec::as_slice).collect() };
                     let (d, kb, ka) = (list(0), list(4), list(8));
                     let mut stored = vec![vec![0; n]; count];
                     for ((turn, d), out) in turns.iter().zip(&d).zip(&mut stored) {

@@ -98,9 +98,7 @@ impl BlockTables {
         let whole = polynomials.words();
         let cut = 2 * self.prefix <= self.points() && self.points() >= LEAST_CUT;
         // A part consists of whole runs of points whose values are summed.
-        let runs = |parts: usize| {
-            self.sums_in_registers() && (self.points() / parts).is_multiple_of(self.step)
-        };
+        let runs = |parts: usize| self.sums_in_registers() && (self.points() / parts).is_multiple_of(self.step);
         let mut parts: usize = 1;
         while whole / parts > PART_WORDS && parts < 4 && cut && runs(2 * parts) {
             parts *= 2;
@@ -161,12 +159,7 @@ impl BlockTables {
     ///
     /// # Panics
     /// As [`PointGemm::put`], or unless there are as many polynomials as there is room for, with n coefficients each.
-    pub fn put_polynomials(
-        &self,
-        polynomials: &mut PointMatrix,
-        term: usize,
-        coefficients: &[&[u64]],
-    ) {
+    pub fn put_polynomials(&self, polynomials: &mut PointMatrix, term: usize, coefficients: &[&[u64]]) {
         let lines = coefficients.len() * self.panels() * RIGHT;
         assert_eq!(lines, polynomials.lines(), "every polynomial");
         let mut values = Words::zero(RIGHT * self.points());
@@ -226,10 +219,7 @@ impl BlockTables {
             let mut out: Vec<&mut [u64]> = out.map(|out| &mut **out).collect();
             let length = out.first().map_or(self.degree, |out| out.len());
             let fit = length == self.degree || length == self.degree / self.step;
-            assert!(
-                fit && out.iter().all(|out| out.len() == length),
-                "coefficients of a polynomial"
-            );
+            assert!(fit && out.iter().all(|out| out.len() == length), "coefficients of a polynomial");
             let all = [panels.clone(), rights];
             if length == self.degree {
                 self.multiply_whole(factors, polynomials, all, &mut out);
@@ -270,8 +260,7 @@ impl BlockTables {
                 let rights = right..rights.end.min(right + blocks);
                 let values = &mut values[..out.len() * rights.len() * RIGHT * points];
                 let panels = panels.clone();
-                self.gemm
-                    .multiply(factors, panels, polynomials, rights.clone(), 0, values);
+                self.gemm.multiply(factors, panels, polynomials, rights.clone(), 0, values);
                 let lines = values.chunks_exact_mut(rights.len() * RIGHT * points);
                 for (values, out) in lines.zip(out.iter_mut()) {
                     let blocks = values.chunks_exact_mut(points).take(count);
@@ -313,11 +302,7 @@ impl BlockTables {
         [panels, rights]: [Range<usize>; 2],
         out: &mut [&mut [u64]],
     ) {
-        let (points, blocks, wanted) = (
-            self.points(),
-            self.panels() * RIGHT,
-            self.points() / self.step,
-        );
+        let (points, blocks, wanted) = (self.points(), self.panels() * RIGHT, self.points() / self.step);
         // Values take much memory, sums little.
         let together = match self.sums_in_registers() {
             true => panels.len(),
@@ -336,12 +321,10 @@ impl BlockTables {
             let rights = rights.clone();
             if self.sums_in_registers() {
                 let runs = (0, self.step);
-                self.gemm
-                    .multiply_runs(factors, panels, polynomials, rights, runs, sums);
+                self.gemm.multiply_runs(factors, panels, polynomials, rights, runs, sums);
             } else {
                 let values = &mut values[..out.len() * blocks * points];
-                self.gemm
-                    .multiply(factors, panels, polynomials, rights, 0, values);
+                self.gemm.multiply(factors, panels, polynomials, rights, 0, values);
                 self.sparse.sums(values, sums);
             }
             self.keep_sparse(sums, out);
@@ -359,8 +342,7 @@ impl BlockTables {
             sums.copy_within(begin..begin + self.count() * wanted, kept);
             kept += self.count() * wanted;
         }
-        self.sparse
-            .take_each(&mut sums[..kept], self.overlap / self.step, out);
+        self.sparse.take_each(&mut sums[..kept], self.overlap / self.step, out);
         sums[kept..].zeroize();
     }
 
@@ -377,26 +359,13 @@ impl BlockTables {
     ///
     /// # Panics
     /// Unless the sums are for these lines and s is a multiple of 8, or as [`PointGemm::multiply`].
-    pub fn multiply_part(
-        &self,
-        factors: &PointMatrix,
-        part: usize,
-        polynomials: &PointMatrix,
-        sums: &mut PartSums,
-    ) {
+    pub fn multiply_part(&self, factors: &PointMatrix, part: usize, polynomials: &PointMatrix, sums: &mut PartSums) {
         assert!(self.sums_in_registers(), "whole groups");
         let panels = 0..factors.lines().div_ceil(Self::PANEL);
         let (first, second) = (0..self.panels(), self.panels()..2 * self.panels());
         let runs = (part, self.step);
         let (gemm, values) = (&self.gemm, &mut sums.values);
-        gemm.multiply_runs(
-            factors,
-            panels.clone(),
-            polynomials,
-            first,
-            runs,
-            &mut sums.runs,
-        );
+        gemm.multiply_runs(factors, panels.clone(), polynomials, first, runs, &mut sums.runs);
         gemm.multiply(factors, panels, polynomials, second, part, values);
     }
 
@@ -483,12 +452,8 @@ mod tests {
         let q = modulus.value();
         for prefix in [1, 2, 5, 32, 37, 64, 128, 300, 512] {
             let (lines, polynomials, terms) = (5, 2, 2);
-            let w: Vec<Vec<u64>> = (0..lines * terms)
-                .map(|_| residues(prefix, q, &mut rng))
-                .collect();
-            let c: Vec<Vec<u64>> = (0..polynomials * terms)
-                .map(|_| residues(degree, q, &mut rng))
-                .collect();
+            let w: Vec<Vec<u64>> = (0..lines * terms).map(|_| residues(prefix, q, &mut rng)).collect();
+            let c: Vec<Vec<u64>> = (0..polynomials * terms).map(|_| residues(degree, q, &mut rng)).collect();
             let expected = |line: usize, polynomial: usize| {
                 let mut sum = vec![0; degree];
                 for term in 0..terms {
@@ -501,17 +466,15 @@ mod tests {
                 }
                 sum
             };
-            let expected: Vec<Vec<u64>> = (0..lines * polynomials)
-                .map(|i| expected(i / polynomials, i % polynomials))
-                .collect();
+            let expected: Vec<Vec<u64>> =
+                (0..lines * polynomials).map(|i| expected(i / polynomials, i % polynomials)).collect();
             for cpu in Cpu::variants() {
                 let ntt = NttTables::with_cpu(degree, modulus, cpu).unwrap();
                 for length in [8, 64, 128, 256, 512] {
                     if 2 * prefix > length && length < degree {
                         continue;
                     }
-                    let step =
-                        [1, 4, 16][length.ilog2() as usize % 3].min(1 << prefix.trailing_zeros());
+                    let step = [1, 4, 16][length.ilog2() as usize % 3].min(1 << prefix.trailing_zeros());
                     let tables = BlockTables::new(&ntt, prefix, length, step);
                     let mut factors = tables.factors(lines, terms, 1);
                     let mut long = tables.polynomials(polynomials, terms);
@@ -527,18 +490,13 @@ mod tests {
                         }
                     }
                     for term in 0..terms {
-                        let c: Vec<&[u64]> =
-                            (0..polynomials).map(|p| &c[p * terms + term][..]).collect();
+                        let c: Vec<&[u64]> = (0..polynomials).map(|p| &c[p * terms + term][..]).collect();
                         tables.put_polynomials(&mut long, term, &c);
                     }
                     let mut out = vec![vec![1; degree]; expected.len()];
                     let mut sums: Vec<&mut [u64]> = out.iter_mut().map(|o| &mut o[..]).collect();
                     tables.multiply(&factors, 0..2, &long, &mut sums);
-                    assert!(
-                        out == expected,
-                        "D = {prefix}, L = {length}, {}",
-                        cpu.kernel_name()
-                    );
+                    assert!(out == expected, "D = {prefix}, L = {length}, {}", cpu.kernel_name());
                     let mut out = vec![vec![1; degree / step]; expected.len()];
                     let mut sums: Vec<&mut [u64]> = out.iter_mut().map(|o| &mut o[..]).collect();
                     tables.multiply(&factors, 0..2, &long, &mut sums);
@@ -560,8 +518,8 @@ mod tests {
                         }
                         let mut first = vec![vec![1; degree / step]; lines];
                         let mut second = vec![vec![1; degree]; lines];
-                        let [mut a, mut b] = [&mut first, &mut second]
-                            .map(|all| all.iter_mut().map(|o| &mut o[..]).collect::<Vec<_>>());
+                        let [mut a, mut b] =
+                            [&mut first, &mut second].map(|all| all.iter_mut().map(|o| &mut o[..]).collect::<Vec<_>>());
                         tables.finish(sums, &mut a, &mut b);
                         for (line, expected) in expected.chunks(2).enumerate() {
                             let sparse = expected[0].iter().step_by(step);

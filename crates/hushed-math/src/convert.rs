@@ -32,20 +32,13 @@ impl BaseConverter {
     ///
     /// # Errors
     /// As [`BaseConverter::new`].
-    pub fn with_cpu(
-        basis: &RnsBasis,
-        from: &[usize],
-        to: &[usize],
-        cpu: Cpu,
-    ) -> Result<BaseConverter, MathError> {
+    pub fn with_cpu(basis: &RnsBasis, from: &[usize], to: &[usize], cpu: Cpu) -> Result<BaseConverter, MathError> {
         let refused = |ids: &[usize]| {
             let unknown = ids.iter().any(|&id| id >= basis.len());
             unknown || ids.iter().enumerate().any(|(i, id)| ids[..i].contains(id))
         };
         if from.is_empty() || refused(from) || refused(to) {
-            return Err(MathError::InvalidBasis {
-                max: RnsBasis::MAX_LIMBS,
-            });
+            return Err(MathError::InvalidBasis { max: RnsBasis::MAX_LIMBS });
         }
         let moduli = |ids: &[usize]| -> Vec<_> { ids.iter().map(|&i| *basis.modulus(i)).collect() };
         let tables = ConversionTables::new(&moduli(from), &moduli(to));
@@ -78,11 +71,7 @@ impl BaseConverter {
     /// # Panics
     /// If there are not as many slices as primes, or their lengths differ.
     pub fn convert(&self, src: &[&[u64]], out: &mut [&mut [u64]]) {
-        assert_eq!(
-            src.len(),
-            self.sources(),
-            "one slice a prime converted from"
-        );
+        assert_eq!(src.len(), self.sources(), "one slice a prime converted from");
         assert_eq!(out.len(), self.targets(), "one slice a prime converted to");
         let length = src[0].len();
         let same = src.iter().all(|x| x.len() == length) && out.iter().all(|x| x.len() == length);
@@ -171,12 +160,7 @@ mod tests {
     }
 
     /// Centred integers: near zero, near both ends but outside the doubtful margin, and anywhere.
-    fn integers(
-        product: &BigUint,
-        sources: usize,
-        count: usize,
-        rng: &mut SecretRng,
-    ) -> Vec<BigInt> {
+    fn integers(product: &BigUint, sources: usize, count: usize, rng: &mut SecretRng) -> Vec<BigInt> {
         let half = BigInt::from(product >> 1_u32);
         let margin = BigInt::from((product * sources) >> 51_u32) + 1;
         let mut all: Vec<BigInt> = (-3..=3).map(BigInt::from).collect();
@@ -184,9 +168,7 @@ mod tests {
             all.extend([&half - &margin, &margin - &half]);
         }
         while all.len() < count {
-            let words: Vec<u32> = (0..2 * sources + 2)
-                .map(|_| rng.next_u64() as u32)
-                .collect();
+            let words: Vec<u32> = (0..2 * sources + 2).map(|_| rng.next_u64() as u32).collect();
             let x = BigInt::from(BigUint::new(words) % product) - &half;
             if BigInt::from(x.magnitude().clone()) <= &half - &margin {
                 all.push(x);
@@ -225,25 +207,19 @@ mod tests {
                 for cpu in Cpu::variants() {
                     let converter = BaseConverter::with_cpu(&basis, from, to, cpu).unwrap();
                     let mut out = vec![vec![u64::MAX; length]; to.len()];
-                    let mut slices: Vec<&mut [u64]> =
-                        out.iter_mut().map(Vec::as_mut_slice).collect();
+                    let mut slices: Vec<&mut [u64]> = out.iter_mut().map(Vec::as_mut_slice).collect();
                     converter.convert(&source, &mut slices);
                     assert!(out == expected, "{from:?} to {to:?}, {length} coefficients");
                     // In two steps.
                     let mut terms: Vec<Vec<u64>> = source.iter().map(|x| x.to_vec()).collect();
                     terms.push(vec![u64::MAX; length]);
-                    let mut rows: Vec<&mut [u64]> =
-                        terms.iter_mut().map(Vec::as_mut_slice).collect();
+                    let mut rows: Vec<&mut [u64]> = terms.iter_mut().map(Vec::as_mut_slice).collect();
                     converter.prepare(&mut rows);
                     let rows: Vec<&[u64]> = terms.iter().map(Vec::as_slice).collect();
                     let mut again = vec![vec![u64::MAX; length]; to.len()];
-                    let mut slices: Vec<&mut [u64]> =
-                        again.iter_mut().map(Vec::as_mut_slice).collect();
+                    let mut slices: Vec<&mut [u64]> = again.iter_mut().map(Vec::as_mut_slice).collect();
                     converter.combine(&rows, &mut slices);
-                    assert!(
-                        again == expected,
-                        "{from:?} to {to:?}, {length} coefficients"
-                    );
+                    assert!(again == expected, "{from:?} to {to:?}, {length} coefficients");
                 }
             }
         }
@@ -253,21 +229,14 @@ mod tests {
     fn kernels_agree_on_any_residues_and_the_margin_is_off_by_the_product_at_most() {
         let mut rng = SecretRng::insecure_from_seed(2);
         let basis = basis(24);
-        let (from, to): (Vec<usize>, Vec<usize>) =
-            ((0..24).step_by(4).collect(), (0..24).collect());
+        let (from, to): (Vec<usize>, Vec<usize>) = ((0..24).step_by(4).collect(), (0..24).collect());
         let product: BigUint = from.iter().map(|&i| basis.modulus(i).value()).product();
         let half = BigInt::from(&product >> 1_u32);
         // All residues at their maximum, then the integers around F/2, then random residues.
         let mut x: Vec<BigInt> = vec![BigInt::from(-1); 8];
         x.extend((-4..4).map(|i| &half + i));
-        let mut source: Vec<Vec<u64>> = from
-            .iter()
-            .map(|&i| {
-                x.iter()
-                    .map(|x| residue(x, basis.modulus(i).value()))
-                    .collect()
-            })
-            .collect();
+        let mut source: Vec<Vec<u64>> =
+            from.iter().map(|&i| x.iter().map(|x| residue(x, basis.modulus(i).value())).collect()).collect();
         for (limb, &i) in source.iter_mut().zip(&from) {
             limb.extend((0..496).map(|_| rng.next_u64() % basis.modulus(i).value()));
         }
@@ -286,9 +255,7 @@ mod tests {
             let found: Vec<u64> = results[0].iter().map(|limb| limb[i]).collect();
             let fits = [0, -1].iter().any(|v| {
                 let wanted = x + &product * v;
-                to.iter()
-                    .zip(&found)
-                    .all(|(&j, &r)| r == residue(&wanted, basis.modulus(j).value()))
+                to.iter().zip(&found).all(|(&j, &r)| r == residue(&wanted, basis.modulus(j).value()))
             });
             assert!(fits, "{x}");
         }

@@ -46,9 +46,7 @@ pub enum MathError {
         limb: usize,
     },
     /// A stream, key or session of a parent process, used in a process forked from it.
-    #[error(
-        "created before a fork: create streams, keys and sessions in the process that uses them"
-    )]
+    #[error("created before a fork: create streams, keys and sessions in the process that uses them")]
     Forked,
     /// An approximation that cannot be fitted: empty interval, non-finite values, too high a degree.
     #[error("cannot fit degree {degree} on [{low}, {high}]")]

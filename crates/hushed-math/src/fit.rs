@@ -70,32 +70,18 @@ impl Fit {
 
     /// p(x) by Horner's rule on the monomial form.
     pub fn eval(&self, x: f64) -> f64 {
-        self.monomial
-            .iter()
-            .rev()
-            .fold(0.0, |value, c| value.mul_add(x, *c))
+        self.monomial.iter().rev().fold(0.0, |value, c| value.mul_add(x, *c))
     }
 
     /// p(x) by Clenshaw's rule on the Chebyshev form.
     pub fn eval_chebyshev(&self, x: f64) -> f64 {
-        clenshaw(
-            &self.chebyshev,
-            (2.0 * x - self.low - self.high) / (self.high - self.low),
-        )
+        clenshaw(&self.chebyshev, (2.0 * x - self.low - self.high) / (self.high - self.low))
     }
 
     fn new(interval: Interval, chebyshev: Vec<f64>) -> Fit {
         let monomial = interval.monomial(&chebyshev);
         let Interval { low, high } = interval;
-        Fit {
-            low,
-            high,
-            monomial,
-            chebyshev,
-            max_error: 0.0,
-            max_error_chebyshev: 0.0,
-            max_weighted_error: 0.0,
-        }
+        Fit { low, high, monomial, chebyshev, max_error: 0.0, max_error_chebyshev: 0.0, max_weighted_error: 0.0 }
     }
 
     /// Measures the errors at `points` of (x, f(x), w(x)).
@@ -193,11 +179,7 @@ fn chebyshev_row(degree: usize, t: f64) -> Vec<f64> {
     row
 }
 
-fn solve_points(
-    interval: Interval,
-    degree: usize,
-    points: &[(f64, f64, f64)],
-) -> Result<Vec<f64>, MathError> {
+fn solve_points(interval: Interval, degree: usize, points: &[(f64, f64, f64)]) -> Result<Vec<f64>, MathError> {
     let Interval { low, high } = interval;
     let refused = MathError::InvalidFit { degree, low, high };
     let (mut rows, mut right) = (Vec::new(), Vec::new());
@@ -207,12 +189,7 @@ fn solve_points(
         }
         let root = w.sqrt();
         let t = (2.0 * x - low - high) / (high - low);
-        rows.push(
-            chebyshev_row(degree, t)
-                .into_iter()
-                .map(|v| v * root)
-                .collect(),
-        );
+        rows.push(chebyshev_row(degree, t).into_iter().map(|v| v * root).collect());
         right.push(y * root);
     }
     least_squares_solution(rows, right).ok_or(refused)

@@ -28,8 +28,8 @@ pub use blocks::{BlockTables, FactorRoom, PartSums};
 pub use convert::BaseConverter;
 pub use error::MathError;
 pub use kernels::{
-    GemmMethod, GemmScratch, LimbGemm, PackedWeights, PointGemm, PointMatrix, Pointwise,
-    digits_limit, product, product_small, round_scaled,
+    GemmMethod, GemmScratch, LimbGemm, PackedWeights, PointGemm, PointMatrix, Pointwise, digits_limit, product,
+    product_small, round_scaled,
 };
 pub use machine::{cache, cpu, process};
 pub use modulus::Modulus;

@@ -104,10 +104,7 @@ impl Modulus {
     pub fn reduce(&self, a: u64) -> u64 {
         // a/q − ⌊a·ratio/2^64⌋ < 2, so the remainder is below 2q.
         let quotient = (u128::from(a) * u128::from(self.ratio)) >> 64;
-        csub(
-            a.wrapping_sub((quotient as u64).wrapping_mul(self.q)),
-            self.q,
-        )
+        csub(a.wrapping_sub((quotient as u64).wrapping_mul(self.q)), self.q)
     }
 
     /// Reduces any double word modulo q.
@@ -143,8 +140,7 @@ impl Modulus {
     #[inline(always)]
     pub fn mul_shoup_lazy(&self, a: u64, w: u64, w_shoup: u64) -> u64 {
         let quotient = ((u128::from(a) * u128::from(w_shoup)) >> 64) as u64;
-        a.wrapping_mul(w)
-            .wrapping_sub(quotient.wrapping_mul(self.q))
+        a.wrapping_mul(w).wrapping_sub(quotient.wrapping_mul(self.q))
     }
 
     /// z mod q for z < q².
@@ -170,21 +166,8 @@ mod tests {
     use crate::rng::SecretRng;
 
     fn moduli() -> Vec<Modulus> {
-        let values = [
-            3,
-            5,
-            17,
-            257,
-            (1 << 41) - 21,
-            (1 << 49) - 1,
-            (1 << 49) + 1,
-            (1 << 50) - 27,
-            (1 << 50) - 1,
-        ];
-        values
-            .into_iter()
-            .map(|q| Modulus::new(q).unwrap())
-            .collect()
+        let values = [3, 5, 17, 257, (1 << 41) - 21, (1 << 49) - 1, (1 << 49) + 1, (1 << 50) - 27, (1 << 50) - 1];
+        values.into_iter().map(|q| Modulus::new(q).unwrap()).collect()
     }
 
     #[test]
@@ -223,14 +206,7 @@ mod tests {
             assert_eq!(m.inv(2).map(|x| m.mul(2, x)), Some(1));
             assert_eq!(m.pow(2, 77), (0..77).fold(1, |x, _| m.mul(x, 2)));
             assert_eq!(m.pow(0, 0), 1);
-            for word in [
-                u64::MAX,
-                u64::MAX - 1,
-                1 << 63,
-                q,
-                2 * q - 1,
-                rng.next_u64(),
-            ] {
+            for word in [u64::MAX, u64::MAX - 1, 1 << 63, q, 2 * q - 1, rng.next_u64()] {
                 assert_eq!(m.reduce(word), word % q);
                 let wide = u128::from(word) << 64 | u128::from(rng.next_u64());
                 assert_eq!(u128::from(m.reduce_u128(wide)), wide % u128::from(q));
@@ -238,14 +214,8 @@ mod tests {
                 assert_eq!(i128::from(m.reduce_signed(word as i64)), signed);
                 assert!(m.mul_shoup_lazy(word, q - 1, m.shoup(q - 1)) < 2 * q);
             }
-            assert_eq!(
-                u128::from(m.reduce_u128(u128::MAX)),
-                u128::MAX % u128::from(q)
-            );
-            assert_eq!(
-                m.reduce_signed(i64::MIN),
-                (i128::from(i64::MIN)).rem_euclid(i128::from(q)) as u64
-            );
+            assert_eq!(u128::from(m.reduce_u128(u128::MAX)), u128::MAX % u128::from(q));
+            assert_eq!(m.reduce_signed(i64::MIN), (i128::from(i64::MIN)).rem_euclid(i128::from(q)) as u64);
         }
     }
 }

@@ -84,18 +84,11 @@ impl<D: Domain> RnsPoly<D> {
     ///
     /// # Panics
     /// As [`RnsPoly::zero`].
-    pub fn from_data(
-        basis: &Arc<RnsBasis>,
-        ids: &[usize],
-        data: &[u64],
-    ) -> Result<RnsPoly<D>, MathError> {
+    pub fn from_data(basis: &Arc<RnsBasis>, ids: &[usize], data: &[u64]) -> Result<RnsPoly<D>, MathError> {
         check_ids(basis, ids);
         let (n, expected) = (basis.n(), ids.len() * basis.n());
         if data.len() != expected {
-            return Err(MathError::WrongLength {
-                expected,
-                found: data.len(),
-            });
+            return Err(MathError::WrongLength { expected, found: data.len() });
         }
         for (limb, (&id, residues)) in ids.iter().zip(data.chunks_exact(n)).enumerate() {
             let q = basis.modulus(id).value();
@@ -103,11 +96,7 @@ impl<D: Domain> RnsPoly<D> {
                 return Err(MathError::ResidueOutOfRange { limb });
             }
         }
-        Ok(RnsPoly::with_words(
-            basis,
-            ids,
-            data.chunks_exact(n).map(Words::copy_of).collect(),
-        ))
+        Ok(RnsPoly::with_words(basis, ids, data.chunks_exact(n).map(Words::copy_of).collect()))
     }
 
     /// Public uniform residues from `stream`, limb after limb.
@@ -121,24 +110,14 @@ impl<D: Domain> RnsPoly<D> {
     }
 
     fn with_words(basis: &Arc<RnsBasis>, ids: &[usize], data: Vec<Words>) -> RnsPoly<D> {
-        RnsPoly {
-            basis: Arc::clone(basis),
-            ids: ids.into(),
-            data,
-            domain: PhantomData,
-        }
+        RnsPoly { basis: Arc::clone(basis), ids: ids.into(), data, domain: PhantomData }
     }
 
     /// Labels the same words as the other domain, without changing any residue: the last step of the transforms, also
     /// for callers that transform limb by limb on several threads.
     #[must_use]
     pub fn relabel<E: Domain>(self) -> RnsPoly<E> {
-        RnsPoly {
-            basis: self.basis,
-            ids: self.ids,
-            data: self.data,
-            domain: PhantomData,
-        }
+        RnsPoly { basis: self.basis, ids: self.ids, data: self.data, domain: PhantomData }
     }
 
     /// Moves the residues to another basis, where the same moduli have the indices `ids`; no word is copied.
@@ -152,18 +131,11 @@ impl<D: Domain> RnsPoly<D> {
     pub fn renumbered(self, basis: &Arc<RnsBasis>, ids: &[usize]) -> Result<RnsPoly<D>, MathError> {
         check_ids(basis, ids);
         if ids.len() != self.ids.len() {
-            return Err(MathError::WrongLength {
-                expected: self.ids.len(),
-                found: ids.len(),
-            });
+            return Err(MathError::WrongLength { expected: self.ids.len(), found: ids.len() });
         }
-        let differ = |(&id, &own): (&usize, &usize)| {
-            basis.modulus(id).value() != self.basis.modulus(own).value()
-        };
+        let differ = |(&id, &own): (&usize, &usize)| basis.modulus(id).value() != self.basis.modulus(own).value();
         if basis.n() != self.n() || ids.iter().zip(&self.ids).any(differ) {
-            return Err(MathError::InvalidBasis {
-                max: RnsBasis::MAX_LIMBS,
-            });
+            return Err(MathError::InvalidBasis { max: RnsBasis::MAX_LIMBS });
         }
         Ok(RnsPoly::with_words(basis, ids, self.data))
     }
@@ -207,10 +179,7 @@ impl<D: Domain> RnsPoly<D> {
 
     /// The modulus index and the residues of each limb.
     pub fn limbs(&self) -> impl ExactSizeIterator<Item = (usize, &[u64])> + Send {
-        self.ids
-            .iter()
-            .copied()
-            .zip(self.data.iter().map(|limb| &**limb))
+        self.ids.iter().copied().zip(self.data.iter().map(|limb| &**limb))
     }
 
     /// Keeps the first `count` limbs and drops the others; nothing is copied.
@@ -227,10 +196,7 @@ impl<D: Domain> RnsPoly<D> {
 
     /// A copy of all residues, limb after limb.
     pub fn data(&self) -> Vec<u64> {
-        self.data
-            .iter()
-            .flat_map(|limb| limb.iter().copied())
-            .collect()
+        self.data.iter().flat_map(|limb| limb.iter().copied()).collect()
     }
 
     /// self ← self + other.
@@ -296,9 +262,7 @@ impl<D: Domain> RnsPoly<D> {
         let mut kept = RnsPoly::scratch(&self.basis, ids);
         for (j, id) in ids.iter().enumerate() {
             let source = self.ids.iter().position(|have| have == id);
-            let Some(source) = source else {
-                panic!("modulus {id} is not among {:?}", self.ids)
-            };
+            let Some(source) = source else { panic!("modulus {id} is not among {:?}", self.ids) };
             kept.limb_mut(j).copy_from_slice(self.limb(source));
         }
         kept
@@ -311,11 +275,7 @@ impl<D: Domain> RnsPoly<D> {
         }
     }
 
-    fn each_with<E: Domain>(
-        &mut self,
-        other: &RnsPoly<E>,
-        mut f: impl FnMut(&NttTables, &mut [u64], &[u64]),
-    ) {
+    fn each_with<E: Domain>(&mut self, other: &RnsPoly<E>, mut f: impl FnMut(&NttTables, &mut [u64], &[u64])) {
         self.check_shape(other);
         let limbs = self.data.iter_mut().zip(&other.data);
         for (&id, (a, b)) in self.ids.iter().zip(limbs) {
@@ -347,12 +307,7 @@ impl RnsPoly<Eval> {
 
 impl<D> Clone for RnsPoly<D> {
     fn clone(&self) -> RnsPoly<D> {
-        RnsPoly {
-            basis: Arc::clone(&self.basis),
-            ids: self.ids.clone(),
-            data: self.data.clone(),
-            domain: PhantomData,
-        }
+        RnsPoly { basis: Arc::clone(&self.basis), ids: self.ids.clone(), data: self.data.clone(), domain: PhantomData }
     }
 }
 
@@ -368,13 +323,7 @@ impl<D> PartialEq for RnsPoly<D> {
 /// Prints the shape only: residues may be secret.
 impl<D: Domain> fmt::Debug for RnsPoly<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "RnsPoly({}, n = {}, moduli {:?})",
-            D::NAME,
-            self.n(),
-            self.ids
-        )
+        write!(f, "RnsPoly({}, n = {}, moduli {:?})", D::NAME, self.n(), self.ids)
     }
 }
 
@@ -392,10 +341,7 @@ fn many(count: usize, make: impl Fn() -> Words) -> Vec<Words> {
 fn check_ids(basis: &RnsBasis, ids: &[usize]) {
     let repeats = ids.iter().enumerate().any(|(i, id)| ids[..i].contains(id));
     let known = ids.iter().all(|&id| id < basis.len());
-    assert!(
-        !ids.is_empty() && known && !repeats,
-        "distinct moduli of the basis, at least one: {ids:?}"
-    );
+    assert!(!ids.is_empty() && known && !repeats, "distinct moduli of the basis, at least one: {ids:?}");
 }
 
 #[cfg(test)]

@@ -3,17 +3,10 @@
 /// The `count` largest primes below 2^`bits` with q ≡ 1 mod 2n, descending; fewer if there are no more.
 /// `bits` ≤ 62, n a power of two.
 pub fn ntt_primes(bits: u32, n: usize, count: usize) -> Vec<u64> {
-    assert!(
-        (2..=62).contains(&bits) && n.is_power_of_two(),
-        "bits in 2..=62, n a power of two"
-    );
+    assert!((2..=62).contains(&bits) && n.is_power_of_two(), "bits in 2..=62, n a power of two");
     let step = 2 * n as u64;
     let first = (((1_u64 << bits) - 2) / step * step).saturating_add(1);
-    (0..)
-        .map_while(|i| first.checked_sub(i * step))
-        .filter(|&q| is_prime(q))
-        .take(count)
-        .collect()
+    (0..).map_while(|i| first.checked_sub(i * step)).filter(|&q| is_prime(q)).take(count).collect()
 }
 
 /// Whether `n` is prime: Miller–Rabin with the first twelve primes as bases, exact below 2^64 (Sorenson and Webster
@@ -55,10 +48,7 @@ mod tests {
     #[test]
     fn agrees_with_trial_division_and_known_numbers() {
         for n in 0..5000_u64 {
-            let slow = n > 1
-                && (2..n)
-                    .take_while(|d| d * d <= n)
-                    .all(|d| !n.is_multiple_of(d));
+            let slow = n > 1 && (2..n).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
             assert_eq!(is_prime(n), slow, "{n}");
         }
         assert!(is_prime((1 << 61) - 1) && is_prime(u64::MAX - 58));
@@ -74,11 +64,7 @@ mod tests {
             let primes = ntt_primes(bits, n, 5);
             assert_eq!(primes.len(), 5);
             assert!(primes.windows(2).all(|w| w[0] > w[1]));
-            assert!(
-                primes
-                    .iter()
-                    .all(|q| q % (2 * n as u64) == 1 && q >> (bits - 1) == 1)
-            );
+            assert!(primes.iter().all(|q| q % (2 * n as u64) == 1 && q >> (bits - 1) == 1));
         }
     }
 }

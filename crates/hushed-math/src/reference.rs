@@ -5,9 +5,7 @@ use crate::ntt::reverse_bits;
 /// Σ a_i·x^i mod q.
 pub fn evaluate(a: &[u64], x: u64, q: u64) -> u64 {
     let (x, q) = (u128::from(x), u128::from(q));
-    a.iter()
-        .rev()
-        .fold(0_u128, |value, &c| (value * x + u128::from(c)) % q) as u64
+    a.iter().rev().fold(0_u128, |value, &c| (value * x + u128::from(c)) % q) as u64
 }
 
 /// The transform by its definition: value k is a(ψ^(2·rev(k)+1)).
@@ -30,11 +28,7 @@ pub fn negacyclic_product(a: &[u64], b: &[u64], q: u64) -> Vec<u64> {
     for (i, &x) in a.iter().enumerate() {
         for (j, &y) in b.iter().enumerate() {
             let term = u128::from(x) * u128::from(y) % wide_q;
-            let (k, term) = if i + j < n {
-                (i + j, term)
-            } else {
-                (i + j - n, wide_q - term)
-            };
+            let (k, term) = if i + j < n { (i + j, term) } else { (i + j - n, wide_q - term) };
             out[k] = (out[k] + term) % wide_q;
         }
     }

@@ -78,18 +78,13 @@ impl SecretRng {
 
     fn from_key(key: &[u8; KEY], domain: &'static str) -> SecretRng {
         // FNV-1a: domains are constants of this code, so no resistance to chosen names is needed.
-        let name = domain.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, byte| {
-            (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let name = domain
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&name.to_le_bytes());
         nonce[8..].copy_from_slice(&(domain.len() as u32).to_le_bytes());
-        let mut rng = SecretRng {
-            origin: Origin::here(),
-            nonce,
-            buffer: Zeroizing::new([0; BUFFER]),
-            used: BUFFER,
-        };
+        let mut rng = SecretRng { origin: Origin::here(), nonce, buffer: Zeroizing::new([0; BUFFER]), used: BUFFER };
         rng.refill_with(key);
         rng
     }
@@ -151,9 +146,7 @@ impl SecretRng {
     /// Fills `out` with uniform words.
     pub fn fill_words(&mut self, out: &mut [u64]) {
         // SAFETY: every word is eight initialised bytes, any eight bytes are a word, and the borrow is exclusive.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), size_of_val(out))
-        };
+        let bytes = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), size_of_val(out)) };
         self.fill_bytes(bytes);
         for word in out {
             *word = u64::from_le(*word);
@@ -261,8 +254,7 @@ impl PublicStream {
     }
 
     fn refill(&mut self) {
-        self.cipher
-            .keystream(self.domain, self.next_block, self.words.as_mut_slice());
+        self.cipher.keystream(self.domain, self.next_block, self.words.as_mut_slice());
         self.next_block += STREAM_WORDS as u64 / 2;
         self.used = 0;
     }
@@ -274,10 +266,7 @@ mod tests {
     use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
     fn word_of(bytes: &[u8]) -> u64 {
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |word, &byte| word << 8 | u64::from(byte))
+        bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
     }
 
     #[test]
@@ -295,16 +284,12 @@ mod tests {
         let mut words = [0; 100];
         SecretRng::insecure_from_seed(1).fill_words(&mut words);
         assert_eq!(words[99].to_le_bytes(), whole[792..800]);
-        let again =
-            |byte, domain| SecretRng::from_secret(&Zeroizing::new([byte; 32]), domain).next_u64();
+        let again = |byte, domain| SecretRng::from_secret(&Zeroizing::new([byte; 32]), domain).next_u64();
         assert_eq!(again(1, "x"), again(1, "x"));
         assert!(again(1, "x") != again(2, "x") && again(1, "x") != again(1, "y"));
         let (mut a, mut b) = (rng.fork("a"), rng.fork("a"));
         assert_ne!(a.next_u64(), b.next_u64());
-        assert_ne!(
-            SecretRng::from_os("x").next_u64(),
-            SecretRng::from_os("x").next_u64()
-        );
+        assert_ne!(SecretRng::from_os("x").next_u64(), SecretRng::from_os("x").next_u64());
     }
 
     #[test]

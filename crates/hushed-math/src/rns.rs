@@ -38,14 +38,9 @@ impl RnsBasis {
     /// [`MathError::InvalidBasis`] if a modulus repeats, or if none or too many are given; otherwise as
     /// [`Modulus::new`] and [`NttTables::new`].
     pub fn new(n: usize, moduli: &[u64]) -> Result<Arc<RnsBasis>, MathError> {
-        let repeats = moduli
-            .iter()
-            .enumerate()
-            .any(|(i, q)| moduli[..i].contains(q));
+        let repeats = moduli.iter().enumerate().any(|(i, q)| moduli[..i].contains(q));
         if moduli.is_empty() || moduli.len() > RnsBasis::MAX_LIMBS || repeats {
-            return Err(MathError::InvalidBasis {
-                max: RnsBasis::MAX_LIMBS,
-            });
+            return Err(MathError::InvalidBasis { max: RnsBasis::MAX_LIMBS });
         }
         let tables = moduli
             .iter()
@@ -65,9 +60,7 @@ impl RnsBasis {
     /// # Errors
     /// [`MathError::InvalidBasis`] if `ids` is empty, repeats an index or contains one that does not exist.
     pub fn subset(&self, ids: &[usize]) -> Result<Arc<RnsBasis>, MathError> {
-        let invalid = MathError::InvalidBasis {
-            max: RnsBasis::MAX_LIMBS,
-        };
+        let invalid = MathError::InvalidBasis { max: RnsBasis::MAX_LIMBS };
         let repeats = ids.iter().enumerate().any(|(i, id)| ids[..i].contains(id));
         if ids.is_empty() || repeats {
             return Err(invalid);
@@ -88,10 +81,7 @@ impl RnsBasis {
     }
 
     /// Number of moduli.
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "a basis has at least one modulus"
-    )]
+    #[expect(clippy::len_without_is_empty, reason = "a basis has at least one modulus")]
     pub fn len(&self) -> usize {
         self.tables.len()
     }
@@ -138,18 +128,12 @@ impl RnsBasis {
     /// If there is no such modulus, or as [`EveryCoefficient::new`].
     pub fn every(&self, i: usize, step: usize) -> Arc<EveryCoefficient> {
         let key = (self.modulus(i).value(), step);
-        kept(&self.sparse, key, || {
-            EveryCoefficient::new(self.ntt(i), step)
-        })
+        kept(&self.sparse, key, || EveryCoefficient::new(self.ntt(i), step))
     }
 }
 
 /// Returns the entry of `all` for `key`, making it if there is none.
-fn kept<K: Eq + Hash, V>(
-    all: &RwLock<HashMap<K, Arc<V>>>,
-    key: K,
-    make: impl FnOnce() -> V,
-) -> Arc<V> {
+fn kept<K: Eq + Hash, V>(all: &RwLock<HashMap<K, Arc<V>>>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
     let known = all.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(value) = known.get(&key) {
         return Arc::clone(value);

@@ -121,18 +121,14 @@ mod tests {
     const N: usize = 200_000;
 
     fn moments(values: &[i64]) -> [f64; 3] {
-        let moment =
-            |k: i32| values.iter().map(|&x| (x as f64).powi(k)).sum::<f64>() / values.len() as f64;
+        let moment = |k: i32| values.iter().map(|&x| (x as f64).powi(k)).sum::<f64>() / values.len() as f64;
         [moment(1), moment(2), moment(4)]
     }
 
     /// Within six standard errors of the expectation.
     fn close(found: f64, expected: f64, deviation: f64) {
         let error = deviation / (N as f64).sqrt();
-        assert!(
-            (found - expected).abs() < 6.0 * error,
-            "{found}, expected {expected} ± {error}"
-        );
+        assert!((found - expected).abs() < 6.0 * error, "{found}, expected {expected} ± {error}");
     }
 
     #[test]

@@ -8,11 +8,7 @@
 #[inline(always)]
 pub fn secret<T>(values: &mut [T]) {
     #[cfg(all(feature = "taint", target_arch = "x86_64"))]
-    request::call(
-        request::UNDEFINED,
-        values.as_ptr().cast(),
-        size_of_val(values),
-    );
+    request::call(request::UNDEFINED, values.as_ptr().cast(), size_of_val(values));
     let _ = values;
 }
 
@@ -20,11 +16,7 @@ pub fn secret<T>(values: &mut [T]) {
 #[inline(always)]
 pub fn public<T>(values: &[T]) {
     #[cfg(all(feature = "taint", target_arch = "x86_64"))]
-    request::call(
-        request::DEFINED,
-        values.as_ptr().cast(),
-        size_of_val(values),
-    );
+    request::call(request::DEFINED, values.as_ptr().cast(), size_of_val(values));
     let _ = values;
 }
 

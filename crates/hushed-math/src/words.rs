@@ -114,10 +114,7 @@ struct Idle {
     bytes: usize,
 }
 
-static IDLE: Mutex<Idle> = Mutex::new(Idle {
-    buffers: VecDeque::new(),
-    bytes: 0,
-});
+static IDLE: Mutex<Idle> = Mutex::new(Idle { buffers: VecDeque::new(), bytes: 0 });
 
 /// A fixed number of words, aligned to 64 bytes.
 pub(crate) struct Words {
@@ -136,14 +133,9 @@ impl Words {
 
     /// `length` words of any content, to be overwritten.
     pub(crate) fn scratch(length: usize) -> Words {
-        let Some(bytes) = length.checked_mul(8) else {
-            panic!("{length} words are more than memory has")
-        };
+        let Some(bytes) = length.checked_mul(8) else { panic!("{length} words are more than memory has") };
         let bytes = bytes.next_multiple_of(LINE);
-        Words {
-            buffer: (bytes > 0).then(|| Buffer::any(bytes)),
-            length,
-        }
+        Words { buffer: (bytes > 0).then(|| Buffer::any(bytes)), length }
     }
 
     /// Returns a large buffer to the system instead of keeping it for reuse: for buffers that are large and rare.
@@ -171,9 +163,7 @@ fn recycled(bytes: usize) -> Option<Buffer> {
     // No step of a change to the list can panic.
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let sizes = idle.buffers.iter().map(|buffer| buffer.bytes);
-    let fit = sizes
-        .enumerate()
-        .filter(|(_, size)| (bytes..=most(bytes)).contains(size));
+    let fit = sizes.enumerate().filter(|(_, size)| (bytes..=most(bytes)).contains(size));
     let (place, size) = fit.rev().min_by_key(|&(_, size)| size)?;
     let buffer = idle.buffers.remove(place)?;
     idle.bytes -= size;
@@ -244,8 +234,7 @@ impl Zeroize for Words {
         if let Some(buffer) = &mut self.buffer {
             // SAFETY: the buffer owns `bytes` initialised bytes, a multiple of a line, aligned to one; the borrow is
             // exclusive.
-            let all =
-                unsafe { std::slice::from_raw_parts_mut(buffer.words.as_ptr(), buffer.bytes / 8) };
+            let all = unsafe { std::slice::from_raw_parts_mut(buffer.words.as_ptr(), buffer.bytes / 8) };
             all.fill(0);
             optimization_barrier(all);
         }

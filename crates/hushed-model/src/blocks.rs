@@ -89,10 +89,7 @@ pub struct NormReach {
 
 impl NormReach {
     /// Used if nothing is declared.
-    pub const USUAL: NormReach = NormReach {
-        squares: 18,
-        finer: 0,
-    };
+    pub const USUAL: NormReach = NormReach { squares: 18, finer: 0 };
     /// No format holds larger sums of squares.
     pub const MOST_SQUARES: u32 = 30;
     /// `squares + 2·finer` is at most this.

@@ -77,8 +77,7 @@ impl Body {
                 let blocks = network.layers.iter_mut().map(|l| &mut l.feed_forward);
                 blocks.for_each(|block| declare(block, tolerance));
             }
-            Body::Decoder(DecoderNetwork { layers, .. })
-            | Body::Vision(VisionNetwork { layers, .. }) => {
+            Body::Decoder(DecoderNetwork { layers, .. }) | Body::Vision(VisionNetwork { layers, .. }) => {
                 let blocks = layers.iter_mut().map(|layer| &mut layer.feed_forward);
                 blocks.for_each(|block| declare(block, tolerance));
             }

@@ -111,9 +111,7 @@ pub enum CalibrationError {
         found: u32,
     },
     /// A range that is empty or not finite.
-    #[error(
-        "the calibration's range at {site} is {min} to {max}; make it again with `hushed calibrate`"
-    )]
+    #[error("the calibration's range at {site} is {min} to {max}; make it again with `hushed calibrate`")]
     Range {
         /// The step.
         site: String,
@@ -190,11 +188,7 @@ impl Calibration {
         for (site, ranges) in &self.sites {
             for r in ranges.all() {
                 if !(r.min.is_finite() && r.max.is_finite() && r.min <= r.max) {
-                    return Err(CalibrationError::Range {
-                        site: site.clone(),
-                        min: r.min,
-                        max: r.max,
-                    });
+                    return Err(CalibrationError::Range { site: site.clone(), min: r.min, max: r.max });
                 }
             }
         }
@@ -215,19 +209,9 @@ impl Calibration {
 impl Ranges {
     fn all(&self) -> Vec<Range> {
         match *self {
-            Ranges::Values { output: r }
-            | Ranges::Activation { input: r }
-            | Ranges::Sigmoid { input: r } => vec![r],
-            Ranges::Softmax {
-                shifted,
-                denominator,
-            } => vec![shifted, denominator],
-            Ranges::Norm {
-                first_variance,
-                variance,
-                centred,
-                mean,
-            } => {
+            Ranges::Values { output: r } | Ranges::Activation { input: r } | Ranges::Sigmoid { input: r } => vec![r],
+            Ranges::Softmax { shifted, denominator } => vec![shifted, denominator],
+            Ranges::Norm { first_variance, variance, centred, mean } => {
                 let all = [first_variance, variance, centred];
                 all.into_iter().chain(mean).collect()
             }
@@ -239,32 +223,13 @@ impl Ranges {
             (Ranges::Values { output: a }, Ranges::Values { output: b })
             | (Ranges::Activation { input: a }, Ranges::Activation { input: b })
             | (Ranges::Sigmoid { input: a }, Ranges::Sigmoid { input: b }) => a.merge(*b),
-            (
-                Ranges::Softmax {
-                    shifted,
-                    denominator,
-                },
-                Ranges::Softmax {
-                    shifted: s,
-                    denominator: d,
-                },
-            ) => {
+            (Ranges::Softmax { shifted, denominator }, Ranges::Softmax { shifted: s, denominator: d }) => {
                 shifted.merge(*s);
                 denominator.merge(*d);
             }
             (
-                Ranges::Norm {
-                    first_variance,
-                    variance,
-                    centred,
-                    mean,
-                },
-                Ranges::Norm {
-                    first_variance: f,
-                    variance: v,
-                    centred: c,
-                    mean: m,
-                },
+                Ranges::Norm { first_variance, variance, centred, mean },
+                Ranges::Norm { first_variance: f, variance: v, centred: c, mean: m },
             ) => {
                 first_variance.merge(*f);
                 variance.merge(*v);
@@ -279,23 +244,14 @@ impl Ranges {
 }
 
 impl Range {
-    const NOTHING: Range = Range {
-        min: f64::INFINITY,
-        max: f64::NEG_INFINITY,
-    };
+    const NOTHING: Range = Range { min: f64::INFINITY, max: f64::NEG_INFINITY };
 
     fn of(values: impl IntoIterator<Item = f64>) -> Range {
-        values.into_iter().fold(Range::NOTHING, |r, v| Range {
-            min: r.min.min(v),
-            max: r.max.max(v),
-        })
+        values.into_iter().fold(Range::NOTHING, |r, v| Range { min: r.min.min(v), max: r.max.max(v) })
     }
 
     fn merge(&mut self, other: Range) {
-        *self = Range {
-            min: self.min.min(other.min),
-            max: self.max.max(other.max),
-        };
+        *self = Range { min: self.min.min(other.min), max: self.max.max(other.max) };
     }
 
     /// The larger of the two magnitudes.
@@ -307,16 +263,10 @@ impl Range {
 /// The ranges that one value gives.
 fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
     match (value, moment, what) {
-        (Seen::Acts(x), Moment::Input, What::Activation) => Some(Ranges::Activation {
-            input: real_values(x),
-        }),
+        (Seen::Acts(x), Moment::Input, What::Activation) => Some(Ranges::Activation { input: real_values(x) }),
         (Seen::Acts(x), Moment::Input, What::Norm(kind)) => Some(variances(x, kind)),
-        (Seen::Acts(x), Moment::Output, What::Values) => Some(Ranges::Values {
-            output: real_values(x),
-        }),
-        (Seen::Scores(s), Moment::Input, What::Weigh(Weigh::Softmax, mask)) => {
-            Some(softmax(s, mask))
-        }
+        (Seen::Acts(x), Moment::Output, What::Values) => Some(Ranges::Values { output: real_values(x) }),
+        (Seen::Scores(s), Moment::Input, What::Weigh(Weigh::Softmax, mask)) => Some(softmax(s, mask)),
         (Seen::Scores(s), Moment::Input, What::Weigh(Weigh::Sigmoid { bias }, mask)) => {
             let mut input = Range::NOTHING;
             each_row(s, mask, |row| {
@@ -329,11 +279,7 @@ fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
 }
 
 fn real_rows(x: &PlainActs) -> impl Iterator<Item = (usize, &[f64])> {
-    x.rows.blocks().flat_map(|(rows, real)| {
-        rows.take(real)
-            .enumerate()
-            .map(|(i, row)| (i, x.values.row(row)))
-    })
+    x.rows.blocks().flat_map(|(rows, real)| rows.take(real).enumerate().map(|(i, row)| (i, x.values.row(row))))
 }
 
 fn real_values(x: &PlainActs) -> Range {
@@ -341,12 +287,8 @@ fn real_values(x: &PlainActs) -> Range {
 }
 
 fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
-    let (mut first_variance, mut variance, mut centred, mut means) = (
-        Range::NOTHING,
-        Range::NOTHING,
-        Range::NOTHING,
-        Range::NOTHING,
-    );
+    let (mut first_variance, mut variance, mut centred, mut means) =
+        (Range::NOTHING, Range::NOTHING, Range::NOTHING, Range::NOTHING);
     let pooled = x.rows.texts().iter().all(|text| text.real == 1);
     for (i, row) in real_rows(x) {
         let mean = match kind {
@@ -365,12 +307,7 @@ fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
         centred.merge(Range::of(row.iter().map(|v| v - mean)));
         means.merge(Range::of([mean]));
     }
-    Ranges::Norm {
-        first_variance,
-        variance,
-        centred,
-        mean: (kind == NormKind::LayerNorm).then_some(means),
-    }
+    Ranges::Norm { first_variance, variance, centred, mean: (kind == NormKind::LayerNorm).then_some(means) }
 }
 
 /// The scores of every row of a token, up to the last key that the mask allows.
@@ -392,8 +329,5 @@ fn softmax(s: &PlainScores, mask: Mask) -> Ranges {
         let sum = row.iter().map(|v| (v - max).exp()).sum();
         denominator.merge(Range { min: sum, max: sum });
     });
-    Ranges::Softmax {
-        shifted,
-        denominator,
-    }
+    Ranges::Softmax { shifted, denominator }
 }

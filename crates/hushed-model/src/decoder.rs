@@ -77,10 +77,7 @@ pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer], read: Quer
             true => read,
             false => Queries::All,
         };
-        let attention = Attention {
-            queries,
-            ..layer.attention.clone()
-        };
+        let attention = Attention { queries, ..layer.attention.clone() };
         let y = p.step("attention", Block::Attention(attention), &[y]);
         if let Some(pool) = queries.pool() {
             x = p.step("attention.row", Block::Pool(pool), &[x]);

@@ -61,9 +61,7 @@ pub enum ModelError {
     #[error("the model does not generate text; embed or classify with it")]
     NotAGenerator,
     /// An id that is not in the token table.
-    #[error(
-        "a token id is outside the model's vocabulary of {vocabulary}: the tokenizer belongs to another model"
-    )]
+    #[error("a token id is outside the model's vocabulary of {vocabulary}: the tokenizer belongs to another model")]
     TokenOutOfRange {
         /// Rows of the token table.
         vocabulary: usize,
@@ -81,9 +79,7 @@ pub enum ImageError {
     #[error("the image is neither PNG nor JPEG: convert it")]
     OtherFormat,
     /// Too many bytes to decode.
-    #[error(
-        "the image has {bytes} bytes, more than the {limit} that are accepted: make it smaller"
-    )]
+    #[error("the image has {bytes} bytes, more than the {limit} that are accepted: make it smaller")]
     TooManyBytes {
         /// Its size.
         bytes: usize,
@@ -134,9 +130,7 @@ pub enum TextError {
     #[error("the model takes images, and was given a text; give a PNG or JPEG file (--image)")]
     NoText,
     /// Nothing to embed.
-    #[error(
-        "the text is empty (or only white space and control characters); give at least one visible character"
-    )]
+    #[error("the text is empty (or only white space and control characters); give at least one visible character")]
     Empty,
     /// More tokens than the model takes.
     #[error(
@@ -149,9 +143,7 @@ pub enum TextError {
         limit: usize,
     },
     /// No position is left for a token after the text.
-    #[error(
-        "the text has {tokens} tokens and the model takes {limit} with what follows: shorten it"
-    )]
+    #[error("the text has {tokens} tokens and the model takes {limit} with what follows: shorten it")]
     NoRoom {
         /// Tokens of the text.
         tokens: usize,
@@ -187,11 +179,7 @@ pub struct FolderError {
 
 impl fmt::Display for FolderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the model folder {} cannot be used:",
-            self.folder.display()
-        )?;
+        write!(f, "the model folder {} cannot be used:", self.folder.display())?;
         for problem in &self.problems {
             write!(f, "\n  - {problem}")?;
         }
@@ -259,9 +247,7 @@ pub enum Problem {
     )]
     Adapter,
     /// The tensors are under several prefixes, none of which a folder uses.
-    #[error(
-        "the weights: tensors of several models, under {prefixes}; save the one that config.json describes alone"
-    )]
+    #[error("the weights: tensors of several models, under {prefixes}; save the one that config.json describes alone")]
     Prefixes {
         /// The prefixes, as a list.
         prefixes: String,
@@ -373,9 +359,7 @@ pub enum Problem {
         file: String,
     },
     /// A tensor that the architecture needs is missing.
-    #[error(
-        "the weights: the tensor {name} is missing; is this the model that config.json describes?"
-    )]
+    #[error("the weights: the tensor {name} is missing; is this the model that config.json describes?")]
     MissingTensor {
         /// Its usual name.
         name: String,

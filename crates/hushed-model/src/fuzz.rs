@@ -20,9 +20,7 @@ pub fn config(bytes: &[u8]) {
         let sound = |name: &String| name.len() <= 200 && !name.chars().any(char::is_control);
         assert!(config.labels.iter().flatten().all(sound));
     }
-    problems
-        .iter()
-        .for_each(|p| assert!(p.to_string().len() < 500));
+    problems.iter().for_each(|p| assert!(p.to_string().len() < 500));
 }
 
 /// A whole `model.safetensors`, with reads of what its header declares, or the index of several files.
@@ -46,18 +44,12 @@ pub fn safetensors_header(bytes: &[u8]) {
 /// `tokenizer.json`, and a text tokenized by it.
 pub fn tokenizer(bytes: &[u8]) {
     // The tiny BERT's vocabulary, and one that holds all bytes.
-    for (vocabulary, task) in [
-        (200, Task::Embed),
-        (700, Task::Embed),
-        (700, Task::Generate),
-    ] {
+    for (vocabulary, task) in [(200, Task::Embed), (700, Task::Embed), (700, Task::Generate)] {
         let mut problems = Vec::new();
         let tokenizer = Tokenizer::parse(bytes, vocabulary, Some(0), task, &mut problems);
         assert_eq!(tokenizer.is_none(), !problems.is_empty());
         if let Some(mut decoder) = tokenizer.as_ref().and_then(Tokenizer::decoder) {
-            let text: String = (0..vocabulary as u32 + 9)
-                .map(|id| decoder.push(id))
-                .collect();
+            let text: String = (0..vocabulary as u32 + 9).map(|id| decoder.push(id)).collect();
             assert!(text.len() <= bytes.len() * 3 && decoder.finish().len() <= 3);
         }
         if let Some(tokenizer) = tokenizer

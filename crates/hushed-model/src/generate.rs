@@ -40,12 +40,7 @@ pub struct Continued {
 ///
 /// # Errors
 /// [`ModelError::NotAGenerator`]; [`TextError::NoRoom`] if there is no room for a token; those of [`plain::run`].
-pub fn greedy(
-    model: &Model,
-    text: &TokenIds,
-    most: usize,
-    mut see: impl FnMut(u32),
-) -> Result<Ending, ModelError> {
+pub fn greedy(model: &Model, text: &TokenIds, most: usize, mut see: impl FnMut(u32)) -> Result<Ending, ModelError> {
     let none = |_: &[u32], _| Vec::new();
     let shown = |token, _: &[f64]| see(token);
     Ok(drafted(model, text, most, (0, none), shown)?.ending)
@@ -73,12 +68,7 @@ pub fn drafted(
         return Err(TextError::NoRoom { tokens, limit }.into());
     }
     let mut cache = PlainCache::default();
-    let mut done = Continued {
-        ending: Ending::Most,
-        passes: 0,
-        drafts: 0,
-        right: 0,
-    };
+    let mut done = Continued { ending: Ending::Most, passes: 0, drafts: 0, right: 0 };
     let end = tokens.saturating_add(most);
     while ids.len() < end {
         if ids.len() == limit {
@@ -91,11 +81,7 @@ pub fn drafted(
             (0, _) | (_, 0) => Vec::new(),
             _ => runnable(guess(&ids, room), room, model.public.config.vocabulary),
         };
-        let program = if drafts.is_empty() {
-            &last_row
-        } else {
-            &all_rows
-        };
+        let program = if drafts.is_empty() { &last_row } else { &all_rows };
         let rows = [&ids[cache.rows()..], &drafts].concat();
         let logits = plain::run_next(program, &mut cache, TokenIds::new(rows))?.values;
         let said: Vec<u32> = (0..logits.rows()).map(|i| largest(logits.row(i))).collect();
@@ -121,11 +107,7 @@ pub fn drafted(
 ///
 /// # Errors
 /// [`ModelError::Mismatch`] if the hidden state has another width.
-pub fn likeliest(
-    head: &Matrix<f32>,
-    hidden: &[f64],
-    most: usize,
-) -> Result<Vec<(u32, f64)>, ModelError> {
+pub fn likeliest(head: &Matrix<f32>, hidden: &[f64], most: usize) -> Result<Vec<(u32, f64)>, ModelError> {
     Ok(likeliest_of(&logits(head, hidden)?, most))
 }
 
@@ -151,12 +133,7 @@ pub fn log_probabilities(head: &Matrix<f32>, hidden: &[f64]) -> Result<Vec<f64>,
 }
 
 fn logits(head: &Matrix<f32>, hidden: &[f64]) -> Result<Vec<f64>, ModelError> {
-    same(
-        StepId::outside("head"),
-        "columns",
-        hidden.len(),
-        head.cols(),
-    )?;
+    same(StepId::outside("head"), "columns", hidden.len(), head.cols())?;
     let logit = |row: &[f32]| -> f64 {
         let products = row.iter().zip(hidden).map(|(&w, x)| f64::from(w) * x);
         products.sum()

@@ -33,27 +33,24 @@ pub mod vit;
 
 pub use arch::{Architecture, Task};
 pub use blocks::{
-    Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
-    NormReach, Pairs, Patches, Pool, QUICK_GELU, Queries, Rope, Tolerance, Weigh,
+    Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind, NormReach, Pairs,
+    Patches, Pool, QUICK_GELU, Queries, Rope, Tolerance, Weigh,
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use decoder::DecoderNetwork;
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
-    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Similarity, Stored,
-    Summary, Warning, WeightScale, check, without_mark,
+    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Similarity, Stored, Summary, Warning,
+    WeightScale, check, without_mark,
 };
 pub use generate::drafts::prompt_lookup;
-pub use generate::{
-    Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities,
-    log_sum,
-};
+pub use generate::{Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};
 pub use images::{Item, Pixels, Preprocess, Resample};
 pub use matrix::Matrix;
 pub use model::{
-    Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_model,
-    random_network, random_vit, stored_llama, vit_shapes, write_random_llama,
+    Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_model, random_network,
+    random_vit, stored_llama, vit_shapes, write_random_llama,
 };
 pub use network::{Layer, Network};
 pub use plain::{PlainActs, PlainScores};

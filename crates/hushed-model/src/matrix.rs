@@ -54,21 +54,14 @@ impl<T: Copy + Default> Matrix<T> {
         let mut rows = Matrix::zero(range.len(), self.rows);
         for i in 0..self.rows {
             let numbers = &self.row(i)[range.clone()];
-            numbers
-                .iter()
-                .enumerate()
-                .for_each(|(j, &v)| rows.row_mut(j)[i] = v);
+            numbers.iter().enumerate().for_each(|(j, &v)| rows.row_mut(j)[i] = v);
         }
         rows
     }
 
     /// A matrix of zeros.
     pub fn zero(rows: usize, cols: usize) -> Matrix<T> {
-        Matrix {
-            rows,
-            cols,
-            data: vec![T::default(); rows * cols],
-        }
+        Matrix { rows, cols, data: vec![T::default(); rows * cols] }
     }
 }
 

@@ -46,26 +46,16 @@ impl Model {
         Model::of(folder, public, &mut Leaving(&files))
     }
 
-    fn of(
-        folder: &Path,
-        public: Public,
-        source: &mut impl Source<Error = Problem>,
-    ) -> Result<Model, ModelError> {
+    fn of(folder: &Path, public: Public, source: &mut impl Source<Error = Problem>) -> Result<Model, ModelError> {
         let body = layers::body(&public.config, public.pool, source);
-        let body = body.map_err(|problem| FolderError {
-            folder: folder.to_owned(),
-            problems: vec![problem],
-        })?;
+        let body = body.map_err(|problem| FolderError { folder: folder.to_owned(), problems: vec![problem] })?;
         Ok(Model { public, body })
     }
 
     /// The same layers without numbers, for a client, which has only the public part.
     pub fn shapes_only(public: &Public) -> Model {
         let Ok(body) = layers::body(&public.config, public.pool, &mut ShapesOnly);
-        Model {
-            public: public.clone(),
-            body,
-        }
+        Model { public: public.clone(), body }
     }
 
     /// The same model with this tolerance declared for its activation.
@@ -85,10 +75,7 @@ impl Model {
     /// the logits of the next token.
     pub fn embed<T: Into<Item>>(&self, items: Vec<T>) -> Result<Vec<Vec<f64>>, ModelError> {
         let pooled = plain::run(&self.program(), items, |_, _| ())?;
-        Ok(pooled
-            .each_text()
-            .map(|rows| self.public.finish(rows.to_vec()))
-            .collect())
+        Ok(pooled.each_text().map(|rows| self.public.finish(rows.to_vec())).collect())
     }
 
     /// The same model with these reaches declared for its norms, by step name.
@@ -132,9 +119,7 @@ impl Model {
     pub fn encoder(&self) -> Result<&Network, ModelError> {
         match &self.body {
             Body::Encoder(network) => Ok(network),
-            Body::Decoder(_) | Body::Vision(_) => {
-                Err(not_an_encoder(self.public.config.architecture))
-            }
+            Body::Decoder(_) | Body::Vision(_) => Err(not_an_encoder(self.public.config.architecture)),
         }
     }
 
@@ -145,26 +130,19 @@ impl Model {
     pub fn encoder_mut(&mut self) -> Result<&mut Network, ModelError> {
         match &mut self.body {
             Body::Encoder(network) => Ok(network),
-            Body::Decoder(_) | Body::Vision(_) => {
-                Err(not_an_encoder(self.public.config.architecture))
-            }
+            Body::Decoder(_) | Body::Vision(_) => Err(not_an_encoder(self.public.config.architecture)),
         }
     }
 }
 
 fn not_an_encoder(architecture: Architecture) -> ModelError {
-    ModelError::NotAnEncoder {
-        architecture: architecture.model_type(),
-    }
+    ModelError::NotAnEncoder { architecture: architecture.model_type() }
 }
 
 /// A model with random numbers in realistic ranges, for plans of folders that have no weights.
 pub fn random_model(public: &Public) -> Model {
     let Ok(body) = layers::body(&public.config, public.pool, &mut Random::new(1));
-    Model {
-        public: public.clone(),
-        body,
-    }
+    Model { public: public.clone(), body }
 }
 
 /// The layers of an encoder configuration without numbers, for plans and for clients.
@@ -232,16 +210,10 @@ pub fn stored_llama(config: &NetworkConfig, folder: &Path) -> Result<DecoderNetw
     let mut problems = Vec::new();
     let weights = Weights::open(folder, &mut problems);
     if let Some(weights) = &weights {
-        let mut checking = Checking {
-            weights,
-            problems: &mut problems,
-        };
+        let mut checking = Checking { weights, problems: &mut problems };
         let Ok(_) = layers::llama(config, &mut checking);
     }
-    let refused = |problems| FolderError {
-        folder: folder.to_owned(),
-        problems,
-    };
+    let refused = |problems| FolderError { folder: folder.to_owned(), problems };
     match weights {
         Some(weights) if problems.is_empty() => {
             let files = Files::new(folder, weights)?;

@@ -10,9 +10,7 @@ use std::ops::Range;
 
 use serde::{Serialize, Serializer};
 
-use crate::blocks::{
-    Attention, Classifier, Embedding, FeedForward, Linear, Norm, NormReach, Patches, Pool,
-};
+use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Linear, Norm, NormReach, Patches, Pool};
 use crate::error::ModelError;
 
 /// The steps of a model, each after the steps that it reads.
@@ -162,9 +160,7 @@ impl Block {
             Block::Attention(_) => Kind::Attention,
             Block::FeedForward(_) | Block::Linear(_) => Kind::FeedForward,
             Block::Add => Kind::Add,
-            Block::Pool(_) | Block::Head(_) | Block::Vocabulary(_) | Block::Classes(_) => {
-                Kind::Answer
-            }
+            Block::Pool(_) | Block::Head(_) | Block::Vocabulary(_) | Block::Classes(_) => Kind::Answer,
         }
     }
 }
@@ -186,13 +182,7 @@ impl Serialize for StepId {
 impl StepId {
     /// A protocol step that is in no model, such as `answer`.
     pub const fn outside(name: &'static str) -> StepId {
-        StepId {
-            number: usize::MAX,
-            kind: Kind::Outside,
-            layer: None,
-            name,
-            parts: [""; 2],
-        }
+        StepId { number: usize::MAX, kind: Kind::Outside, layer: None, name, parts: [""; 2] }
     }
 
     /// The name of a part of this step, or of a part of this part.
@@ -213,11 +203,7 @@ impl StepId {
     /// The name without the layer, like `attention.weigh`: the same for that step of every layer.
     #[must_use]
     pub const fn within_layer(self) -> StepId {
-        StepId {
-            number: usize::MAX,
-            layer: None,
-            ..self
-        }
+        StepId { number: usize::MAX, layer: None, ..self }
     }
 
     /// The layer that the step belongs to, if any: for progress and checkpoints.
@@ -333,9 +319,7 @@ impl Program {
             }
             step
         });
-        Program {
-            steps: steps.collect(),
-        }
+        Program { steps: steps.collect() }
     }
 
     /// Runs the steps of `range` in order. `step` gets each step's number and computes its value from earlier values,
@@ -350,9 +334,7 @@ impl Program {
         before: Option<V>,
         mut step: impl FnMut(usize, &Step, &mut Values<V>) -> Result<V, E>,
     ) -> Result<V, E> {
-        let mut values = Values {
-            held: self.steps.iter().map(|_| None).collect(),
-        };
+        let mut values = Values { held: self.steps.iter().map(|_| None).collect() };
         if let Some(before) = before {
             values.put(range.start.saturating_sub(1), before);
         }
@@ -365,9 +347,7 @@ impl Program {
             }
         }
         let answer = values.held.get_mut(last).and_then(Option::take);
-        Ok(answer.ok_or_else(|| ModelError::NoValue {
-            site: "the last step".to_owned(),
-        })?)
+        Ok(answer.ok_or_else(|| ModelError::NoValue { site: "the last step".to_owned() })?)
     }
 
     /// The token table, if the program reads texts.
@@ -454,10 +434,7 @@ pub(crate) struct Value(usize);
 impl Builder {
     /// A program that begins with this block.
     pub(crate) fn new(name: &'static str, first: Block) -> (Builder, Value) {
-        let mut builder = Builder {
-            steps: Vec::new(),
-            layer: None,
-        };
+        let mut builder = Builder { steps: Vec::new(), layer: None };
         let first = builder.step(name, first, &[]);
         (builder, first)
     }
@@ -470,23 +447,14 @@ impl Builder {
     /// Adds a step that reads values of earlier ones.
     pub(crate) fn step(&mut self, name: &'static str, block: Block, operands: &[Value]) -> Value {
         let number = self.steps.len();
-        let edge = |value: &Value| Edge {
-            from: value.0,
-            last: true,
-        };
+        let edge = |value: &Value| Edge { from: value.0, last: true };
         for step in &mut self.steps {
             for earlier in &mut step.operands {
                 earlier.last &= operands.iter().all(|value| value.0 != earlier.from);
             }
         }
         self.steps.push(Step {
-            id: StepId {
-                number,
-                kind: block.kind(),
-                layer: self.layer,
-                name,
-                parts: [""; 2],
-            },
+            id: StepId { number, kind: block.kind(), layer: self.layer, name, parts: [""; 2] },
             block,
             operands: operands.iter().map(edge).collect(),
         });
@@ -554,9 +522,7 @@ fn edge(step: &Step, operand: usize) -> Result<Edge, ModelError> {
 }
 
 fn gone(step: &Step) -> ModelError {
-    ModelError::NoValue {
-        site: step.id.to_string(),
-    }
+    ModelError::NoValue { site: step.id.to_string() }
 }
 
 /// The numbers of a layer, for a step that needs them.
@@ -564,30 +530,18 @@ fn gone(step: &Step) -> ModelError {
 /// # Errors
 /// [`ModelError::ShapesOnly`] if they are absent.
 pub fn here<T>(at: StepId, numbers: &Option<T>) -> Result<&T, ModelError> {
-    numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly {
-        site: at.to_string(),
-    })
+    numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly { site: at.to_string() })
 }
 
 /// Checks that two sizes that belong together are equal.
 ///
 /// # Errors
 /// [`ModelError::Mismatch`] if they differ.
-pub fn same(
-    at: StepId,
-    what: &'static str,
-    found: usize,
-    expected: usize,
-) -> Result<(), ModelError> {
+pub fn same(at: StepId, what: &'static str, found: usize, expected: usize) -> Result<(), ModelError> {
     if found == expected {
         return Ok(());
     }
-    Err(ModelError::Mismatch {
-        site: at.to_string(),
-        what,
-        found,
-        expected,
-    })
+    Err(ModelError::Mismatch { site: at.to_string(), what, found, expected })
 }
 
 #[cfg(test)]

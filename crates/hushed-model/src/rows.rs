@@ -20,31 +20,18 @@ pub struct Rows {
 impl Rows {
     /// Texts with these numbers of tokens, none padded.
     pub fn unpadded(tokens: &[usize]) -> Rows {
-        Rows {
-            texts: tokens
-                .iter()
-                .map(|&m| TextRows { real: m, total: m })
-                .collect(),
-        }
+        Rows { texts: tokens.iter().map(|&m| TextRows { real: m, total: m }).collect() }
     }
 
     /// Texts with these rows; a `total` below `real` is raised to it.
     pub fn new(texts: impl IntoIterator<Item = TextRows>) -> Rows {
-        let texts = texts
-            .into_iter()
-            .map(|t| TextRows {
-                real: t.real,
-                total: t.total.max(t.real),
-            })
-            .collect();
+        let texts = texts.into_iter().map(|t| TextRows { real: t.real, total: t.total.max(t.real) }).collect();
         Rows { texts }
     }
 
     /// One row per text, as after pooling.
     pub fn pooled(&self) -> Rows {
-        Rows {
-            texts: vec![TextRows { real: 1, total: 1 }; self.texts.len()],
-        }
+        Rows { texts: vec![TextRows { real: 1, total: 1 }; self.texts.len()] }
     }
 
     /// The texts in order.
@@ -73,16 +60,10 @@ mod tests {
 
     #[test]
     fn blocks_follow_one_another() {
-        let rows = Rows::new([
-            TextRows { real: 3, total: 3 },
-            TextRows { real: 2, total: 4 },
-            TextRows { real: 5, total: 0 },
-        ]);
+        let rows =
+            Rows::new([TextRows { real: 3, total: 3 }, TextRows { real: 2, total: 4 }, TextRows { real: 5, total: 0 }]);
         assert_eq!(rows.total(), 12);
-        assert_eq!(
-            rows.blocks().collect::<Vec<_>>(),
-            [(0..3, 3), (3..7, 2), (7..12, 5)]
-        );
+        assert_eq!(rows.blocks().collect::<Vec<_>>(), [(0..3, 3), (3..7, 2), (7..12, 5)]);
         assert_eq!(rows.pooled().total(), 3);
     }
 }

@@ -25,8 +25,8 @@ use crate::prune::prune;
 use crate::tokens::{TokenIds, TooLong};
 
 pub use gpt2::{
-    large_generator, large_generator_with, published_generator, random_generator,
-    ternary_generator, tiny_generator, tiny_generator_config, tiny_generator_folder,
+    large_generator, large_generator_with, published_generator, random_generator, ternary_generator, tiny_generator,
+    tiny_generator_config, tiny_generator_folder,
 };
 pub use ternary::{ternary_config, ternary_network, tiny_ternary, tiny_ternary_with};
 pub use wide::{beyond_formats, small_rows, wide_decoders};
@@ -41,8 +41,7 @@ pub fn long() -> bool {
 /// words. Always writes the same bytes.
 pub fn tiny_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder.join("1_Pooling"))?;
-    let write =
-        |name: &str, value: serde_json::Value| fs::write(folder.join(name), value.to_string());
+    let write = |name: &str, value: serde_json::Value| fs::write(folder.join(name), value.to_string());
     write("config.json", tiny_config_json())?;
     write("tokenizer.json", tiny_tokenizer_json(&tiny_vocabulary()))?;
     write(
@@ -53,14 +52,8 @@ pub fn tiny_folder(folder: &Path) -> io::Result<()> {
             {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
         ]),
     )?;
-    write(
-        "1_Pooling/config.json",
-        json!({"word_embedding_dimension": 32, "pooling_mode_mean_tokens": true}),
-    )?;
-    write(
-        "sentence_bert_config.json",
-        json!({"max_seq_length": 48, "do_lower_case": false}),
-    )?;
+    write("1_Pooling/config.json", json!({"word_embedding_dimension": 32, "pooling_mode_mean_tokens": true}))?;
+    write("sentence_bert_config.json", json!({"max_seq_length": 48, "do_lower_case": false}))?;
     let weights = safetensors_of(&tiny_config())?;
     fs::write(folder.join("model.safetensors"), weights)
 }
@@ -87,14 +80,10 @@ pub const TINY_LABELS: [&str; 3] = ["no", "perhaps", "yes"];
 /// Writes the encoder of [`tiny_folder`] with a head for these classes, as `BertForSequenceClassification` is saved: no
 /// pooling is declared, and the encoder's tensors are under `bert.`.
 pub fn tiny_classifier_folder(folder: &Path, labels: &[&str]) -> io::Result<()> {
-    let write =
-        |name: &str, value: serde_json::Value| fs::write(folder.join(name), value.to_string());
+    let write = |name: &str, value: serde_json::Value| fs::write(folder.join(name), value.to_string());
     fs::create_dir_all(folder)?;
-    let names: serde_json::Map<_, _> = labels
-        .iter()
-        .enumerate()
-        .map(|(i, name)| (i.to_string(), json!(name)))
-        .collect();
+    let names: serde_json::Map<_, _> =
+        labels.iter().enumerate().map(|(i, name)| (i.to_string(), json!(name))).collect();
     let mut config = tiny_config_json();
     config["architectures"] = json!(["BertForSequenceClassification"]);
     config["id2label"] = names.into();
@@ -106,10 +95,7 @@ pub fn tiny_classifier_folder(folder: &Path, labels: &[&str]) -> io::Result<()> 
 
 /// The configuration of [`tiny_classifier_folder`].
 pub fn tiny_classifier_config(labels: &[&str]) -> NetworkConfig {
-    NetworkConfig {
-        labels: Some(labels.iter().map(|&l| l.to_owned()).collect()),
-        ..tiny_config()
-    }
+    NetworkConfig { labels: Some(labels.iter().map(|&l| l.to_owned()).collect()), ..tiny_config() }
 }
 
 /// The configuration of [`tiny_folder`].
@@ -136,28 +122,14 @@ fn tiny_config_json() -> serde_json::Value {
 
 fn tiny_vocabulary() -> Vec<String> {
     let special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(str::to_owned);
-    let words = [
-        "the", "a", "is", "private", "hello", "world", "##s", "##ing",
-    ]
-    .map(str::to_owned);
-    let characters = ('a'..='z')
-        .chain('0'..='9')
-        .flat_map(|c| [c.to_string(), format!("##{c}")]);
+    let words = ["the", "a", "is", "private", "hello", "world", "##s", "##ing"].map(str::to_owned);
+    let characters = ('a'..='z').chain('0'..='9').flat_map(|c| [c.to_string(), format!("##{c}")]);
     let marks = ".,;:!?'\"()[]{}<>+-*/=_#@%&".chars().map(|c| c.to_string());
-    special
-        .into_iter()
-        .chain(words)
-        .chain(characters)
-        .chain(marks)
-        .collect()
+    special.into_iter().chain(words).chain(characters).chain(marks).collect()
 }
 
 fn tiny_tokenizer_json(vocabulary: &[String]) -> serde_json::Value {
-    let ids: BTreeMap<_, _> = vocabulary
-        .iter()
-        .enumerate()
-        .map(|(id, token)| (token, id))
-        .collect();
+    let ids: BTreeMap<_, _> = vocabulary.iter().enumerate().map(|(id, token)| (token, id)).collect();
     let added: Vec<_> = (0..5)
         .map(|id| {
             json!({"id": id, "content": vocabulary[id], "special": true, "single_word": false,
@@ -182,10 +154,7 @@ fn tiny_tokenizer_json(vocabulary: &[String]) -> serde_json::Value {
 
 /// A weights file for a configuration, with random numbers. A classifier's encoder is under `bert.`.
 pub fn safetensors_of(config: &NetworkConfig) -> io::Result<Vec<u8>> {
-    let mut kept = Keeping {
-        random: Random::new(7),
-        tensors: Vec::new(),
-    };
+    let mut kept = Keeping { random: Random::new(7), tensors: Vec::new() };
     let Ok(_) = layers::body(config, Pool::Mean, &mut kept);
     for (name, ..) in &mut kept.tensors {
         if config.labels.is_some() && !name.starts_with("classifier.") {
@@ -193,9 +162,7 @@ pub fn safetensors_of(config: &NetworkConfig) -> io::Result<Vec<u8>> {
         }
     }
     let views = kept.tensors.iter().map(|(name, shape, bytes)| {
-        TensorView::new(Dtype::F32, shape.clone(), bytes)
-            .map(|view| (name.clone(), view))
-            .map_err(io::Error::other)
+        TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (name.clone(), view)).map_err(io::Error::other)
     });
     safetensors::serialize(views.collect::<Result<Vec<_>, _>>()?, None).map_err(io::Error::other)
 }
@@ -210,22 +177,12 @@ impl Source for Keeping {
     type Error = Infallible;
 
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
-        let bytes = self
-            .random
-            .numbers(name, shape)
-            .iter()
-            .flat_map(|v| v.to_le_bytes())
-            .collect();
+        let bytes = self.random.numbers(name, shape).iter().flat_map(|v| v.to_le_bytes()).collect();
         self.tensors.push((name.to_owned(), shape.to_vec(), bytes));
         Ok(None)
     }
 
-    fn ternary(
-        &mut self,
-        layer: &str,
-        shape: [usize; 2],
-        scale: WeightScale,
-    ) -> Result<Option<Vec<f32>>, Infallible> {
+    fn ternary(&mut self, layer: &str, shape: [usize; 2], scale: WeightScale) -> Result<Option<Vec<f32>>, Infallible> {
         let made = self.random.ternary(layer, shape, scale)?;
         let bytes = made.iter().flatten().flat_map(|v| v.to_le_bytes());
         let name = format!("{layer}.weight");
@@ -237,9 +194,7 @@ impl Source for Keeping {
 /// A committed folder written by scripts/tiny_folders.py: `roberta`, `roberta-classifier`, `xlm-roberta` or
 /// `distilbert`.
 pub fn tiny_golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden/tiny")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny").join(name)
 }
 
 /// The folder of all-MiniLM-L6-v2: `HUSHED_MODEL_DIR`, or where `scripts/fetch_model.sh` puts it. If there is none,
@@ -260,13 +215,8 @@ pub fn model_folder() -> PathBuf {
 
 /// Lines of a file under `data/` of the repository.
 pub fn data_lines(name: &str) -> io::Result<Vec<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../data")
-        .join(name);
-    Ok(fs::read_to_string(path)?
-        .lines()
-        .map(str::to_owned)
-        .collect())
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(name);
+    Ok(fs::read_to_string(path)?.lines().map(str::to_owned).collect())
 }
 
 /// Calls `body` with every entry of a corpus, then with `count` mutations of them: bytes changed, inserted, deleted or
@@ -309,8 +259,7 @@ pub fn tiny_shapes() -> crate::Network {
 
 /// Texts of a few words, with `rows` rows in total or a few more.
 pub fn wordy(model: &Model, rows: usize) -> Vec<TokenIds> {
-    let words =
-        "a small test of many words that go on and on and say the same again but not in order";
+    let words = "a small test of many words that go on and on and say the same again but not in order";
     let words: Vec<&str> = words.split(' ').collect();
     let (mut texts, mut seen) = (Vec::new(), 0);
     for i in 0.. {

@@ -61,15 +61,10 @@ impl Penalties {
     /// # Errors
     /// [`PenaltyError`] if not.
     pub fn check(&self, tokens: usize) -> Result<(), PenaltyError> {
-        let penalties = [
-            ("presence_penalty", self.presence),
-            ("frequency_penalty", self.frequency),
-        ];
+        let penalties = [("presence_penalty", self.presence), ("frequency_penalty", self.frequency)];
         let biases = self.logit_bias.values().map(|&bias| ("logit_bias", bias));
         let limited = penalties.map(|(name, value)| (name, value, 2.0));
-        let limited = limited
-            .into_iter()
-            .chain(biases.map(|(name, value)| (name, value, 100.0)));
+        let limited = limited.into_iter().chain(biases.map(|(name, value)| (name, value, 100.0)));
         for (name, value, most) in limited {
             if !(-most..=most).contains(&value) {
                 return Err(PenaltyError::Range { name, most });
@@ -83,12 +78,7 @@ impl Penalties {
 
     /// The words to add to the logits of `tokens` tokens for each of `rows` rows. The last row follows the whole
     /// `answer`, each row before it one token less. `None` if all are zero.
-    pub(crate) fn words_of_rows(
-        &self,
-        answer: &[u32],
-        rows: usize,
-        tokens: usize,
-    ) -> Option<Vec<i64>> {
+    pub(crate) fn words_of_rows(&self, answer: &[u32], rows: usize, tokens: usize) -> Option<Vec<i64>> {
         let until = |row: usize| answer.len().saturating_sub(rows - 1 - row);
         let answers = (0..rows).map(|row| answer.get(..until(row)).unwrap_or(answer));
         let all: Vec<_> = answers.map(|seen| self.words(seen, tokens)).collect();
@@ -132,30 +122,20 @@ mod tests {
     #[test]
     fn sums_of_biases_and_penalties() {
         let one = f64::from(1 << LOGIT.frac) as i64;
-        let penalties = Penalties {
-            presence: 0.5,
-            frequency: 0.25,
-            logit_bias: BTreeMap::from([(1, 3.0), (2, -100.0), (3, 0.0)]),
-        };
+        let penalties =
+            Penalties { presence: 0.5, frequency: 0.25, logit_bias: BTreeMap::from([(1, 3.0), (2, -100.0), (3, 0.0)]) };
         assert_eq!(penalties.check(4), Ok(()));
         let words = penalties.words(&[0, 1, 0], 4).unwrap();
         assert_eq!(words, [-one, 3 * one - 3 * one / 4, -100 * one, 0]);
         // 2·200 + 2 exceeds the largest addition.
-        let many = Penalties {
-            presence: 2.0,
-            frequency: 2.0,
-            ..Penalties::default()
-        };
+        let many = Penalties { presence: 2.0, frequency: 2.0, ..Penalties::default() };
         assert_eq!(many.words(&[1; 200], 2), Some(vec![0, -256 * one]));
         assert!(Penalties::default().words(&[1, 2], 4).is_none());
         // Each of several rows counts the tokens before it.
         let last = penalties.words(&[0, 1], 4).unwrap();
         let rows = penalties.words_of_rows(&[0, 1], 2, 4).unwrap();
         assert_eq!(rows, [penalties.words(&[0], 4).unwrap(), last].concat());
-        let presence = Penalties {
-            presence: 1.0,
-            ..Penalties::default()
-        };
+        let presence = Penalties { presence: 1.0, ..Penalties::default() };
         let rows = presence.words_of_rows(&[2], 2, 3).unwrap();
         assert_eq!(rows, [0, 0, 0, 0, 0, -one]);
         assert!(Penalties::default().words_of_rows(&[2], 2, 3).is_none());
@@ -165,11 +145,8 @@ mod tests {
 
     #[test]
     fn what_is_out_of_range() {
-        let with = |presence, frequency, bias| Penalties {
-            presence,
-            frequency,
-            logit_bias: BTreeMap::from([(3, bias)]),
-        };
+        let with =
+            |presence, frequency, bias| Penalties { presence, frequency, logit_bias: BTreeMap::from([(3, bias)]) };
         let refused = |penalties: Penalties| match penalties.check(4) {
             Err(PenaltyError::Range { name, .. }) => name,
             _ => panic!("must be refused"),

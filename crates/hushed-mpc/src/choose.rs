@@ -45,10 +45,7 @@ pub struct Trial {
 impl Trial {
     /// The tolerance to declare for a model that runs with this approximation.
     pub fn tolerance(&self) -> Tolerance {
-        Tolerance {
-            reach: self.reach,
-            error: self.error,
-        }
+        Tolerance { reach: self.reach, error: self.error }
     }
 
     /// Whether the answers are close enough to the clear ones.
@@ -72,10 +69,7 @@ pub fn choose<T: Clone + Into<Item>>(
     let mut trials: Vec<Trial> = Vec::new();
     // From the coarsest to the finest.
     for error in [f64::INFINITY, 0.0] {
-        let function = Function::new(
-            model.public.config.activation,
-            Some(Tolerance { reach, error }),
-        );
+        let function = Function::new(model.public.config.activation, Some(Tolerance { reach, error }));
         let mut trial = Trial {
             function: function.name(),
             reach: function.range(),
@@ -83,10 +77,7 @@ pub fn choose<T: Clone + Into<Item>>(
             bytes: bytes(&function),
             least_cosine: 0.0,
         };
-        if trials
-            .last()
-            .is_some_and(|last| last.function == trial.function)
-        {
+        if trials.last().is_some_and(|last| last.function == trial.function) {
             break;
         }
         let declared = model.clone().declaring(trial.tolerance());
@@ -101,13 +92,10 @@ pub fn choose<T: Clone + Into<Item>>(
 }
 
 fn largest_argument(calibration: &Calibration) -> f64 {
-    let arguments = calibration
-        .sites
-        .values()
-        .filter_map(|ranges| match ranges {
-            Ranges::Activation { input } => Some(input.magnitude()),
-            _ => None,
-        });
+    let arguments = calibration.sites.values().filter_map(|ranges| match ranges {
+        Ranges::Activation { input } => Some(input.magnitude()),
+        _ => None,
+    });
     arguments.fold(0.0, f64::max)
 }
 
@@ -117,11 +105,7 @@ fn bytes(function: &Function) -> f64 {
     (cost.bytes_client + cost.bytes_server) as f64 / ELEMENTS as f64
 }
 
-fn least_cosine<T: Clone + Into<Item>>(
-    model: &Model,
-    items: &[T],
-    clear: &[Vec<f64>],
-) -> Result<f64, RunError> {
+fn least_cosine<T: Clone + Into<Item>>(model: &Model, items: &[T], clear: &[Vec<f64>]) -> Result<f64, RunError> {
     let (program, mut on) = (model.program(), Clear::default());
     let mut least = 1.0f64;
     for (item, clear) in items.iter().zip(clear) {
@@ -151,18 +135,12 @@ mod tests {
         assert_eq!((trials.len(), chosen.function), (1, "gelu8"));
         // The declaration leads to the function that was tried.
         let again = Function::new(Activation::Gelu, Some(chosen.tolerance()));
-        assert_eq!(
-            (again.name(), again.range()),
-            (chosen.function, chosen.reach)
-        );
+        assert_eq!((again.name(), again.range()), (chosen.function, chosen.reach));
 
         // Wider arguments cost more.
         for ranges in calibration.sites.values_mut() {
             if let Ranges::Activation { input } = ranges {
-                *input = Range {
-                    min: -50.0,
-                    max: 3.0,
-                };
+                *input = Range { min: -50.0, max: 3.0 };
             }
         }
         let wide = choose(&model, &texts, &calibration).unwrap();

@@ -28,8 +28,7 @@ pub(crate) mod top;
 pub(crate) mod weigh;
 
 use hushed_model::{
-    Attention, Block, Classifier, Linear, Norm, NormKind, Pool, Program, Queries, Rows, Step,
-    StepId, Values,
+    Attention, Block, Classifier, Linear, Norm, NormKind, Pool, Program, Queries, Rows, Step, StepId, Values,
 };
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{MOST_WIDTH, NormReach, NormShape, UNIT_ROW};
@@ -59,13 +58,7 @@ pub struct Acts<S> {
 
 impl<S: Local> Acts<S> {
     fn new(share: S, format: Format, rows: Rows, width: usize) -> Acts<S> {
-        Acts {
-            share,
-            format,
-            rows,
-            width,
-            norm: None,
-        }
+        Acts { share, format, rows, width, norm: None }
     }
 
     /// How the rows map to texts.
@@ -109,10 +102,7 @@ impl Acts<Share> {
     /// Adds both parties' shares of one matrix.
     #[must_use]
     pub fn opened(&self, other: &Acts<Share>) -> Acts<Share> {
-        Acts {
-            share: self.share.add(&other.share),
-            ..self.clone()
-        }
+        Acts { share: self.share.add(&other.share), ..self.clone() }
     }
 }
 
@@ -192,13 +182,8 @@ fn pass<S: Shares>(
     }
     supported(program)?;
     let (cache, answering) = cache.unzip();
-    let mut pass = Pass {
-        on,
-        cache,
-        all: answering == Some(Answering::All),
-        terms: input.terms(),
-        padding: Padding::of(program),
-    };
+    let mut pass =
+        Pass { on, cache, all: answering == Some(Answering::All), terms: input.terms(), padding: Padding::of(program) };
     program.run(0..program.steps().len(), None, |_, step, values| {
         let value = pass.step(step, values, input)?;
         see(step, &value);
@@ -212,9 +197,7 @@ fn pass<S: Shares>(
 /// [`RunError::Unsupported`] with the first step that has none.
 pub fn supported(program: &Program) -> Result<(), RunError> {
     let without = |step: &Step| match &step.block {
-        Block::Head(Classifier { classes, .. }) | Block::Classes(classes)
-            if classes.outputs < 2 =>
-        {
+        Block::Head(Classifier { classes, .. }) | Block::Classes(classes) if classes.outputs < 2 => {
             Some("a head of one number, whose label says nothing; protocol fhe gives the number")
         }
         _ => {
@@ -241,11 +224,7 @@ pub fn supported(program: &Program) -> Result<(), RunError> {
 ///
 /// # Errors
 /// Those of the gadgets.
-pub fn open<S: Shares>(
-    on: &mut S,
-    x: &Acts<S::Share>,
-    unit: bool,
-) -> Result<(Option<Vec<u64>>, Format), RunError> {
+pub fn open<S: Shares>(on: &mut S, x: &Acts<S::Share>, unit: bool) -> Result<(Option<Vec<u64>>, Format), RunError> {
     let rows = x.rows.total();
     let (x, from, to) = match unit {
         true => {
@@ -282,12 +261,7 @@ struct Pass<'a, S: Shares> {
 }
 
 impl<S: Shares> Pass<'_, S> {
-    fn step(
-        &mut self,
-        step: &Step,
-        values: &mut Held<S>,
-        input: &Input,
-    ) -> Result<Acts<S::Share>, RunError> {
+    fn step(&mut self, step: &Step, values: &mut Held<S>, input: &Input) -> Result<Acts<S::Share>, RunError> {
         match &step.block {
             Block::Embed(e) => self.embed(step, input, e),
             Block::Patches(p) => self.patches(step, input, p),
@@ -302,12 +276,7 @@ impl<S: Shares> Pass<'_, S> {
         }
     }
 
-    fn norm(
-        &mut self,
-        step: &Step,
-        values: &mut Held<S>,
-        n: &Norm,
-    ) -> Result<Acts<S::Share>, RunError> {
+    fn norm(&mut self, step: &Step, values: &mut Held<S>, n: &Norm) -> Result<Acts<S::Share>, RunError> {
         let x = Self::last_or_copy(step, values)?;
         let mut y = self.normalised(step.id, x, n, 1.0)?;
         y.norm = Some(n.clone());
@@ -316,12 +285,7 @@ impl<S: Shares> Pass<'_, S> {
 
     /// Applies the norm inside a block, if there is one, to rows that have been multiplied by `scale`. Its gain is left
     /// to the layer that reads the rows.
-    fn sub_norm(
-        &mut self,
-        step: &Step,
-        x: Acts<S::Share>,
-        scale: f64,
-    ) -> Result<Acts<S::Share>, RunError> {
+    fn sub_norm(&mut self, step: &Step, x: Acts<S::Share>, scale: f64) -> Result<Acts<S::Share>, RunError> {
         match step.norm() {
             Some((id, norm)) => self.normalised(id, x, norm, scale),
             None => Ok(x),
@@ -329,13 +293,7 @@ impl<S: Shares> Pass<'_, S> {
     }
 
     /// Normalises rows that have been multiplied by `scale`, which only affects ε; without gain and offset.
-    fn normalised(
-        &mut self,
-        id: StepId,
-        x: Acts<S::Share>,
-        n: &Norm,
-        scale: f64,
-    ) -> Result<Acts<S::Share>, RunError> {
+    fn normalised(&mut self, id: StepId, x: Acts<S::Share>, n: &Norm, scale: f64) -> Result<Acts<S::Share>, RunError> {
         let shape = NormShape {
             rows: x.rows.total(),
             width: x.width,
@@ -348,17 +306,9 @@ impl<S: Shares> Pass<'_, S> {
         Ok(Acts::new(y, ACTIVATION, x.rows, x.width))
     }
 
-    fn attention(
-        &mut self,
-        step: &Step,
-        values: &mut Held<S>,
-        a: &Attention,
-    ) -> Result<Acts<S::Share>, RunError> {
+    fn attention(&mut self, step: &Step, values: &mut Held<S>, a: &Attention) -> Result<Acts<S::Share>, RunError> {
         let (x, residual) = Self::operand(step, values)?;
-        let asking = Asking {
-            rows: &x.rows,
-            queries: if self.all { Queries::All } else { a.queries },
-        };
+        let asking = Asking { rows: &x.rows, queries: if self.all { Queries::All } else { a.queries } };
         let [q, k, v] = match a.queries.pool() {
             None => self.queries_of_all(step, &x, a, values, residual)?,
             Some(how) if !residual => self.queries_of_one(step, &x, a, how)?,
@@ -376,19 +326,13 @@ impl<S: Shares> Pass<'_, S> {
             Some(cache) => cache.take(step.id),
             None => Past::default(),
         };
-        let s = on.step(step.id.part("scores"), |on| {
-            scores(on, [&q, &k], &mut past, rows, (a, step.id))
-        })?;
-        let p = on.step(step.id.part("weigh"), |on| {
-            weigh(on, &s, &past, rows, a, padding)
-        })?;
+        let s = on.step(step.id.part("scores"), |on| scores(on, [&q, &k], &mut past, rows, (a, step.id)))?;
+        let p = on.step(step.id.part("weigh"), |on| weigh(on, &s, &past, rows, a, padding))?;
         let to = match a.sub_norm {
             Some(_) => INNER,
             None => ACTIVATION,
         };
-        let o = on.step(step.id.part("attend"), |on| {
-            attend(on, &p, &v, &mut past, rows, (a, step.id, to))
-        })?;
+        let o = on.step(step.id.part("attend"), |on| attend(on, &p, &v, &mut past, rows, (a, step.id, to)))?;
         if let Some(cache) = &mut self.cache {
             cache.put(step.id, past);
         }
@@ -436,14 +380,8 @@ impl<S: Shares> Pass<'_, S> {
             return Ok([q, part(0), part(keys)]);
         }
         let (rows, padded) = self.rows_for(step, &x.rows, how)?;
-        let row = self.on.step(step.id.part("row"), |on| {
-            pool(on, &x.share, &rows, x.width, how, padded)
-        })?;
-        let row = Acts {
-            share: row,
-            rows: rows.pooled(),
-            ..x.clone()
-        };
+        let row = self.on.step(step.id.part("row"), |on| pool(on, &x.share, &rows, x.width, how, padded))?;
+        let row = Acts { share: row, rows: rows.pooled(), ..x.clone() };
         let q = self.wide(step, "query", &row, &query)?;
         Ok([q, part(0), part(keys)])
     }
@@ -475,12 +413,7 @@ impl<S: Shares> Pass<'_, S> {
         })
     }
 
-    fn pool(
-        &mut self,
-        step: &Step,
-        values: &mut Held<S>,
-        how: Pool,
-    ) -> Result<Acts<S::Share>, RunError> {
+    fn pool(&mut self, step: &Step, values: &mut Held<S>, how: Pool) -> Result<Acts<S::Share>, RunError> {
         let mut x = Self::last_or_copy(step, values)?;
         if self.all {
             let y = self.on.step(step.id, |on| settled(on, step.id, &x))?;
@@ -506,18 +439,11 @@ impl<S: Shares> Pass<'_, S> {
     }
 
     /// One number per token of the vocabulary, or per class, for every row.
-    fn vocabulary(
-        &mut self,
-        step: &Step,
-        values: &mut Held<S>,
-        head: &Linear,
-    ) -> Result<Acts<S::Share>, RunError> {
+    fn vocabulary(&mut self, step: &Step, values: &mut Held<S>, head: &Linear) -> Result<Acts<S::Share>, RunError> {
         let x = values.take(step, 0)?;
         let product = Product::reading(x.norm.as_ref(), head);
         let rows = x.rows.total();
-        let y = self
-            .on
-            .step(step.id, |on| on.product(step.id, &x.share, rows, &product))?;
+        let y = self.on.step(step.id, |on| on.product(step.id, &x.share, rows, &product))?;
         Ok(Acts::new(y, LINEAR, x.rows, head.outputs))
     }
 
@@ -565,17 +491,13 @@ impl<S: Shares> Pass<'_, S> {
     ) -> Result<S::Share, RunError> {
         let id = step.id.part(part);
         let rows = x.rows.total();
-        self.on
-            .step(id, |on| on.product(id, &x.share, rows, product))
+        self.on.step(id, |on| on.product(id, &x.share, rows, product))
     }
 }
 
 /// The formats that the model declares for a norm.
 pub(crate) fn reach_of(norm: &Norm) -> NormReach {
-    norm.reach.map_or(NormReach::USUAL, |reach| NormReach {
-        squares: reach.squares,
-        finer: reach.finer,
-    })
+    norm.reach.map_or(NormReach::USUAL, |reach| NormReach { squares: reach.squares, finer: reach.finer })
 }
 
 /// γ∘y + β of a normalised matrix, in [`LINEAR`], if a norm is waiting; otherwise the matrix itself.

@@ -29,9 +29,7 @@ pub enum RunError {
     #[error("the public table does not fit the model")]
     WrongTable,
     /// The other party opened an index beyond the classes or tokens.
-    #[error(
-        "the peer opened place {place} of {places}: it misbehaves, or one of the two is defective"
-    )]
+    #[error("the peer opened place {place} of {places}: it misbehaves, or one of the two is defective")]
     NoSuchPlace {
         /// The opened index.
         place: u64,

@@ -16,10 +16,9 @@ use super::{Protocol, RunError};
 use crate::circuit::function;
 use crate::circuit::scores::LARGER;
 use crate::formats::{
-    ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INNER, INVERSE, KEY_BITS, LINEAR,
-    LOGIT, MASKED, MAX_KEYS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD,
-    SCORE, SQUARE_GATE, SQUARE_GATED, SUM_BITS, SUMS, TABLE_BITS, TURN_FRAC, TURNED, UNIT, VALUE,
-    WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
+    ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INNER, INVERSE, KEY_BITS, LINEAR, LOGIT, MASKED,
+    MAX_KEYS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD, SCORE, SQUARE_GATE, SQUARE_GATED,
+    SUM_BITS, SUMS, TABLE_BITS, TURN_FRAC, TURNED, UNIT, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use crate::weights::held::Layers;
 
@@ -35,11 +34,7 @@ pub fn agreement() -> Result<String, RunError> {
     let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
     let hash: String = params.hash().iter().map(|b| format!("{b:02x}")).collect();
     let version = env!("CARGO_PKG_VERSION");
-    Ok(format!(
-        "hushed {version} 2pc {PROTOCOL_VERSION}; {}; rlwe {hash} levels={}",
-        numbers(),
-        HeContext::ALL_LEVELS,
-    ))
+    Ok(format!("hushed {version} 2pc {PROTOCOL_VERSION}; {}; rlwe {hash} levels={}", numbers(), HeContext::ALL_LEVELS,))
 }
 
 /// The formats and the protocols' own constants.
@@ -105,10 +100,6 @@ impl Protocol {
             ot.recv(&mut session, 0)?;
             ot.send(&mut session, 0)?;
         }
-        Ok(Protocol::new(
-            Ctx::new(session, rng, Box::new(ot)),
-            he,
-            layers,
-        ))
+        Ok(Protocol::new(Ctx::new(session, rng, Box::new(ot)), he, layers))
     }
 }

@@ -86,17 +86,10 @@ pub struct Sums {
 /// [`Sums::standing`] for the keys of one text.
 const STANDING: Format = Format::new(41, 15);
 /// Sums of 256 keys' values, each below 2^4, a sign and a spare bit.
-const _: () =
-    assert!(STANDING.ring.bits() >= MAX_TOKENS.ilog2() + 4 + STANDING.frac + VALUE.frac + 2);
+const _: () = assert!(STANDING.ring.bits() >= MAX_TOKENS.ilog2() + 4 + STANDING.frac + VALUE.frac + 2);
 /// The formats for the keys of one text.
-pub const SUMS: Sums = Sums {
-    weighed: WEIGHED,
-    value: VALUE,
-    standing: STANDING,
-    attended: ATTENDED,
-    inverse: INVERSE,
-    bits: SUM_BITS,
-};
+pub const SUMS: Sums =
+    Sums { weighed: WEIGHED, value: VALUE, standing: STANDING, attended: ATTENDED, inverse: INVERSE, bits: SUM_BITS };
 /// Extra bits of sums over up to [`MAX_KEYS`] keys, and extra fraction bits of their inverse.
 const MORE: u32 = (MAX_KEYS / MAX_TOKENS).ilog2();
 /// The formats for the keys of a public prefix and of the text after it.

@@ -35,17 +35,8 @@ impl Index {
     pub fn shape(documents: usize, width: usize, record_bytes: usize) -> Result<Index, RunError> {
         let fits = (1..=MAX_DOCUMENTS).contains(&documents) && record_bytes <= MAX_RECORD_BYTES;
         match fits && width > 0 {
-            true => Ok(Index {
-                documents,
-                width,
-                record_bytes,
-                vectors: None,
-                records: None,
-            }),
-            false => Err(RunError::Unsupported {
-                site: "the index".to_owned(),
-                what: "an index of this size",
-            }),
+            true => Ok(Index { documents, width, record_bytes, vectors: None, records: None }),
+            false => Err(RunError::Unsupported { site: "the index".to_owned(), what: "an index of this size" }),
         }
     }
 
@@ -64,9 +55,7 @@ impl Index {
         let one = f64::from(1u32 << UNIT.frac);
         // NaN fails this too.
         let within = |v: &f32| v.abs() <= 1.001;
-        let sizes = documents
-            .checked_mul(width)
-            .zip(documents.checked_mul(record_bytes));
+        let sizes = documents.checked_mul(width).zip(documents.checked_mul(record_bytes));
         if sizes != Some((vectors.len(), records.len())) || !vectors.iter().all(within) {
             return Err(RunError::Unsupported {
                 site: "the index".to_owned(),
@@ -87,11 +76,7 @@ impl Index {
                 Some(records.map_err(TwopcError::from)?)
             }
         };
-        Ok(Index {
-            vectors: Some(vectors.map_err(TwopcError::from)?),
-            records,
-            ..index
-        })
+        Ok(Index { vectors: Some(vectors.map_err(TwopcError::from)?), records, ..index })
     }
 
     /// The number of documents.
@@ -126,24 +111,13 @@ impl Index {
 
     /// The shape of the product with its vectors.
     pub(crate) fn vectors_shape(&self) -> LinearShape {
-        LinearShape {
-            shape: OltShape {
-                k: 1,
-                m: self.width,
-                n: self.documents,
-            },
-            weight_bits: VECTOR_BITS,
-        }
+        LinearShape { shape: OltShape { k: 1, m: self.width, n: self.documents }, weight_bits: VECTOR_BITS }
     }
 
     /// The shape of the product of this many one-hot rows with its records.
     pub(crate) fn records_shape(&self, places: usize) -> LinearShape {
         LinearShape {
-            shape: OltShape {
-                k: places,
-                m: self.documents,
-                n: self.record_columns(),
-            },
+            shape: OltShape { k: places, m: self.documents, n: self.record_columns() },
             weight_bits: RECORD_BITS,
         }
     }
@@ -166,14 +140,9 @@ fn number(bytes: &[u8]) -> i32 {
 impl RecordText {
     /// The text of a row of opened numbers. Invalid UTF-8 is replaced, as the server made it.
     pub(crate) fn of_words(words: &[u64]) -> String {
-        let bytes = words
-            .iter()
-            .flat_map(|w| w.to_le_bytes().into_iter().take(BYTES));
+        let bytes = words.iter().flat_map(|w| w.to_le_bytes().into_iter().take(BYTES));
         let mut bytes: Vec<u8> = bytes.collect();
-        let end = bytes
-            .iter()
-            .rposition(|&b| b != 0)
-            .map_or(0, |last| last + 1);
+        let end = bytes.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
         bytes.truncate(end);
         String::from_utf8_lossy(&bytes).into_owned()
     }

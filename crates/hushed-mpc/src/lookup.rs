@@ -27,13 +27,6 @@ impl Table {
 
     /// The shape of the product of this many one-hot rows with the table.
     pub(crate) fn shape(self, e: &Embedding, places: usize) -> LinearShape {
-        LinearShape {
-            shape: OltShape {
-                k: places,
-                m: self.rows(e),
-                n: e.width,
-            },
-            weight_bits: TABLE_BITS,
-        }
+        LinearShape { shape: OltShape { k: places, m: self.rows(e), n: e.width }, weight_bits: TABLE_BITS }
     }
 }

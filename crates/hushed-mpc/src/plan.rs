@@ -18,10 +18,7 @@ use serde::Serialize;
 use crate::circuit::cache::Cache;
 use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens, tokens_of_rows};
 use crate::weights::factors::factors_of;
-use crate::{
-    Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, pads_in_front, run,
-    search,
-};
+use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, pads_in_front, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
@@ -86,10 +83,7 @@ pub struct Before {
 
 impl From<usize> for Before {
     fn from(held: usize) -> Before {
-        Before {
-            held,
-            ..Before::default()
-        }
+        Before { held, ..Before::default() }
     }
 }
 
@@ -99,17 +93,10 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Plan::twopc`] and [`Plan::next_token`].
-    pub fn largest(
-        program: &Program,
-        (public, tokens): (usize, usize),
-        pass: usize,
-    ) -> Result<Memory, RunError> {
+    pub fn largest(program: &Program, (public, tokens): (usize, usize), pass: usize) -> Result<Memory, RunError> {
         let tokens = tokens.max(1);
         if predicts_tokens(program) {
-            let before = Before {
-                public,
-                ..Before::default()
-            };
+            let before = Before { public, ..Before::default() };
             let mut memory = Plan::next_token(program, before, &[tokens], Terms::default())?.memory;
             memory.weights += memory::cached(program, public);
             return Ok(memory);
@@ -133,10 +120,7 @@ impl Memory {
     ) -> Result<Memory, RunError> {
         let tokens = tokens.max(1);
         // Texts that may be padded take the most.
-        let padded = |padded| Terms {
-            padded,
-            public_table: false,
-        };
+        let padded = |padded| Terms { padded, public_table: false };
         if ahead > 0 {
             let made = Plan::ahead(program, ahead, padded(true))?.memory;
             // The rows of a text that waits for them are held as well.
@@ -146,12 +130,7 @@ impl Memory {
         }
         let drafts = drafts.min(tokens - 1);
         if drafts > 0 {
-            let before = Before {
-                public,
-                held: tokens - 1 - drafts,
-                drafts: true,
-                ..Before::default()
-            };
+            let before = Before { public, held: tokens - 1 - drafts, drafts: true, ..Before::default() };
             let terms = padded(public == 0 || !pads_in_front(program));
             let pass = Plan::next_token(program, before, &[1 + drafts], terms)?.memory;
             self.session = self.session.max(pass.session + self.stock);
@@ -175,12 +154,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`RunError::Unsupported`] if a step has no protocol.
-    pub fn twopc(
-        program: &Program,
-        tokens: &[usize],
-        terms: Terms,
-        unit: bool,
-    ) -> Result<Plan, RunError> {
+    pub fn twopc(program: &Program, tokens: &[usize], terms: Terms, unit: bool) -> Result<Plan, RunError> {
         if predicts_tokens(program) {
             return Plan::next_token(program, 0, tokens, terms);
         }
@@ -199,12 +173,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`RunError::Unsupported`] for a model that is no classifier; otherwise as [`Plan::twopc`].
-    pub fn classes(
-        program: &Program,
-        tokens: &[usize],
-        terms: Terms,
-        answers: Answers,
-    ) -> Result<Plan, RunError> {
+    pub fn classes(program: &Program, tokens: &[usize], terms: Terms, answers: Answers) -> Result<Plan, RunError> {
         let Some(classes) = classes(program) else {
             return Err(RunError::Unsupported {
                 site: "the answer".to_owned(),
@@ -250,12 +219,7 @@ impl Plan {
             site: "the answer".to_owned(),
             what: "logits: the model is not a classifier",
         })?;
-        let Before {
-            public,
-            held,
-            ahead,
-            drafts,
-        } = before.into();
+        let Before { public, held, ahead, drafts } = before.into();
         let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));
         let (input, adds) = (|rows| Input::Lengths(rows, terms), Adds::default());
         if held > 0 {
@@ -272,11 +236,7 @@ impl Plan {
             true => drop(tokens_of_rows(on, program, &mut cache, &input, adds, top)?),
             false => drop(next_tokens(on, program, &mut cache, &input, adds, top)?),
         }
-        let opened = Opened::Tokens {
-            answers,
-            drafts,
-            public,
-        };
+        let opened = Opened::Tokens { answers, drafts, public };
         Ok(Plan::of(program, counting, held, rows, terms, opened))
     }
 

@@ -53,9 +53,7 @@ impl Draw<'_> {
     pub fn noise_of_rows(&self, rows: usize, tokens: usize) -> Vec<i64> {
         let draw = |position| Draw { position, ..*self };
         let positions = (0..rows as u64).map(|row| self.position + row);
-        positions
-            .flat_map(|position| draw(position).noise(tokens))
-            .collect()
+        positions.flat_map(|position| draw(position).noise(tokens)).collect()
     }
 
     /// T·G for each token in [`LOGIT`], G = −ln(−ln u) with u uniform in (0, 1) from ChaCha20(SHA-256("hushed gumbel
@@ -117,16 +115,12 @@ mod tests {
 
     /// Makes tests repeatable.
     fn fixed() -> Sampler {
-        Sampler {
-            secret: Zeroizing::new([7; 32]),
-        }
+        Sampler { secret: Zeroizing::new([7; 32]) }
     }
 
     #[test]
     fn logarithms_and_roundings() {
-        for x in [
-            1e-300, 0.1, 0.5, 0.707, 0.7072, 0.999_999, 1.0, 1.414, 36.7, 1e300,
-        ] {
+        for x in [1e-300, 0.1, 0.5, 0.707, 0.7072, 0.999_999, 1.0, 1.414, 36.7, 1e300] {
             assert!((ln(x) - x.ln()).abs() <= 2e-12 * x.ln().abs(), "{x}");
         }
         let close = 1.0 - f64::EPSILON / 2.0;
@@ -164,10 +158,7 @@ mod tests {
         let weights: Vec<f64> = logits.iter().map(|l| (l / temperature).exp()).collect();
         let sum: f64 = weights.iter().sum();
         let expected = weights.iter().map(|w| w / sum * DRAWS as f64);
-        let chi = counts
-            .iter()
-            .zip(expected)
-            .map(|(c, e)| (c - e).powi(2) / e);
+        let chi = counts.iter().zip(expected).map(|(c, e)| (c - e).powi(2) / e);
         let chi: f64 = chi.sum();
         assert!(chi < 44.3, "χ² = {chi}");
     }

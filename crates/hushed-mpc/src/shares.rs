@@ -70,10 +70,7 @@ pub trait Local: Clone + Sized {
     /// Some columns of a matrix with `rows` rows.
     fn columns(&self, rows: usize, columns: Range<usize>) -> Self {
         let width = self.elements() / rows.max(1);
-        assert!(
-            self.elements() == rows * width && columns.end <= width,
-            "columns of a matrix"
-        );
+        assert!(self.elements() == rows * width && columns.end <= width, "columns of a matrix");
         self.gather(rows * columns.len(), || {
             let row = |r: usize| r * width + columns.start..r * width + columns.end;
             (0..rows).flat_map(row).collect()
@@ -91,11 +88,7 @@ pub trait Shares {
     ///
     /// # Errors
     /// Those of the step.
-    fn step<T>(
-        &mut self,
-        id: StepId,
-        run: impl FnOnce(&mut Self) -> Result<T, RunError>,
-    ) -> Result<T, RunError>;
+    fn step<T>(&mut self, id: StepId, run: impl FnOnce(&mut Self) -> Result<T, RunError>) -> Result<T, RunError>;
 
     /// Whether this interpretation can run an input.
     fn takes(&self, input: &Input) -> bool;
@@ -105,11 +98,7 @@ pub trait Shares {
 
     /// Numbers that one party knows.
     fn known(&self, owner: Party, len: usize, values: impl FnOnce() -> Vec<i64>) -> Known {
-        Known {
-            owner,
-            len,
-            values: self.knows(owner).then(|| Zeroizing::new(values())),
-        }
+        Known { owner, len, values: self.knows(owner).then(|| Zeroizing::new(values())) }
     }
 
     /// A sharing of numbers that one party knows: they are its share, and the other's share is zero.
@@ -120,24 +109,14 @@ pub trait Shares {
     ///
     /// # Errors
     /// Those of the session; an index beyond the table; [`RunError::WrongInput`] if the client has no indices.
-    fn lookup(
-        &mut self,
-        places: &Known,
-        e: &Embedding,
-        table: Table,
-    ) -> Result<Self::Share, RunError>;
+    fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Self::Share, RunError>;
 
     /// x·W + b for `rows` rows, in [`LINEAR`](super::formats::LINEAR).
     ///
     /// # Errors
     /// Those of the session; numbers that the formats cannot hold, or that are missing.
-    fn product(
-        &mut self,
-        id: StepId,
-        x: &Self::Share,
-        rows: usize,
-        product: &Product,
-    ) -> Result<Self::Share, RunError>;
+    fn product(&mut self, id: StepId, x: &Self::Share, rows: usize, product: &Product)
+    -> Result<Self::Share, RunError>;
 
     /// A row in [`UNIT`](super::formats::UNIT) times the vectors of an index: one number per document, in its ring with
     /// twice its fraction bits.
@@ -154,12 +133,7 @@ pub trait Shares {
     fn records(&mut self, places: &Known, index: &Index) -> Result<Self::Share, RunError>;
 
     /// Products of shared matrices, both in the same ring.
-    fn matmul(
-        &mut self,
-        x: &Self::Share,
-        y: &Self::Share,
-        shape: &MatmulShape,
-    ) -> Result<Self::Share, RunError>;
+    fn matmul(&mut self, x: &Self::Share, y: &Self::Share, shape: &MatmulShape) -> Result<Self::Share, RunError>;
 
     /// A row of coefficients that the client knows, times a matrix, for each of `texts` matrices of `width` columns
     /// over [`MAIN`](super::formats::MAIN).
@@ -194,24 +168,13 @@ pub trait Shares {
 
     /// 2^(x − the row's maximum) for each element of rows of `widths` elements in the format of scores; the result is
     /// in `to`. This is softmax without its division.
-    fn exponentials(
-        &mut self,
-        x: &Self::Share,
-        widths: &[usize],
-        to: Format,
-    ) -> Result<Self::Share, RunError>;
+    fn exponentials(&mut self, x: &Self::Share, widths: &[usize], to: Format) -> Result<Self::Share, RunError>;
 
     /// σ of each element in the format [argument](hushed_twopc::func::sigmoid::ARGUMENT), in `to`.
     fn sigmoids(&mut self, x: &Self::Share, to: Format) -> Result<Self::Share, RunError>;
 
     /// scale/x with `frac` fraction bits in `to`, for integers 0 < x < 2^bits.
-    fn reciprocal(
-        &mut self,
-        x: &Self::Share,
-        bits: u32,
-        scale: f64,
-        to: Format,
-    ) -> Result<Self::Share, RunError>;
+    fn reciprocal(&mut self, x: &Self::Share, bits: u32, scale: f64, to: Format) -> Result<Self::Share, RunError>;
 
     /// Each row of x times its factor, in the same ring.
     fn scale_rows(
@@ -226,21 +189,11 @@ pub trait Shares {
     fn multiply(&mut self, x: &Self::Share, y: &Self::Share) -> Result<Self::Share, RunError>;
 
     /// The maximum of each row.
-    fn maxima(
-        &mut self,
-        x: &Self::Share,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Self::Share, RunError>;
+    fn maxima(&mut self, x: &Self::Share, rows: usize, columns: usize) -> Result<Self::Share, RunError>;
 
     /// The levels of a tournament in each row, from x itself to the maximum, one per row. Each level comes with the
     /// columns of its elements, in the ring of x: see [`argmax_levels`](hushed_twopc::gadget::argmax_levels).
-    fn tournament(
-        &mut self,
-        x: &Self::Share,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Vec<[Self::Share; 2]>, RunError>;
+    fn tournament(&mut self, x: &Self::Share, rows: usize, columns: usize) -> Result<Vec<[Self::Share; 2]>, RunError>;
 
     /// The maximum of each short row, and the corresponding element of `with`; any of equal ones.
     fn largest_of_few(
@@ -252,37 +205,20 @@ pub trait Shares {
     ) -> Result<[Self::Share; 2], RunError>;
 
     /// For each of the vectors of these lengths, concatenated in x, the element at a place that the client knows.
-    fn pick(
-        &mut self,
-        x: &Self::Share,
-        lengths: &[usize],
-        places: &Known,
-    ) -> Result<Self::Share, RunError>;
+    fn pick(&mut self, x: &Self::Share, lengths: &[usize], places: &Known) -> Result<Self::Share, RunError>;
 
     /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), both
     /// including its scale.
     fn apply(&mut self, f: &Function, x: &Self::Share) -> Result<Self::Share, RunError>;
 
     /// Normalises rows, without gain and offset, in [`ACTIVATION`](super::formats::ACTIVATION).
-    fn normalise(
-        &mut self,
-        x: &Self::Share,
-        from: Format,
-        shape: NormShape,
-    ) -> Result<Self::Share, RunError>;
+    fn normalise(&mut self, x: &Self::Share, from: Format, shape: NormShape) -> Result<Self::Share, RunError>;
 
     /// Scales rows to length one, in [`UNIT_ROW`](hushed_twopc::func::norm::UNIT_ROW).
-    fn unit_rows(
-        &mut self,
-        x: &Self::Share,
-        from: Format,
-        rows: usize,
-        width: usize,
-    ) -> Result<Self::Share, RunError>;
+    fn unit_rows(&mut self, x: &Self::Share, from: Format, rows: usize, width: usize) -> Result<Self::Share, RunError>;
 
     /// x/2^shift in `to`, rounded exactly and opened: returns the words at the client, and in the clear.
-    fn open(&mut self, x: &Self::Share, shift: u32, to: Ring)
-    -> Result<Option<Vec<u64>>, RunError>;
+    fn open(&mut self, x: &Self::Share, shift: u32, to: Ring) -> Result<Option<Vec<u64>>, RunError>;
 }
 
 /// What the client learns at most from this many words of a ring, whatever it does to its own shares before they are
@@ -293,14 +229,7 @@ fn opened_bits(words: usize, ring: Ring) -> u64 {
 
 /// The product of coefficients for `texts` texts of `rows` rows, which only the client knows, with shared matrices.
 fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
-    let products = MatmulShape {
-        shape: OltShape {
-            k: 1,
-            m: rows,
-            n: width,
-        },
-        batch: texts,
-    };
+    let products = MatmulShape { shape: OltShape { k: 1, m: rows, n: width }, batch: texts };
     products.spec(MAIN, Encrypted::Left)
 }
 
@@ -312,23 +241,13 @@ fn known_spec<L: Borrow<Layout>>(
     bits: u32,
     layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
 ) -> Result<OltSpec, TwopcError> {
-    let spec = OltSpec {
-        multiplier_bits: bits,
-        ..shape.spec(ring, Encrypted::Left)
-    };
+    let spec = OltSpec { multiplier_bits: bits, ..shape.spec(ring, Encrypted::Left) };
     let fastest = layout(&spec)?;
     let Window { kw, mw, nw } = fastest.borrow().tiling.window();
     if mw >= shape.shape.m || nw < 2 {
         return Ok(spec);
     }
-    let longer = OltSpec {
-        window: Some(Window {
-            kw,
-            mw: 2 * mw,
-            nw: nw / 2,
-        }),
-        ..spec
-    };
+    let longer = OltSpec { window: Some(Window { kw, mw: 2 * mw, nw: nw / 2 }), ..spec };
     let other = layout(&longer)?;
     let cost = |l: &L| l.borrow().tiling.cost();
     let bytes = |l: &L| {
@@ -345,9 +264,7 @@ fn known_spec<L: Borrow<Layout>>(
 /// The product of each pair of matrices.
 fn products(x: &[u64], y: &[u64], shape: &MatmulShape) -> Vec<u64> {
     let OltShape { k, m, n } = shape.shape;
-    let pairs = x
-        .chunks_exact((k * m).max(1))
-        .zip(y.chunks_exact((m * n).max(1)));
+    let pairs = x.chunks_exact((k * m).max(1)).zip(y.chunks_exact((m * n).max(1)));
     pairs.flat_map(|(x, y)| product(x, y, k, m, n)).collect()
 }
 
@@ -355,9 +272,7 @@ fn products(x: &[u64], y: &[u64], shape: &MatmulShape) -> Vec<u64> {
 fn rows_times(coefficients: &[u64], x: &[u64], rows: usize, width: usize) -> Vec<u64> {
     let matrices = x.chunks_exact((rows * width).max(1));
     let pairs = coefficients.chunks_exact(rows.max(1)).zip(matrices);
-    pairs
-        .flat_map(|(c, x)| product(c, x, 1, rows, width))
-        .collect()
+    pairs.flat_map(|(c, x)| product(c, x, 1, rows, width)).collect()
 }
 
 impl Local for Share {

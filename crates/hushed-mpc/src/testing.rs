@@ -34,10 +34,7 @@ pub(crate) fn run_pair_with<A: Send, B: Send>(
         });
         let answer = client(&mut party(near, Box::new(near_ot), Arc::default()));
         let server = server.join();
-        (
-            answer,
-            server.unwrap_or_else(|why| std::panic::resume_unwind(why)),
-        )
+        (answer, server.unwrap_or_else(|why| std::panic::resume_unwind(why)))
     })
 }
 

@@ -74,9 +74,7 @@ impl Report {
     pub fn worst_stage(&self) -> Option<&Stage> {
         let before = std::iter::once(0.0).chain(self.stages.iter().map(|s| s.total));
         let grown = self.stages.iter().zip(before);
-        grown
-            .max_by(|(a, x), (b, y)| (a.total - x).total_cmp(&(b.total - y)))
-            .map(|(stage, _)| stage)
+        grown.max_by(|(a, x), (b, y)| (a.total - x).total_cmp(&(b.total - y))).map(|(stage, _)| stage)
     }
 }
 
@@ -113,10 +111,8 @@ pub fn verify<T: Clone + Into<Item>>(
     let (to_main, from_client) = channel();
     let (server_to_main, from_server) = channel();
     std::thread::scope(|scope| {
-        let lengths: Vec<Input> = items
-            .iter()
-            .map(|item| Input::Lengths(vec![item.rows().total], Terms::default()))
-            .collect();
+        let lengths: Vec<Input> =
+            items.iter().map(|item| Input::Lengths(vec![item.rows().total], Terms::default())).collect();
         let known: Vec<Input> = items.iter().map(input).collect();
         let server = scope.spawn(move || {
             let mut session = Protocol::establish(server, Arc::new(Layers::default()))?;
@@ -145,19 +141,11 @@ fn input(item: &Item) -> Input {
 
 /// Whether a stage ends here.
 fn ends(step: &Step) -> bool {
-    matches!(
-        step.block,
-        Block::Norm(_) | Block::Pool(_) | Block::Vocabulary(_) | Block::Head(_) | Block::Classes(_)
-    )
+    matches!(step.block, Block::Norm(_) | Block::Pool(_) | Block::Vocabulary(_) | Block::Head(_) | Block::Classes(_))
 }
 
 /// Runs one party and sends a copy of its share after every stage.
-fn party(
-    party: &mut Protocol,
-    model: &Model,
-    inputs: &[Input],
-    out: &Sender<Sent>,
-) -> Result<(), RunError> {
+fn party(party: &mut Protocol, model: &Model, inputs: &[Input], out: &Sender<Sent>) -> Result<(), RunError> {
     let program = model.program_of_all_logits();
     for input in inputs {
         // A closed channel means that the other side of `verify` has stopped, so nothing is left to compare.
@@ -234,9 +222,7 @@ fn compare(
         progress(done + 1);
     }
     let stages = stages.iter().zip(sums);
-    report.stages = stages
-        .map(|(step, s)| s.stage(step.id.to_string()))
-        .collect();
+    report.stages = stages.map(|(step, s)| s.stage(step.id.to_string())).collect();
     Ok(report)
 }
 
@@ -248,13 +234,7 @@ impl Position {
             second = second.max(first.min(logit));
             first = first.max(logit);
         }
-        Position {
-            text,
-            row,
-            clear,
-            private,
-            margin: first - second,
-        }
+        Position { text, row, clear, private, margin: first - second }
     }
 
     /// Whether both runs found the same token.

@@ -11,9 +11,7 @@ use crate::channel::tls::TlsFault;
 #[non_exhaustive]
 pub enum NetError {
     /// No byte, not even a heartbeat, arrived (or left) within the deadline.
-    #[error(
-        "the peer was silent for {seconds} s; check that it still runs and that the network is up"
-    )]
+    #[error("the peer was silent for {seconds} s; check that it still runs and that the network is up")]
     Timeout {
         /// The deadline that passed, in whole seconds, rounded up.
         seconds: u64,
@@ -51,9 +49,7 @@ pub enum NetError {
     #[error("the session is closed")]
     Closed,
     /// The session belongs to another process, from which this one was forked. Nothing was sent or received.
-    #[error(
-        "the session was made by another process, from which this one was forked: make sessions after the fork"
-    )]
+    #[error("the session was made by another process, from which this one was forked: make sessions after the fork")]
     Forked,
     /// The secure channel could not be established, or broke.
     #[error("TLS: {0}")]
@@ -124,9 +120,7 @@ pub enum PeerFault {
         got: u64,
     },
     /// The parties run different steps.
-    #[error(
-        "step {step}: it sent kind {got} where {expected} was due; the parties are out of step"
-    )]
+    #[error("step {step}: it sent kind {got} where {expected} was due; the parties are out of step")]
     UnexpectedKind {
         /// The step at which it happened.
         step: u32,

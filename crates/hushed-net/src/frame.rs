@@ -60,13 +60,7 @@ impl Header {
         };
         let mut out = [0; HEADER_BYTES];
         let mut rest = out.as_mut_slice();
-        for field in [
-            &MAGIC[..],
-            &[VERSION, class],
-            &kind.to_le_bytes(),
-            &step.to_le_bytes(),
-            &length.to_le_bytes(),
-        ] {
+        for field in [&MAGIC[..], &[VERSION, class], &kind.to_le_bytes(), &step.to_le_bytes(), &length.to_le_bytes()] {
             let (head, tail) = rest.split_at_mut(field.len());
             head.copy_from_slice(field);
             rest = tail;
@@ -79,53 +73,25 @@ impl Header {
     /// # Errors
     /// A [`PeerFault`] for anything that [`Header::encode`] cannot produce.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, PeerFault> {
-        let [
-            m0,
-            m1,
-            m2,
-            m3,
-            version,
-            class,
-            k0,
-            k1,
-            s0,
-            s1,
-            s2,
-            s3,
-            length @ ..,
-        ] = *bytes;
+        let [m0, m1, m2, m3, version, class, k0, k1, s0, s1, s2, s3, length @ ..] = *bytes;
         if [m0, m1, m2, m3] != MAGIC {
             return Err(PeerFault::BadMagic);
         }
         if version != VERSION {
-            return Err(PeerFault::FrameVersion {
-                got: version,
-                ours: VERSION,
-            });
+            return Err(PeerFault::FrameVersion { got: version, ours: VERSION });
         }
         let kind = u16::from_le_bytes([k0, k1]);
         let step = u32::from_le_bytes([s0, s1, s2, s3]);
         let length = u64::from_le_bytes(length);
         let zero = |holds: bool, field| {
-            if holds {
-                Ok(())
-            } else {
-                Err(PeerFault::BadHeader { field })
-            }
+            if holds { Ok(()) } else { Err(PeerFault::BadHeader { field }) }
         };
         match class {
             0 => {
                 if length > MAX_PAYLOAD {
-                    return Err(PeerFault::FrameTooLong {
-                        length,
-                        limit: MAX_PAYLOAD,
-                    });
+                    return Err(PeerFault::FrameTooLong { length, limit: MAX_PAYLOAD });
                 }
-                Ok(Self::Step {
-                    kind: Kind(kind),
-                    step,
-                    length,
-                })
+                Ok(Self::Step { kind: Kind(kind), step, length })
             }
             1 => {
                 zero(kind == 0, "kind")?;
@@ -164,11 +130,7 @@ impl Frame {
     /// The frame's header.
     #[must_use]
     pub fn header(&self) -> Header {
-        Header::Step {
-            kind: self.kind,
-            step: self.step,
-            length: self.payload.len() as u64,
-        }
+        Header::Step { kind: self.kind, step: self.step, length: self.payload.len() as u64 }
     }
 }
 
@@ -195,11 +157,7 @@ pub fn read_payload(source: &mut impl Read, length: u64) -> Result<Vec<u8>, NetE
     while left > 0 {
         let piece = left.min(FIRST_PIECE_BYTES.max(payload.len() as u64));
         payload.reserve_exact(usize::try_from(piece).unwrap_or(usize::MAX));
-        let got = source
-            .by_ref()
-            .take(piece)
-            .read_to_end(&mut payload)
-            .map_err(|e| read_error(&e))?;
+        let got = source.by_ref().take(piece).read_to_end(&mut payload).map_err(|e| read_error(&e))?;
         if got as u64 != piece {
             return Err(NetError::PeerGone);
         }
@@ -215,18 +173,13 @@ pub(crate) fn read_error(error: &io::Error) -> NetError {
 
 pub(crate) fn io_error(operation: &'static str, error: &io::Error) -> NetError {
     use io::ErrorKind as K;
-    if let Some(fault) = error
-        .get_ref()
-        .and_then(|e| e.downcast_ref::<rustls::Error>())
-    {
+    if let Some(fault) = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
         return fault.clone().into();
     }
     match error.kind() {
-        K::UnexpectedEof
-        | K::ConnectionReset
-        | K::ConnectionAborted
-        | K::BrokenPipe
-        | K::NotConnected => NetError::PeerGone,
+        K::UnexpectedEof | K::ConnectionReset | K::ConnectionAborted | K::BrokenPipe | K::NotConnected => {
+            NetError::PeerGone
+        }
         kind => NetError::Io { operation, kind },
     }
 }

@@ -13,24 +13,15 @@ pub fn frame(data: &[u8]) {
         let Ok(header) = read_header(&mut rest) else {
             return;
         };
-        assert!(
-            before.starts_with(&header.encode()),
-            "a header has two encodings"
-        );
+        assert!(before.starts_with(&header.encode()), "a header has two encodings");
         let Header::Step { length, .. } = header else {
             continue;
         };
-        assert!(
-            length <= MAX_PAYLOAD,
-            "a length beyond the maximum was let through"
-        );
+        assert!(length <= MAX_PAYLOAD, "a length beyond the maximum was let through");
         let Ok(payload) = read_payload(&mut rest, length) else {
             return;
         };
         assert_eq!(payload.len() as u64, length);
-        assert!(
-            payload.capacity() <= (1 << 20) + 2 * payload.len(),
-            "memory outgrew the bytes that arrived"
-        );
+        assert!(payload.capacity() <= (1 << 20) + 2 * payload.len(), "memory outgrew the bytes that arrived");
     }
 }

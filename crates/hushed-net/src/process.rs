@@ -25,10 +25,6 @@ impl Origin {
     }
 
     pub(crate) fn check(self) -> Result<(), NetError> {
-        if self.is_here() {
-            Ok(())
-        } else {
-            Err(NetError::Forked)
-        }
+        if self.is_here() { Ok(()) } else { Err(NetError::Forked) }
     }
 }

@@ -60,10 +60,7 @@ pub struct Session {
 #[must_use]
 pub fn memory_pair() -> (Session, Session) {
     let (a, b): (MemoryChannel, MemoryChannel) = memory::pair();
-    (
-        Session::new(Party::Client, Box::new(a)),
-        Session::new(Party::Server, Box::new(b)),
-    )
+    (Session::new(Party::Client, Box::new(a)), Session::new(Party::Server, Box::new(b)))
 }
 
 impl Session {
@@ -123,12 +120,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::send`] and [`Session::recv`].
-    pub fn exchange(
-        &mut self,
-        kind: Kind,
-        payload: &[u8],
-        expect: Expect,
-    ) -> Result<Vec<u8>, NetError> {
+    pub fn exchange(&mut self, kind: Kind, payload: &[u8], expect: Expect) -> Result<Vec<u8>, NetError> {
         self.send(kind, payload)?;
         self.recv(kind, expect)
     }
@@ -144,10 +136,7 @@ impl Session {
     /// Tells the peer that this side stops; the code is all it learns. Later calls return [`NetError::Closed`].
     pub fn abort(&mut self, code: u16) {
         use NetError as E;
-        let over = matches!(
-            self.failure,
-            Some(E::PeerGone | E::PeerAborted { .. } | E::Closed)
-        );
+        let over = matches!(self.failure, Some(E::PeerGone | E::PeerAborted { .. } | E::Closed));
         if !over && self.origin.is_here() {
             // Queued at best: if the channel is broken, nobody is left to tell.
             let _ = self.channel.abort(code);
@@ -209,15 +198,10 @@ impl Session {
     /// 32 bytes bound to this session's secure channel; `None` if it is not secure, or belongs to another process.
     #[must_use]
     pub fn exporter(&self, label: &[u8]) -> Option<[u8; 32]> {
-        self.origin
-            .is_here()
-            .then(|| self.channel.exporter(label))?
+        self.origin.is_here().then(|| self.channel.exporter(label))?
     }
 
-    fn guard<T>(
-        &mut self,
-        act: impl FnOnce(&mut Self) -> Result<T, NetError>,
-    ) -> Result<T, NetError> {
+    fn guard<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, NetError>) -> Result<T, NetError> {
         self.origin.check()?;
         if let Some(why) = &self.failure {
             return Err(why.clone());
@@ -228,20 +212,10 @@ impl Session {
     fn send_step(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), NetError> {
         let length = payload.len() as u64;
         if length > MAX_PAYLOAD {
-            return Err(NetError::PayloadTooLong {
-                length,
-                limit: MAX_PAYLOAD,
-            });
+            return Err(NetError::PayloadTooLong { length, limit: MAX_PAYLOAD });
         }
-        let frame = Frame {
-            kind,
-            step: self.next_sent,
-            payload,
-        };
-        self.next_sent = self
-            .next_sent
-            .checked_add(1)
-            .ok_or(NetError::StepsExhausted)?;
+        let frame = Frame { kind, step: self.next_sent, payload };
+        self.next_sent = self.next_sent.checked_add(1).ok_or(NetError::StepsExhausted)?;
         absorb(&mut self.sent, &frame);
         self.channel.send(frame)?;
         self.counted.frames_sent += 1;
@@ -255,30 +229,16 @@ impl Session {
         let step = self.next_received;
         self.next_received = step.checked_add(1).ok_or(NetError::StepsExhausted)?;
         if frame.step != step {
-            return Err(PeerFault::UnexpectedStep {
-                expected: step,
-                got: frame.step,
-            }
-            .into());
+            return Err(PeerFault::UnexpectedStep { expected: step, got: frame.step }.into());
         }
         if frame.kind != kind {
-            return Err(PeerFault::UnexpectedKind {
-                step,
-                expected: kind,
-                got: frame.kind,
-            }
-            .into());
+            return Err(PeerFault::UnexpectedKind { step, expected: kind, got: frame.kind }.into());
         }
         let got = frame.payload.len() as u64;
         if let Expect::Exactly(n) = expect
             && got != n as u64
         {
-            return Err(PeerFault::WrongLength {
-                step,
-                expected: n as u64,
-                got,
-            }
-            .into());
+            return Err(PeerFault::WrongLength { step, expected: n as u64, got }.into());
         }
         absorb(&mut self.received, &frame);
         self.counted.frames_received += 1;

@@ -41,10 +41,7 @@ impl Stats {
             frames_received: d(self.frames_received, earlier.frames_received),
             rounds: d(self.rounds, earlier.rounds),
             heartbeat_bytes_sent: d(self.heartbeat_bytes_sent, earlier.heartbeat_bytes_sent),
-            heartbeat_bytes_received: d(
-                self.heartbeat_bytes_received,
-                earlier.heartbeat_bytes_received,
-            ),
+            heartbeat_bytes_received: d(self.heartbeat_bytes_received, earlier.heartbeat_bytes_received),
             wire_bytes_sent: d(self.wire_bytes_sent, earlier.wire_bytes_sent),
             wire_bytes_received: d(self.wire_bytes_received, earlier.wire_bytes_received),
         }
@@ -60,10 +57,7 @@ impl AddAssign for Stats {
             (&mut self.frames_received, other.frames_received),
             (&mut self.rounds, other.rounds),
             (&mut self.heartbeat_bytes_sent, other.heartbeat_bytes_sent),
-            (
-                &mut self.heartbeat_bytes_received,
-                other.heartbeat_bytes_received,
-            ),
+            (&mut self.heartbeat_bytes_received, other.heartbeat_bytes_received),
             (&mut self.wire_bytes_sent, other.wire_bytes_sent),
             (&mut self.wire_bytes_received, other.wire_bytes_received),
         ];

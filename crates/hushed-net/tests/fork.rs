@@ -36,11 +36,9 @@ fn first_wrong(session: &mut Option<Session>) -> u8 {
 
 #[test]
 fn fork_leaves_a_session_to_the_parent() {
-    for (name, make) in [
-        ("memory", common::memory as fn() -> (Session, Session)),
-        ("tcp", common::tcp),
-        ("tls", common::tls),
-    ] {
+    for (name, make) in
+        [("memory", common::memory as fn() -> (Session, Session)), ("tcp", common::tcp), ("tls", common::tls)]
+    {
         let (client, mut server) = make();
         let mut client = Some(client);
         let seen = in_child(|| first_wrong(&mut client));

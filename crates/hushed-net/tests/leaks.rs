@@ -14,10 +14,7 @@ use hushed_net::{Expect, Kind, Limits, Party, Session, TlsServer};
 const PUT_AWAY: Duration = Duration::from_secs(1);
 
 fn descriptors_and_threads() -> (usize, usize) {
-    (
-        fs::read_dir("/proc/self/fd").unwrap().count(),
-        fs::read_dir("/proc/self/task").unwrap().count(),
-    )
+    (fs::read_dir("/proc/self/fd").unwrap().count(), fs::read_dir("/proc/self/task").unwrap().count())
 }
 
 #[test]
@@ -38,20 +35,14 @@ fn a_thousand_failed_sessions_leave_no_descriptor_and_no_thread() {
             }
             // Killed in a session, with a frame half sent.
             2 => {
-                let mut session = Session::new(
-                    Party::Server,
-                    Box::new(tcp::channel(far, Limits::session()).unwrap()),
-                );
+                let mut session = Session::new(Party::Server, Box::new(tcp::channel(far, Limits::session()).unwrap()));
                 near.write_all(b"HSHD\x01\x00").unwrap();
                 drop(near);
                 assert!(session.recv(Kind(1), Expect::AtMost(9)).is_err());
             }
             // Refused in a session.
             _ => {
-                let mut session = Session::new(
-                    Party::Server,
-                    Box::new(tcp::channel(far, Limits::session()).unwrap()),
-                );
+                let mut session = Session::new(Party::Server, Box::new(tcp::channel(far, Limits::session()).unwrap()));
                 session.abort(1);
                 drop(near);
             }

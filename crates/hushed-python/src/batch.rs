@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use hushed_serve::TooLong;
 use hushed_serve::fhe::wire::JobState;
-use hushed_serve::fhe::{
-    Answer, Item, KeygenOptions, OnEvent, Remote, RemoteEvent, RemoteOptions, Wanted, Warning,
-};
+use hushed_serve::fhe::{Answer, Item, KeygenOptions, OnEvent, Remote, RemoteEvent, RemoteOptions, Wanted, Warning};
 use hushed_serve::{Digest, ServeError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
@@ -60,9 +58,7 @@ pub fn batch_submit(
     texts: Vec<String>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Submitted> {
-    submit(py, progress, move |watch| {
-        batching.remote()?.submit(&texts, watch)
-    })
+    submit(py, progress, move |watch| batching.remote()?.submit(&texts, watch))
 }
 
 /// The same for items, each a line in the format of `hushed score --choices`.
@@ -111,12 +107,7 @@ pub fn batch_status(py: Python<'_>, batching: Batching, job: String) -> PyResult
     Ok(match state {
         JobState::Unknown => ("unknown", 0, 0.0, 0, 0, None),
         JobState::Queued { ahead, left } => ("queued", ahead, 0.0, 0, left, None),
-        JobState::Running {
-            layer,
-            of,
-            part,
-            left,
-        } => {
+        JobState::Running { layer, of, part, left } => {
             let done = f64::from(layer) + f64::from(part) / 1000.0;
             ("running", 0, done, of, left, None)
         }
@@ -127,11 +118,7 @@ pub fn batch_status(py: Python<'_>, batching: Batching, job: String) -> PyResult
 
 /// The answers of a finished job.
 #[pyfunction]
-pub fn batch_result(
-    py: Python<'_>,
-    batching: Batching,
-    job: String,
-) -> PyResult<((Numbers<'_>, usize), Unchecked)> {
+pub fn batch_result(py: Python<'_>, batching: Batching, job: String) -> PyResult<((Numbers<'_>, usize), Unchecked)> {
     let (answer, unchecked) = opened(py, batching, job, Ok)?;
     let numbers = answer.embeddings.iter().flatten();
     let bytes: Vec<u8> = numbers.flat_map(|&x| (x as f32).to_ne_bytes()).collect();
@@ -141,12 +128,7 @@ pub fn batch_result(
 
 /// The most likely tokens after each text of a finished job, at most `top`.
 #[pyfunction]
-pub fn batch_next(
-    py: Python<'_>,
-    batching: Batching,
-    job: String,
-    top: usize,
-) -> PyResult<(Vec<Tokens>, Unchecked)> {
+pub fn batch_next(py: Python<'_>, batching: Batching, job: String, top: usize) -> PyResult<(Vec<Tokens>, Unchecked)> {
     opened(py, batching, job, move |answer| {
         // Answers that are not a decoder's have been refused.
         let texts = answer.head.iter().flat_map(|head| {

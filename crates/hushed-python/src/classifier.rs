@@ -71,12 +71,7 @@ impl Classifier {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.classify(&texts, &how.options(), &seen)
         };
-        let done = work::run(
-            py,
-            call,
-            |_, ()| Ok(()),
-            || stop.store(true, Ordering::Relaxed),
-        )?;
+        let done = work::run(py, call, |_, ()| Ok(()), || stop.store(true, Ordering::Relaxed))?;
         let classes = done.map_err(|error| errors::serve(py, &error))?;
         let answers = classes.into_iter().map(|class| self.answer(class));
         // Can happen in a later session, after the server was restarted.

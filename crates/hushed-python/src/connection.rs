@@ -33,11 +33,7 @@ impl Connection {
         let mut config = ClientConfig::new(self.server, trust);
         config.retry = Duration::from_secs(self.retry.into());
         config.identity = self.cert.zip(self.key);
-        config.token = self
-            .token_file
-            .as_deref()
-            .map(Token::from_file)
-            .transpose()?;
+        config.token = self.token_file.as_deref().map(Token::from_file).transpose()?;
         let by_hash = digest("bundle_sha256", self.bundle_sha256)?.map(BundlePin::Hash);
         config.bundle = self.bundle.map(BundlePin::File).or(by_hash);
         config.files = FilePins {

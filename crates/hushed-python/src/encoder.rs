@@ -44,9 +44,7 @@ pub struct Encoder {
 impl Encoder {
     #[new]
     fn new(py: Python<'_>, connection: Connection) -> PyResult<Self> {
-        let opened = work::quietly(py, move || {
-            hushed_serve::Encoder::open(connection.config()?)
-        })?;
+        let opened = work::quietly(py, move || hushed_serve::Encoder::open(connection.config()?))?;
         let encoder = opened.map_err(|error| errors::serve(py, &error))?;
         Ok(Self { encoder })
     }
@@ -82,12 +80,7 @@ impl Encoder {
     }
 
     /// The tokens of texts. Nothing is sent.
-    fn tokenize(
-        &self,
-        py: Python<'_>,
-        texts: Vec<String>,
-        truncate: bool,
-    ) -> PyResult<Vec<Vec<u32>>> {
+    fn tokenize(&self, py: Python<'_>, texts: Vec<String>, truncate: bool) -> PyResult<Vec<Vec<u32>>> {
         let too_long = too_long(truncate);
         let encoder = self.encoder.clone();
         let ids = work::quietly(py, move || encoder.tokenize(&texts, too_long))?;
@@ -113,10 +106,7 @@ impl Encoder {
         let stop = Arc::new(AtomicBool::new(false));
         let (encoder, seen) = (self.encoder.clone(), Arc::clone(&stop));
         let call = move |reporter: Reporter<_, Progress>| {
-            let watch = Watch {
-                progress: Some(Box::new(move |step| reporter.progress(step))),
-                stop: seen,
-            };
+            let watch = Watch { progress: Some(Box::new(move |step| reporter.progress(step))), stop: seen };
             encoder.encode(&texts, how.options(), watch)
         };
         let show = |_: Python<'_>, step: Progress| match &progress {

@@ -6,9 +6,8 @@ use pyo3::prelude::*;
 
 /// The exception for this exit code, with its stable name (docs/errors.md).
 pub fn exception(py: Python<'_>, exit_code: u8, name: &str, message: &str) -> PyErr {
-    let made = py
-        .import("hushed._errors")
-        .and_then(|module| module.call_method1("of_exit_code", (exit_code, name, message)));
+    let made =
+        py.import("hushed._errors").and_then(|module| module.call_method1("of_exit_code", (exit_code, name, message)));
     match made {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
@@ -27,12 +26,7 @@ pub fn plan(py: Python<'_>, error: PlanError) -> PyErr {
         PlanError::Model(error) => serve(py, &error.into()),
         PlanError::Run(error) => serve(py, &error.into()),
         PlanError::Nothing => usage(py, "usage", &error.to_string()),
-        lengths => exception(
-            py,
-            Category::Input.exit_code(),
-            "tokens",
-            &lengths.to_string(),
-        ),
+        lengths => exception(py, Category::Input.exit_code(), "tokens", &lengths.to_string()),
     }
 }
 

@@ -9,8 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use hushed_serve::{
-    Drafted, Finish, GenerateOptions, Kept, Message, Penalties, Prompt, Role, ServeError, Task,
-    read_prefix,
+    Drafted, Finish, GenerateOptions, Kept, Message, Penalties, Prompt, Role, ServeError, Task, read_prefix,
 };
 use pyo3::prelude::*;
 
@@ -123,19 +122,13 @@ impl Generator {
     }
 
     /// Begins to answer a conversation, given as pairs of role and content; ends the previous text.
-    fn chat(
-        &self,
-        py: Python<'_>,
-        messages: Vec<(String, String)>,
-        wanted: Wanted,
-    ) -> PyResult<Generation> {
+    fn chat(&self, py: Python<'_>, messages: Vec<(String, String)>, wanted: Wanted) -> PyResult<Generation> {
         let read = messages.into_iter().map(|(role, content)| {
             let role = Role::named(&role)?;
             Some(Message { role, content })
         });
         let messages: Option<Vec<Message>> = read.collect();
-        let messages = messages
-            .ok_or_else(|| errors::usage(py, "usage", "roles are system, user and assistant"))?;
+        let messages = messages.ok_or_else(|| errors::usage(py, "usage", "roles are system, user and assistant"))?;
         self.start(py, Said::Chat(messages), wanted)
     }
 
@@ -221,11 +214,7 @@ impl Generation {
     /// Why the text ended: `end`, `stop` or `length`.
     #[getter]
     fn finish(&self) -> Option<&'static str> {
-        *self
-            .text
-            .finish
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.text.finish.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The ids of the most likely tokens of the pass whose piece was taken last, its own token first.
@@ -311,13 +300,7 @@ impl Wanted {
 }
 
 /// Runs passes as long as somebody takes their pieces.
-fn go(
-    kept: &Mutex<Kept>,
-    said: &Said,
-    options: &GenerateOptions,
-    stop: &Arc<AtomicBool>,
-    send: &SyncSender<Piece>,
-) {
+fn go(kept: &Mutex<Kept>, said: &Said, options: &GenerateOptions, stop: &Arc<AtomicBool>, send: &SyncSender<Piece>) {
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     // The call below refuses more tokens than a session takes, with a named error.
     let texts = options.max_tokens.min(kept.max_texts());
@@ -328,10 +311,7 @@ fn go(
             Said::Chat(messages) => client.chat(messages, options),
         }?;
         while let Some(token) = generation.next().transpose()? {
-            let taken = Taken {
-                top: token.top,
-                drafted: generation.drafted(),
-            };
+            let taken = Taken { top: token.top, drafted: generation.drafted() };
             if send.send(Ok((token.text, taken, token.last))).is_err() {
                 break;
             }

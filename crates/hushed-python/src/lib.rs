@@ -23,8 +23,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use super::batch::{
-        batch_choose, batch_forget, batch_next, batch_result, batch_score, batch_status,
-        batch_submit, batch_submit_items,
+        batch_choose, batch_forget, batch_next, batch_result, batch_score, batch_status, batch_submit,
+        batch_submit_items,
     };
     #[pymodule_export]
     use super::classifier::Classifier;

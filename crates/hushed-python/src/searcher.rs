@@ -55,19 +55,9 @@ impl Searcher {
     }
 
     /// The nearest documents, in order. `wanted` is how many, and whether with texts and scores.
-    fn search(
-        &self,
-        py: Python<'_>,
-        query: String,
-        wanted: (usize, bool, bool),
-        how: How,
-    ) -> PyResult<Vec<Hit>> {
+    fn search(&self, py: Python<'_>, query: String, wanted: (usize, bool, bool), how: How) -> PyResult<Vec<Hit>> {
         let (top, records, scores) = wanted;
-        let wanted = Wanted {
-            top,
-            records,
-            scores,
-        };
+        let wanted = Wanted { top, records, scores };
         let stop = Arc::new(AtomicBool::new(false));
         let (kept, seen) = (Arc::clone(&self.kept), Arc::clone(&stop));
         let call = move |_: work::Reporter<_, ()>| -> Result<Vec<Hit>, ServeError> {
@@ -76,12 +66,7 @@ impl Searcher {
             let hits = found.hits.into_iter();
             Ok(hits.map(|hit| (hit.place, hit.record, hit.score)).collect())
         };
-        let done = work::run(
-            py,
-            call,
-            |_, ()| Ok(()),
-            || stop.store(true, Ordering::Relaxed),
-        )?;
+        let done = work::run(py, call, |_, ()| Ok(()), || stop.store(true, Ordering::Relaxed))?;
         done.map_err(|error| errors::serve(py, &error))
     }
 

@@ -76,20 +76,13 @@ impl Server {
         }
         self.stop.store(true, Ordering::SeqCst);
         // The lock is not held while waiting: a second caller would wait for it while holding the interpreter's lock.
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else {
             return Ok(());
         };
         match work::quietly(py, move || thread.join())? {
             Ok(ended) => ended.map_err(|error| errors::serve(py, &error)),
-            Err(_) => Err(errors::defect(
-                py,
-                "the server panicked: see standard error",
-            )),
+            Err(_) => Err(errors::defect(py, "the server panicked: see standard error")),
         }
     }
 }
@@ -98,24 +91,12 @@ impl Server {
     fn start(config: &ServerConfig) -> Result<Self, ServeError> {
         let server = hushed_serve::Server::bind(config)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (address, pin) = (
-            server.listener().local_addr().to_string(),
-            server.listener().fingerprint().to_string(),
-        );
+        let (address, pin) = (server.listener().local_addr().to_string(), server.listener().fingerprint().to_string());
         let bundle = server.bundle_hash().to_string();
         let raised = Arc::clone(&stop);
         let named = thread::Builder::new().name("hushed server".to_owned());
-        let thread = named
-            .spawn(move || server.run(&raised))
-            .map_err(ServeError::Thread)?;
-        Ok(Self {
-            address,
-            pin,
-            bundle,
-            stop,
-            thread: Mutex::new(Some(thread)),
-            process: std::process::id(),
-        })
+        let thread = named.spawn(move || server.run(&raised)).map_err(ServeError::Thread)?;
+        Ok(Self { address, pin, bundle, stop, thread: Mutex::new(Some(thread)), process: std::process::id() })
     }
 }
 

@@ -58,10 +58,7 @@ pub fn run<T: Send + 'static, P: Send + 'static>(
         match report {
             Ok(Report::Ended(Some(result))) => return Ok(result),
             Ok(Report::Ended(None)) | Err(RecvTimeoutError::Disconnected) => {
-                return Err(errors::defect(
-                    py,
-                    "a call ended by a panic: see standard error",
-                ));
+                return Err(errors::defect(py, "a call ended by a panic: see standard error"));
             }
             Ok(Report::Progress(progress)) => {
                 if let Err(exception) = show(py, progress) {
@@ -79,10 +76,7 @@ pub fn run<T: Send + 'static, P: Send + 'static>(
 }
 
 /// [`run`] for a call that shows no progress and need not be stopped.
-pub fn quietly<T: Send + 'static>(
-    py: Python<'_>,
-    call: impl FnOnce() -> T + Send + 'static,
-) -> PyResult<T> {
+pub fn quietly<T: Send + 'static>(py: Python<'_>, call: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
     run(py, |_: Reporter<T, ()>| call(), |_, ()| Ok(()), || ())
 }
 

@@ -32,16 +32,7 @@ fn main() {
         let sk = SecretKey::generate(&params, &mut rng);
         println!(
             "{:>5} {:>7} {:>6} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}",
-            "limbs",
-            "special",
-            "digits",
-            "transforms",
-            "decompose",
-            "product",
-            "down",
-            "rotation",
-            "hoisted",
-            "key MB"
+            "limbs", "special", "digits", "transforms", "decompose", "product", "down", "rotation", "hoisted", "key MB"
         );
         for (limbs, special) in shapes(&params) {
             row(&params, &sk, &mut rng, limbs, special);
@@ -84,13 +75,7 @@ fn shapes(params: &RlweParams) -> Vec<(usize, usize)> {
     [29, 20, 14, 5, 2].iter().map(best).collect()
 }
 
-fn row(
-    params: &Arc<RlweParams>,
-    sk: &SecretKey,
-    rng: &mut SecretRng,
-    limbs: usize,
-    special: usize,
-) {
+fn row(params: &Arc<RlweParams>, sk: &SecretKey, rng: &mut SecretRng, limbs: usize, special: usize) {
     let mut specs = KeySpecs::new();
     let elements: Vec<usize> = (0..HOISTED).map(|k| 4 * k + 5).collect();
     for &g in &elements {
@@ -105,10 +90,7 @@ fn row(
     let (b, a) = (random(), random());
     let digits = decompose(params, key.gadget(), &a).expect(OK);
     let product = inner_product(&digits, key).expect(OK);
-    let all: Vec<_> = elements
-        .iter()
-        .flat_map(|&g| keys.galois(g, limbs))
-        .collect();
+    let all: Vec<_> = elements.iter().flat_map(|&g| keys.galois(g, limbs)).collect();
     let times = [
         least(|| drop(black_box(decompose(params, key.gadget(), &a)))),
         least(|| drop(black_box(inner_product(&digits, key)))),
@@ -117,11 +99,7 @@ fn row(
         least(|| drop(black_box(automorphisms(&b, &a, &all)))) / HOISTED as f64,
     ];
     let shape = key.gadget();
-    print!(
-        "{limbs:>5} {special:>7} {:>6} {:>10}",
-        shape.digits().len(),
-        shape.transforms(limbs)
-    );
+    print!("{limbs:>5} {special:>7} {:>6} {:>10}", shape.digits().len(), shape.transforms(limbs));
     for (time, width) in times.iter().zip([9, 8, 8, 8, 8]) {
         print!(" {time:>width$.2}");
     }
@@ -137,10 +115,7 @@ struct Clock {
 
 impl Clock {
     fn start() -> Clock {
-        Clock {
-            ran: ran(),
-            wall: Instant::now(),
-        }
+        Clock { ran: ran(), wall: Instant::now() }
     }
 
     fn milliseconds(&self) -> f64 {

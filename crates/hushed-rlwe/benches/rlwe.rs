@@ -8,8 +8,8 @@ use hushed_math::RnsPoly;
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::{
-    FloodedFormat, Interleaving, KeySet, Positions, PrimeScale, ResponseFormat, RingScale,
-    RlweParams, SecretKey, SeededCiphertext, modulus_switch,
+    FloodedFormat, Interleaving, KeySet, Positions, PrimeScale, ResponseFormat, RingScale, RlweParams, SecretKey,
+    SeededCiphertext, modulus_switch,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,16 +17,8 @@ use std::time::Instant;
 
 fn main() {
     println!("kernel {}", Cpu::get().kernel_name());
-    preset(
-        "olt_small",
-        &RlweParams::olt_small().expect("a preset"),
-        &[32, 37, 64],
-    );
-    preset(
-        "olt_full",
-        &RlweParams::olt_full().expect("a preset"),
-        &[64],
-    );
+    preset("olt_small", &RlweParams::olt_small().expect("a preset"), &[32, 37, 64]);
+    preset("olt_full", &RlweParams::olt_full().expect("a preset"), &[64]);
     preset("ole", &RlweParams::ole().expect("a preset"), &[64]);
     flooded(&RlweParams::ole().expect("a preset"));
 }
@@ -34,11 +26,7 @@ fn main() {
 fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     let mut rng = SecretRng::from_os("benchmark");
     let sk = SecretKey::generate(params, &mut rng);
-    let levels = if params.special_prime().is_some() {
-        13
-    } else {
-        0
-    };
+    let levels = if params.special_prime().is_some() { 13 } else { 0 };
     let elements = params.interleave_elements(levels);
     let start = Instant::now();
     // Ciphertexts are interleaved over two primes.
@@ -74,16 +62,12 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     });
     report("expand", || drop(black_box(seeded.clone().expand())));
     report("read bytes", || {
-        drop(black_box(SeededCiphertext::list_from_bytes(
-            params, limbs, 1, &list,
-        )));
+        drop(black_box(SeededCiphertext::list_from_bytes(params, limbs, 1, &list)));
     });
     println!("  {:<28} {} bytes", "ciphertext on the wire", list.len());
     report("multiply and add plain", || sum.mul_add_assign(&ct, &plain));
     report("multiply by a monomial", || sum.mul_monomial_assign(1));
-    report("public-key zero", || {
-        drop(black_box(keys.public.encrypt_zero(&mut rng, limbs)))
-    });
+    report("public-key zero", || drop(black_box(keys.public.encrypt_zero(&mut rng, limbs))));
     let trees = if elements.is_empty() { 0 } else { key_limbs };
     for limbs in 1..=trees {
         let tree = Interleaving::new(&keys.galois, 16, limbs).expect(ok);
@@ -92,33 +76,19 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
             drop(black_box(tree.combine(&parts, 4, 1)));
         });
     }
-    report("drop one prime", || {
-        drop(black_box(modulus_switch(params, ct.clone(), limbs - 1)))
-    });
+    report("drop one prime", || drop(black_box(modulus_switch(params, ct.clone(), limbs - 1))));
     let all = Positions::all(params);
     for &ell in rings {
         let format = ResponseFormat::for_ring(params, ell, 30).expect(ok);
         let mut sent = Vec::new();
         report(&format!("answer, {ell} bits"), || {
             sent.clear();
-            drop(black_box(format.answer(
-                &ct,
-                &keys.public,
-                &all,
-                &mut rng,
-                &mut sent,
-            )));
+            drop(black_box(format.answer(&ct, &keys.public, &all, &mut rng, &mut sent)));
         });
-        report(&format!("open, {ell} bits"), || {
-            drop(black_box(format.open(&sent, &sk, &all)))
-        });
+        report(&format!("open, {ell} bits"), || drop(black_box(format.open(&sent, &sk, &all))));
         let (a, b) = format.coefficient_bits();
         let primes = format.limbs();
-        println!(
-            "  {:<28} {} bytes ({primes} primes, {a} + {b} bits)",
-            "response",
-            sent.len()
-        );
+        println!("  {:<28} {} bytes ({primes} primes, {a} + {b} bits)", "response", sent.len());
     }
 }
 
@@ -136,12 +106,7 @@ fn flooded(params: &Arc<RlweParams>) {
     let mut sent = Vec::new();
     report("answer, flooded", || {
         sent.clear();
-        drop(black_box(format.answer(
-            &ct,
-            &keys.public,
-            &mut rng,
-            &mut sent,
-        )));
+        drop(black_box(format.answer(&ct, &keys.public, &mut rng, &mut sent)));
     });
     report("open, flooded", || drop(black_box(format.open(&sent, &sk))));
     let (a, b) = format.coefficient_bits();
@@ -154,8 +119,5 @@ fn report(what: &str, mut f: impl FnMut()) {
         f();
         start.elapsed().as_secs_f64() * 1e6
     });
-    println!(
-        "  {what:<28} {:8.1} us",
-        rounds.fold(f64::INFINITY, f64::min)
-    );
+    println!("  {what:<28} {:8.1} us", rounds.fold(f64::INFINITY, f64::min));
 }

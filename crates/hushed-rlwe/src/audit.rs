@@ -98,9 +98,7 @@ pub enum AuditFailure {
 /// The first [`AuditFailure`] found.
 pub fn audit(samples: &[PublishedSample]) -> Result<(), AuditFailure> {
     let mut auditor = Auditor::new();
-    samples
-        .iter()
-        .try_for_each(|sample| auditor.hold(sample.clone()))
+    samples.iter().try_for_each(|sample| auditor.hold(sample.clone()))
 }
 
 /// Audits samples one by one, before each is published: a set of keys is larger than memory.
@@ -113,20 +111,14 @@ impl Auditor {
     /// An auditor for which nothing has been published yet.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            seen: HashMap::new(),
-            table: true,
-        }
+        Self { seen: HashMap::new(), table: true }
     }
 
     /// As [`Auditor::new`], except that for test rings made without any limit, samples are only checked against each
     /// other.
     #[must_use]
     pub fn of(params: &RlweParams) -> Self {
-        Self {
-            table: !params.is_insecure(),
-            ..Self::new()
-        }
+        Self { table: !params.is_insecure(), ..Self::new() }
     }
 
     /// Checks one more sample against the table and the earlier ones.
@@ -136,19 +128,14 @@ impl Auditor {
     pub fn hold(&mut self, sample: PublishedSample) -> Result<(), AuditFailure> {
         let limit = match sample.secret {
             // One column of the table covers both.
-            SecretDistribution::DenseTernaryKey | SecretDistribution::DenseTernaryOnce => {
-                security_limit(sample.log_n)
-            }
+            SecretDistribution::DenseTernaryKey | SecretDistribution::DenseTernaryOnce => security_limit(sample.log_n),
             SecretDistribution::Sparse => sparse_security_limit(sample.log_n),
         };
         if self.table && limit.is_none_or(|limit| sample.log2_modulus > limit) {
             return Err(AuditFailure::OverLimit { sample, limit });
         }
         match self.seen.insert(sample.fingerprint, sample.source) {
-            Some(first) => Err(AuditFailure::Repeated {
-                first,
-                second: sample.source,
-            }),
+            Some(first) => Err(AuditFailure::Repeated { first, second: sample.source }),
             None => Ok(()),
         }
     }
@@ -177,11 +164,7 @@ impl KeySet {
 impl PublicKey {
     /// The sample published with this key.
     pub fn published(&self) -> PublishedSample {
-        sample(
-            Source::PublicKey,
-            SecretDistribution::DenseTernaryKey,
-            &self.a,
-        )
+        sample(Source::PublicKey, SecretDistribution::DenseTernaryKey, &self.a)
     }
 }
 
@@ -204,12 +187,7 @@ impl SwitchKey {
             }
         };
         (0..self.gadget().digits().len()).map(move |digit| {
-            let source = Source::EvalKey {
-                key: spec.key,
-                limbs: spec.limbs,
-                special: spec.special,
-                digit,
-            };
+            let source = Source::EvalKey { key: spec.key, limbs: spec.limbs, special: spec.special, digit };
             let (ids, first) = self.published_part(digit);
             sample_of(source, secret, self.params.basis(), &ids, &first)
         })
@@ -228,13 +206,7 @@ impl Ciphertext {
     /// For a public-key encryption, the two samples of its ephemeral secret. (A response hides the b half under a mask
     /// and truncates both halves, which publishes less.)
     pub fn published_zero(&self) -> [PublishedSample; 2] {
-        [&self.b, &self.a].map(|half| {
-            sample(
-                Source::PublicKeyHalf,
-                SecretDistribution::DenseTernaryOnce,
-                half,
-            )
-        })
+        [&self.b, &self.a].map(|half| sample(Source::PublicKeyHalf, SecretDistribution::DenseTernaryOnce, half))
     }
 }
 
@@ -285,10 +257,7 @@ mod tests {
             sample(Source::PublicKey, SecretDistribution::DenseTernaryKey, &a)
         };
         let (long, short) = (published(1, &[0, 1, 2]), published(1, &[0, 1]));
-        assert!(matches!(
-            audit(&[long.clone(), short]),
-            Err(AuditFailure::Repeated { .. })
-        ));
+        assert!(matches!(audit(&[long.clone(), short]), Err(AuditFailure::Repeated { .. })));
         audit(&[long, published(2, &[0, 1])]).unwrap();
     }
 }

@@ -41,10 +41,7 @@ impl Ciphertext {
     /// The trivial encryption of zero over the first `limbs` primes.
     pub fn zero(params: &RlweParams, limbs: usize) -> Self {
         let ids = params.ciphertext_ids(limbs);
-        Self {
-            b: RnsPoly::zero(params.basis(), &ids),
-            a: RnsPoly::zero(params.basis(), &ids),
-        }
+        Self { b: RnsPoly::zero(params.basis(), &ids), a: RnsPoly::zero(params.basis(), &ids) }
     }
 
     /// The number of primes.
@@ -91,10 +88,7 @@ impl Ciphertext {
     pub(crate) fn check(&self, params: &RlweParams) -> Result<(), RlweError> {
         let limbs = self.limbs();
         if limbs == 0 || limbs > params.q_len() {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available: params.q_len(),
-            });
+            return Err(RlweError::LimbCount { given: limbs, available: params.q_len() });
         }
         check_limbs(params, &self.b, limbs)?;
         check_limbs(params, &self.a, limbs)
@@ -113,23 +107,13 @@ pub struct SeededCiphertext {
 impl SeededCiphertext {
     /// Expands the uniform part.
     pub fn expand(self) -> Ciphertext {
-        let a = uniform(
-            &self.seed,
-            StreamDomain::Ciphertext,
-            self.b.basis(),
-            self.b.ids(),
-        );
+        let a = uniform(&self.seed, StreamDomain::Ciphertext, self.b.basis(), self.b.ids());
         Ciphertext { b: self.b, a }
     }
 }
 
 /// The public uniform polynomial of `seed` in `domain`, sampled in evaluation form.
-pub(crate) fn uniform(
-    seed: &PublicSeed,
-    domain: StreamDomain,
-    basis: &Arc<RnsBasis>,
-    ids: &[usize],
-) -> RnsPoly<Eval> {
+pub(crate) fn uniform(seed: &PublicSeed, domain: StreamDomain, basis: &Arc<RnsBasis>, ids: &[usize]) -> RnsPoly<Eval> {
     RnsPoly::uniform(basis, ids, &mut PublicStream::new(seed, domain.word()))
 }
 

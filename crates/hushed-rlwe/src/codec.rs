@@ -89,19 +89,13 @@ pub fn open_artefact<'a>(
 ) -> Result<Reader<'a>, CodecError> {
     let expected = HEADER_BYTES.saturating_add(length);
     if bytes.len() != expected {
-        return Err(CodecError::Length {
-            given: bytes.len(),
-            expected,
-        });
+        return Err(CodecError::Length { given: bytes.len(), expected });
     }
     let mut reader = Reader::new(bytes);
     let claimed = open_header(&mut reader, kind, params)?;
     if claimed != length as u64 {
         let given = usize::try_from(claimed).unwrap_or(usize::MAX);
-        return Err(CodecError::Length {
-            given,
-            expected: length,
-        });
+        return Err(CodecError::Length { given, expected: length });
     }
     Ok(reader)
 }
@@ -115,27 +109,17 @@ pub fn read_header(bytes: &[u8], kind: Kind, params: &RlweParams) -> Result<u64,
 }
 
 /// Reads a header and returns the payload length it claims.
-pub(crate) fn open_header(
-    reader: &mut Reader<'_>,
-    kind: Kind,
-    params: &RlweParams,
-) -> Result<u64, CodecError> {
+pub(crate) fn open_header(reader: &mut Reader<'_>, kind: Kind, params: &RlweParams) -> Result<u64, CodecError> {
     if reader.array::<4>()? != MAGIC {
         return Err(CodecError::Magic);
     }
     let given = u16::from_le_bytes(reader.array()?);
     let version = u16::from_le_bytes(reader.array()?);
     if version != VERSION {
-        return Err(CodecError::Version {
-            given: version,
-            expected: VERSION,
-        });
+        return Err(CodecError::Version { given: version, expected: VERSION });
     }
     if given != kind as u16 {
-        return Err(CodecError::Kind {
-            given,
-            expected: kind as u16,
-        });
+        return Err(CodecError::Kind { given, expected: kind as u16 });
     }
     if &reader.array::<16>()? != params.hash() {
         return Err(CodecError::Parameters);
@@ -175,13 +159,8 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`CodecError::Length`] if fewer are left.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
-        let (taken, rest) = self
-            .rest
-            .split_at_checked(count)
-            .ok_or(CodecError::Length {
-                given: self.rest.len(),
-                expected: count,
-            })?;
+        let (taken, rest) =
+            self.rest.split_at_checked(count).ok_or(CodecError::Length { given: self.rest.len(), expected: count })?;
         self.rest = rest;
         Ok(taken)
     }
@@ -208,11 +187,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`CodecError::Length`], [`CodecError::Padding`], [`CodecError::Residue`].
-    pub fn poly(
-        &mut self,
-        basis: &Arc<RnsBasis>,
-        ids: &[usize],
-    ) -> Result<RnsPoly<Eval>, CodecError> {
+    pub fn poly(&mut self, basis: &Arc<RnsBasis>, ids: &[usize]) -> Result<RnsPoly<Eval>, CodecError> {
         let mut out = RnsPoly::zero(basis, ids);
         for (limb, &id) in ids.iter().enumerate() {
             let m = basis.modulus(id);
@@ -234,10 +209,7 @@ impl<'a> Reader<'a> {
         if self.rest.is_empty() {
             return Ok(());
         }
-        Err(CodecError::Length {
-            given: self.rest.len(),
-            expected: 0,
-        })
+        Err(CodecError::Length { given: self.rest.len(), expected: 0 })
     }
 }
 
@@ -251,11 +223,7 @@ impl SeededCiphertext {
     ///
     /// # Errors
     /// [`RlweError::Limbs`] or [`RlweError::IncompatibleParameters`] if one of them has other primes.
-    pub fn list_to_bytes(
-        params: &RlweParams,
-        limbs: usize,
-        list: &[Self],
-    ) -> Result<Vec<u8>, RlweError> {
+    pub fn list_to_bytes(params: &RlweParams, limbs: usize, list: &[Self]) -> Result<Vec<u8>, RlweError> {
         let payload = list.len() * item_bytes(params, limbs);
         let mut out = Vec::with_capacity(HEADER_BYTES + payload);
         write_header(&mut out, Kind::SeededCiphertexts, params, payload);
@@ -278,21 +246,13 @@ impl SeededCiphertext {
         bytes: &[u8],
     ) -> Result<Vec<Self>, RlweError> {
         if limbs == 0 || limbs > params.q_len() {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available: params.q_len(),
-            });
+            return Err(RlweError::LimbCount { given: limbs, available: params.q_len() });
         }
         let payload = count.saturating_mul(item_bytes(params, limbs));
         let mut reader = open_artefact(bytes, Kind::SeededCiphertexts, params, payload)?;
         let ids = params.ciphertext_ids(limbs);
         let list = (0..count)
-            .map(|_| {
-                Ok(Self {
-                    seed: reader.seed()?,
-                    b: reader.poly(params.basis(), &ids)?,
-                })
-            })
+            .map(|_| Ok(Self { seed: reader.seed()?, b: reader.poly(params.basis(), &ids)? }))
             .collect::<Result<Vec<_>, CodecError>>()?;
         reader.finish()?;
         Ok(list)

@@ -16,11 +16,7 @@ impl SecretKey {
     /// # Errors
     /// [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`], [`RlweError::Limbs`];
     /// [`hushed_math::MathError::Forked`].
-    pub fn encrypt_seeded(
-        &self,
-        message: RnsPoly<Coeff>,
-        rng: &mut SecretRng,
-    ) -> Result<SeededCiphertext, RlweError> {
+    pub fn encrypt_seeded(&self, message: RnsPoly<Coeff>, rng: &mut SecretRng) -> Result<SeededCiphertext, RlweError> {
         let mut message = SecretPoly::new(message);
         let (seed, a) = self.uniform_for(message.expose(), rng)?;
         // Message and error are transformed together.
@@ -53,10 +49,7 @@ impl SecretKey {
         let params = self.params();
         let limbs = message.ids().len();
         if limbs == 0 || limbs > params.q_len() {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available: params.q_len(),
-            });
+            return Err(RlweError::LimbCount { given: limbs, available: params.q_len() });
         }
         check_limbs(params, message, limbs)?;
         let seed = rng.public_seed();
@@ -79,11 +72,7 @@ impl SecretKey {
     }
 
     /// As [`SecretKey::decrypt_phase`], for parts in coefficient form, as in a response.
-    pub(crate) fn phase(
-        &self,
-        b: RnsPoly<Coeff>,
-        a: RnsPoly<Coeff>,
-    ) -> Result<RnsPoly<Coeff>, RlweError> {
+    pub(crate) fn phase(&self, b: RnsPoly<Coeff>, a: RnsPoly<Coeff>) -> Result<RnsPoly<Coeff>, RlweError> {
         self.check_process()?;
         check_limbs(self.params(), &a, a.ids().len())?;
         check_limbs(self.params(), &b, a.ids().len())?;
@@ -110,16 +99,10 @@ impl PublicKey {
     /// [`RlweError::LimbCount`]; [`hushed_math::MathError::Forked`].
     pub fn encrypt_zero(&self, rng: &mut SecretRng, limbs: usize) -> Result<Ciphertext, RlweError> {
         if limbs == 0 || limbs > self.params().q_len() {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available: self.params().q_len(),
-            });
+            return Err(RlweError::LimbCount { given: limbs, available: self.params().q_len() });
         }
         let (b, a) = self.add_zero(Ciphertext::zero(self.params(), limbs), rng)?;
-        Ok(Ciphertext {
-            b: b.into_eval(),
-            a: a.into_eval(),
-        })
+        Ok(Ciphertext { b: b.into_eval(), a: a.into_eval() })
     }
 
     /// `ct` plus a fresh encryption of zero, both parts in coefficient form: adding the errors there saves their

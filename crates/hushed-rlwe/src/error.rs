@@ -202,17 +202,13 @@ pub enum RlweError {
         longest: usize,
     },
     /// The keys to and from the sparse secret come in pairs, the former modulo q_0·p_0 only.
-    #[error(
-        "the keys of the sparse secret come in pairs, the one to it for one prime and one special prime"
-    )]
+    #[error("the keys of the sparse secret come in pairs, the one to it for one prime and one special prime")]
     Encapsulation,
     /// Keys that are parts of others have no bytes of their own.
     #[error("keys without some primes are parts of others: write those")]
     PartsOfKeys,
     /// The sparse secret would be published at a modulus too large for this degree.
-    #[error(
-        "a key to the sparse secret at N = 2^{log_n} and log2(q_0·p_0) = {bits:.1}: the limit there is {limit:?}"
-    )]
+    #[error("a key to the sparse secret at N = 2^{log_n} and log2(q_0·p_0) = {bits:.1}: the limit there is {limit:?}")]
     SparseModulus {
         /// log2 of the ring degree.
         log_n: u32,
@@ -248,9 +244,7 @@ pub enum RlweError {
         n: usize,
     },
     /// Flooding for the requested hiding leaves no room for residues modulo t.
-    #[error(
-        "noise of 2^{noise_bits} hidden to 2^-{hiding_bits} leaves no room for residues modulo {t}"
-    )]
+    #[error("noise of 2^{noise_bits} hidden to 2^-{hiding_bits} leaves no room for residues modulo {t}")]
     NoRoomForFlood {
         /// The plaintext modulus.
         t: u64,
@@ -260,9 +254,7 @@ pub enum RlweError {
         hiding_bits: u32,
     },
     /// The noise leaves no room for a response over that ring.
-    #[error(
-        "noise of 2^{noise_bits} leaves no room for {ell}-bit shares in {limbs} ciphertext primes"
-    )]
+    #[error("noise of 2^{noise_bits} leaves no room for {ell}-bit shares in {limbs} ciphertext primes")]
     NoRoomForResponse {
         /// The bits of a share.
         ell: u32,

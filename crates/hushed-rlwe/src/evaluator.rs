@@ -35,18 +35,10 @@ impl<'a> Interleaving<'a> {
     /// If `size` is not a power of two or exceeds N.
     pub fn new(keys: &'a GaloisKeys, size: usize, limbs: usize) -> Result<Self, RlweError> {
         let params = keys.params();
-        assert!(
-            size.is_power_of_two() && size <= params.n(),
-            "leaves of a tree"
-        );
+        assert!(size.is_power_of_two() && size <= params.n(), "leaves of a tree");
         let switches = keys.switches(limbs)?;
         let b = RnsPoly::zero(params.basis(), switches.ids());
-        Ok(Self {
-            keys,
-            switches,
-            size,
-            b: Mutex::new(b),
-        })
+        Ok(Self { keys, switches, size, b: Mutex::new(b) })
     }
 
     /// The number of children of a node at distance `h`, two or four; the children's own distance is `h` times that.
@@ -62,21 +54,10 @@ impl<'a> Interleaving<'a> {
     ///
     /// # Panics
     /// If there is no such node, or it has fewer children than given.
-    pub fn combine(
-        &self,
-        parts: &[RnsPoly<Coeff>],
-        h: usize,
-        slot: usize,
-    ) -> Result<RnsPoly<Coeff>, RlweError> {
-        assert!(
-            h.is_power_of_two() && h < self.size && slot < h,
-            "a node of the tree"
-        );
+    pub fn combine(&self, parts: &[RnsPoly<Coeff>], h: usize, slot: usize) -> Result<RnsPoly<Coeff>, RlweError> {
+        assert!(h.is_power_of_two() && h < self.size && slot < h, "a node of the tree");
         let (params, children) = (self.keys.params(), self.children(h));
-        assert!(
-            (1..=children).contains(&parts.len()),
-            "children of the node"
-        );
+        assert!((1..=children).contains(&parts.len()), "children of the node");
         let limbs = self.switches.limbs();
         for part in parts {
             check_limbs(params, part, limbs)?;
@@ -85,16 +66,12 @@ impl<'a> Interleaving<'a> {
         let node = Node {
             switches: self.switches,
             shape: self.keys.shape(),
-            keys: elements
-                .iter()
-                .map(|&g| self.keys.get(g))
-                .collect::<Result<_, _>>()?,
+            keys: elements.iter().map(|&g| self.keys.get(g)).collect::<Result<_, _>>()?,
             h,
             slot,
             b: &self.b,
         };
-        self.keys
-            .with_workspace(|workspace| workspace.combine(params, &node, parts))
+        self.keys.with_workspace(|workspace| workspace.combine(params, &node, parts))
     }
 
     /// What the key switches add to b.
@@ -108,17 +85,10 @@ impl<'a> Interleaving<'a> {
 ///
 /// # Errors
 /// [`RlweError::LimbCount`] unless 1 ≤ `limbs` ≤ the number of primes of `ct`; [`RlweError::Limbs`].
-pub fn modulus_switch(
-    params: &RlweParams,
-    ct: Ciphertext,
-    limbs: usize,
-) -> Result<Ciphertext, RlweError> {
+pub fn modulus_switch(params: &RlweParams, ct: Ciphertext, limbs: usize) -> Result<Ciphertext, RlweError> {
     ct.check(params)?;
     if limbs == 0 || limbs > ct.limbs() {
-        return Err(RlweError::LimbCount {
-            given: limbs,
-            available: ct.limbs(),
-        });
+        return Err(RlweError::LimbCount { given: limbs, available: ct.limbs() });
     }
     let Ciphertext { mut b, mut a } = ct;
     while b.ids().len() > limbs {

@@ -66,18 +66,10 @@ impl FloodedFormat {
     ) -> Result<Self, RlweError> {
         let all = params.q_len();
         let masked = PrimeScale::new(params, all, t)?;
-        let refused = RlweError::NoRoomForFlood {
-            t,
-            noise_bits: input_noise_bits,
-            hiding_bits,
-        };
-        let scale_rounding = NoiseBound {
-            bounded: 0.5,
-            variance: 0.0,
-        };
-        let hidden = NoiseBound::from_bits(input_noise_bits)
-            .add(&NoiseBound::fresh_public(params))
-            .add(&scale_rounding);
+        let refused = RlweError::NoRoomForFlood { t, noise_bits: input_noise_bits, hiding_bits };
+        let scale_rounding = NoiseBound { bounded: 0.5, variance: 0.0 };
+        let hidden =
+            NoiseBound::from_bits(input_noise_bits).add(&NoiseBound::fresh_public(params)).add(&scale_rounding);
         // 2^(bits of hidden)/2^(F+1) = 2^-hiding.
         let flood_bits = hidden.bits().saturating_add(hiding_bits).saturating_sub(1);
         if flood_bits > MAX_FLOOD_BITS {
@@ -91,14 +83,7 @@ impl FloodedFormat {
             if let Some((truncation, _)) = Truncation::most(params, limbs, &arrived, capacity)? {
                 let opened = PrimeScale::new(params, limbs, t)?;
                 let (params, used) = (params.clone(), (0..params.n()).collect());
-                return Ok(Self {
-                    params,
-                    masked,
-                    opened,
-                    flood_bits,
-                    truncation,
-                    used,
-                });
+                return Ok(Self { params, masked, opened, flood_bits, truncation, used });
             }
         }
         Err(refused)
@@ -145,10 +130,7 @@ impl FloodedFormat {
         ct.check(&self.params)?;
         let all = self.params.q_len();
         if ct.limbs() != all {
-            return Err(RlweError::LimbCount {
-                given: ct.limbs(),
-                available: all,
-            });
+            return Err(RlweError::LimbCount { given: ct.limbs(), available: all });
         }
         let (mut b, mut a) = key.add_zero(ct.clone(), rng)?;
         let t = self.masked.modulus();
@@ -189,9 +171,7 @@ impl FloodedFormat {
             let offset = m.reduce_u128(below >> 1);
             let limb = flood.expose_mut().limb_mut(id);
             for (out, pair) in limb.iter_mut().zip(words.chunks_exact(2)) {
-                let wide = pair
-                    .iter()
-                    .fold(0u128, |wide, &w| wide << 64 | u128::from(w));
+                let wide = pair.iter().fold(0u128, |wide, &w| wide << 64 | u128::from(w));
                 *out = m.sub(m.reduce_u128(wide & (below - 1)), offset);
             }
         }

@@ -33,8 +33,7 @@ pub fn params() -> Arc<RlweParams> {
 /// A preset's primes at N = 2^4.
 fn minute(preset: Result<Arc<RlweParams>, ParamsError>) -> Arc<RlweParams> {
     let literal = preset.map(|params| params.literal().clone());
-    let minute =
-        literal.and_then(|l| RlweParams::insecure_for_tests(RlweLiteral { log_n: 4, ..l }));
+    let minute = literal.and_then(|l| RlweParams::insecure_for_tests(RlweLiteral { log_n: 4, ..l }));
     minute.unwrap_or_else(|error| panic!("a constant literal: {error}"))
 }
 
@@ -115,9 +114,7 @@ pub fn ciphertexts(params: &Arc<RlweParams>, data: &[u8]) {
 /// # Panics
 /// If the format of a constant shape is refused, or bytes of another length are accepted.
 pub fn top_bits(params: &Arc<RlweParams>, data: &[u8]) {
-    let Ok(format) = SeededFormat::new(params, LIST.1, 30) else {
-        panic!("a constant shape")
-    };
+    let Ok(format) = SeededFormat::new(params, LIST.1, 30) else { panic!("a constant shape") };
     if let Ok(ct) = format.read(data) {
         assert_eq!(data.len(), format.bytes());
         drop(ct.expand());
@@ -133,9 +130,7 @@ pub fn response(params: &Arc<RlweParams>, data: &[u8]) {
     let key = SecretKey::generate(params, &mut rng);
     let format = ResponseFormat::for_ring(params, 64, 20);
     let used = Positions::new(params, vec![1, 5, 6]);
-    let (Ok(format), Ok(used)) = (format, used) else {
-        panic!("constant shapes")
-    };
+    let (Ok(format), Ok(used)) = (format, used) else { panic!("constant shapes") };
     if let Ok(shares) = format.open(data, &key, &used) {
         assert_eq!(shares.len(), 3);
     }

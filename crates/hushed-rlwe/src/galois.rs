@@ -56,11 +56,7 @@ impl KeyShape {
             Some(_) => spare.chain([q_len]).collect(),
             None => Vec::new(),
         };
-        Self {
-            limbs,
-            digit,
-            special,
-        }
+        Self { limbs, digit, special }
     }
 
     /// The most primes of a ciphertext.
@@ -87,9 +83,7 @@ impl KeyShape {
     /// The primes of each digit of a ciphertext with `limbs` primes.
     pub(crate) fn digits(&self, limbs: usize) -> Vec<Range<usize>> {
         let starts = (0..limbs).step_by(self.digit);
-        starts
-            .map(|first| first..limbs.min(first + self.digit))
-            .collect()
+        starts.map(|first| first..limbs.min(first + self.digit)).collect()
     }
 }
 
@@ -101,11 +95,7 @@ const FURTHEST_OF_FOUR: usize = 1 << 9;
 /// below can be taken two at a time. The root, of which there is only one, takes the odd level.
 pub fn children(n: usize, h: usize, size: usize) -> usize {
     let levels = (size / h).ilog2();
-    if levels % 2 == 1 || !has_nodes_of_four(n, h) {
-        2
-    } else {
-        4
-    }
+    if levels % 2 == 1 || !has_nodes_of_four(n, h) { 2 } else { 4 }
 }
 
 /// Only if N/(8h) is an integer do the automorphisms act on X^h as described in the header.

@@ -53,30 +53,18 @@ impl Digit {
 
 impl PreparedSwitches {
     /// Prepares switches for ciphertexts of `limbs` primes and keys of `shape`, which has special primes.
-    pub(crate) fn new(
-        params: &RlweParams,
-        shape: &KeyShape,
-        limbs: usize,
-    ) -> Result<Self, MathError> {
+    pub(crate) fn new(params: &RlweParams, shape: &KeyShape, limbs: usize) -> Result<Self, MathError> {
         let (basis, ids) = (params.basis(), shape.ids(limbs));
         let (ciphertext, special) = ids.split_at(limbs);
         let digit = |own: Range<usize>| {
             let from: Vec<usize> = own.clone().collect();
             let others: Vec<usize> = ids.iter().copied().filter(|id| !own.contains(id)).collect();
-            Ok(Digit {
-                lift: BaseConverter::new(basis, &from, &others)?,
-                own,
-                others,
-            })
+            Ok(Digit { lift: BaseConverter::new(basis, &from, &others)?, own, others })
         };
         let inverse = |&id: &usize| params.inverse_modulo(special.iter().copied(), id);
         Ok(Self {
             limbs,
-            digits: shape
-                .digits(limbs)
-                .into_iter()
-                .map(digit)
-                .collect::<Result<_, _>>()?,
+            digits: shape.digits(limbs).into_iter().map(digit).collect::<Result<_, _>>()?,
             down: BaseConverter::new(basis, special, ciphertext)?,
             inverses: ciphertext.iter().map(inverse).collect(),
             ids,
@@ -96,9 +84,7 @@ impl PreparedSwitches {
     /// ⌊sum/P⌉ for a polynomial over the primes of products.
     pub(crate) fn divide(&self, params: &RlweParams, sum: &RnsPoly<Coeff>) -> RnsPoly<Coeff> {
         let (basis, (ciphertext, special)) = (params.basis(), self.ids.split_at(self.limbs));
-        let dropped: Vec<&[u64]> = (0..special.len())
-            .map(|place| sum.limb(self.limbs + place))
-            .collect();
+        let dropped: Vec<&[u64]> = (0..special.len()).map(|place| sum.limb(self.limbs + place)).collect();
         let mut lifted = RnsPoly::<Coeff>::scratch(basis, ciphertext);
         let mut targets: Vec<&mut [u64]> = lifted.limbs_mut().map(|(_, limb)| limb).collect();
         self.down.convert(&dropped, &mut targets);
@@ -188,9 +174,7 @@ impl Workspace {
             self.multiply(params, node, place);
         }
         let [_, sum] = &self.sums;
-        let dropped: Vec<&[u64]> = (limbs..switches.ids.len())
-            .map(|place| sum.limb(place))
-            .collect();
+        let dropped: Vec<&[u64]> = (limbs..switches.ids.len()).map(|place| sum.limb(place)).collect();
         let rests = self.rests.limbs_mut().take(limbs);
         let mut rests: Vec<&mut [u64]> = rests.map(|(_, rest)| rest).collect();
         switches.down.convert(&dropped, &mut rests);
@@ -255,65 +239,30 @@ impl Workspace {
 }
 
 /// `sums` ← c_0 ± X^h·c_1.
-fn sums_of_two(
-    pointwise: &Pointwise,
-    children: &[&[u64]],
-    h: usize,
-    strips: &mut [u64],
-    sums: [&mut [u64]; 2],
-) {
+fn sums_of_two(pointwise: &Pointwise, children: &[&[u64]], h: usize, strips: &mut [u64], sums: [&mut [u64]; 2]) {
     let [plus, minus] = sums;
     let strip = STRIP.min(plus.len() / 2);
     let rooms = &mut rooms::<2>(strips, strip);
     let (even, odd) = (Turned::new(children, 0, 0), Turned::new(children, 1, h));
-    let results = plus
-        .chunks_exact_mut(strip)
-        .zip(minus.chunks_exact_mut(strip));
+    let results = plus.chunks_exact_mut(strip).zip(minus.chunks_exact_mut(strip));
     for (place, (plus, minus)) in results.enumerate() {
-        sum_and_difference(
-            pointwise,
-            [&even, &odd],
-            place * strip,
-            rooms,
-            [plus, minus],
-        );
+        sum_and_difference(pointwise, [&even, &odd], place * strip, rooms, [plus, minus]);
     }
 }
 
 /// `sums[k]` ← Σ_j I^{jk}·X^{jh}·c_j for I = X^{n/2}, with the children in tree order, 0, 2, 1, 3.
-fn sums_of_four(
-    pointwise: &Pointwise,
-    children: &[&[u64]],
-    h: usize,
-    strips: &mut [u64],
-    sums: [&mut [u64]; 4],
-) {
+fn sums_of_four(pointwise: &Pointwise, children: &[&[u64]], h: usize, strips: &mut [u64], sums: [&mut [u64]; 4]) {
     let half = sums[0].len() / 2;
     let strip = STRIP.min(half);
-    let [
-        first,
-        second,
-        even,
-        odd,
-        low_even,
-        low_odd,
-        high_even,
-        high_odd,
-    ] = rooms(strips, strip);
+    let [first, second, even, odd, low_even, low_odd, high_even, high_odd] = rooms(strips, strip);
     let rooms = &mut [first, second];
     let turned = |place, j| Turned::new(children, place, j * h);
-    let (evens, odds) = (
-        [&turned(0, 0), &turned(1, 2)],
-        [&turned(2, 1), &turned(3, 3)],
-    );
+    let (evens, odds) = ([&turned(0, 0), &turned(1, 2)], [&turned(2, 1), &turned(3, 3)]);
     let [zero, one, two, three] = sums;
     for start in (0..half).step_by(strip) {
         // A strip, and the one half the length further on, into which multiplication by I takes it.
         let (low, high) = (start..start + strip, start + half..start + half + strip);
-        let parts = [
-            (low.clone(), &mut *low_even, &mut *low_odd),
-            (high.clone(), &mut *high_even, &mut *high_odd),
-        ];
+        let parts = [(low.clone(), &mut *low_even, &mut *low_odd), (high.clone(), &mut *high_even, &mut *high_odd)];
         for (at, even_difference, odd_difference) in parts {
             sum_and_difference(pointwise, evens, at.start, rooms, [even, even_difference]);
             sum_and_difference(pointwise, odds, at.start, rooms, [odd, odd_difference]);
@@ -374,10 +323,7 @@ fn sum_and_difference(
     [first, second]: &mut [&mut [u64]; 2],
     [sum, difference]: [&mut [u64]; 2],
 ) {
-    let (a, b) = (
-        a.strip(pointwise, start, first),
-        b.strip(pointwise, start, second),
-    );
+    let (a, b) = (a.strip(pointwise, start, first), b.strip(pointwise, start, second));
     pointwise.add(sum, a, b);
     pointwise.sub(difference, a, b);
 }

@@ -49,12 +49,7 @@ impl SecretKey {
         let coefficients = sample::ternary(rng, params.n());
         let ids: Vec<usize> = (0..params.basis().len()).collect();
         let s = small(params.basis(), &ids, &coefficients).into_eval();
-        Self {
-            origin: Origin::here(),
-            params: params.clone(),
-            s: SecretPoly::new(s),
-            decryptions: AtomicU64::new(0),
-        }
+        Self { origin: Origin::here(), params: params.clone(), s: SecretPoly::new(s), decryptions: AtomicU64::new(0) }
     }
 
     /// The number of decryptions counted so far.
@@ -67,9 +62,7 @@ impl SecretKey {
     #[must_use]
     pub fn count_decryption(&self, limit: u64) -> bool {
         let more = |count: u64| (count < limit).then(|| count + 1);
-        self.decryptions
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
+        self.decryptions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// The parameters of this key.
@@ -162,12 +155,7 @@ impl PublicKey {
         let ids = params.ciphertext_ids(params.q_len());
         let b = reader.poly(params.basis(), &ids)?;
         let a = Self::uniform_part(params, &seed);
-        Ok(Self {
-            params: params.clone(),
-            seed,
-            b,
-            a,
-        })
+        Ok(Self { params: params.clone(), seed, b, a })
     }
 }
 
@@ -189,12 +177,7 @@ impl GaloisKeys {
     ///
     /// # Errors
     /// [`RlweError::NoSpecialPrime`], [`RlweError::NotAGaloisElement`], [`RlweError::LimbCount`].
-    pub fn generate(
-        sk: &SecretKey,
-        elements: &[usize],
-        limbs: usize,
-        rng: &mut SecretRng,
-    ) -> Result<Self, RlweError> {
+    pub fn generate(sk: &SecretKey, elements: &[usize], limbs: usize, rng: &mut SecretRng) -> Result<Self, RlweError> {
         sk.check_process()?;
         rng.check()?;
         let params = sk.params().clone();
@@ -222,10 +205,7 @@ impl GaloisKeys {
                 }
                 KeyDigit { b, a }
             });
-            let key = GaloisKey {
-                permutation: params.basis().automorphism(g),
-                digits: digits.collect(),
-            };
+            let key = GaloisKey { permutation: params.basis().automorphism(g), digits: digits.collect() };
             keys.insert(g, key);
         }
         Ok(Self::new(params, shape, seed, keys)?)
@@ -243,14 +223,7 @@ impl GaloisKeys {
             false => 0..shape.limbs(),
         };
         let switches = lengths.map(|limbs| PreparedSwitches::new(&params, &shape, limbs + 1));
-        Ok(Self {
-            switches: switches.collect::<Result<_, _>>()?,
-            params,
-            shape,
-            seed,
-            keys,
-            idle: Mutex::default(),
-        })
+        Ok(Self { switches: switches.collect::<Result<_, _>>()?, params, shape, seed, keys, idle: Mutex::default() })
     }
 
     /// The parameters of these keys.
@@ -273,27 +246,17 @@ impl GaloisKeys {
     }
 
     pub(crate) fn get(&self, element: usize) -> Result<&GaloisKey, RlweError> {
-        self.keys
-            .get(&element)
-            .ok_or(RlweError::MissingGaloisKey { element })
+        self.keys.get(&element).ok_or(RlweError::MissingGaloisKey { element })
     }
 
     /// The key switches for ciphertexts of `limbs` primes.
     pub(crate) fn switches(&self, limbs: usize) -> Result<&PreparedSwitches, RlweError> {
-        let switches = limbs
-            .checked_sub(1)
-            .and_then(|place| self.switches.get(place));
-        switches.ok_or(RlweError::LimbCount {
-            given: limbs,
-            available: self.switches.len(),
-        })
+        let switches = limbs.checked_sub(1).and_then(|place| self.switches.get(place));
+        switches.ok_or(RlweError::LimbCount { given: limbs, available: self.switches.len() })
     }
 
     /// Runs `f` with the memory of one node.
-    pub(crate) fn with_workspace<T>(
-        &self,
-        f: impl FnOnce(&mut Workspace) -> T,
-    ) -> Result<T, RlweError> {
+    pub(crate) fn with_workspace<T>(&self, f: impl FnOnce(&mut Workspace) -> T) -> Result<T, RlweError> {
         // Its contents do not outlive a call, so leftovers of a panicked thread do no harm.
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle().pop();
@@ -338,19 +301,10 @@ impl GaloisKeys {
             let digits = (0..shape.digits(limbs).len())
                 .map(|digit| {
                     let b = reader.poly(params.basis(), &ids)?;
-                    Ok(KeyDigit {
-                        b,
-                        a: digit_uniform(params, &shape, &seed, g, digit),
-                    })
+                    Ok(KeyDigit { b, a: digit_uniform(params, &shape, &seed, g, digit) })
                 })
                 .collect::<Result<_, CodecError>>()?;
-            keys.insert(
-                g,
-                GaloisKey {
-                    permutation: params.basis().automorphism(g),
-                    digits,
-                },
-            );
+            keys.insert(g, GaloisKey { permutation: params.basis().automorphism(g), digits });
         }
         Ok(Self::new(params.clone(), shape, seed, keys)?)
     }
@@ -370,27 +324,17 @@ impl KeySet {
     ///
     /// # Errors
     /// As [`GaloisKeys::generate`].
-    pub fn generate(
-        sk: &SecretKey,
-        elements: &[usize],
-        limbs: usize,
-        rng: &mut SecretRng,
-    ) -> Result<Self, RlweError> {
+    pub fn generate(sk: &SecretKey, elements: &[usize], limbs: usize, rng: &mut SecretRng) -> Result<Self, RlweError> {
         sk.check_process()?;
         rng.check()?;
         let public = PublicKey::generate(sk, rng);
-        Ok(Self {
-            public,
-            galois: GaloisKeys::generate(sk, elements, limbs, rng)?,
-        })
+        Ok(Self { public, galois: GaloisKeys::generate(sk, elements, limbs, rng)? })
     }
 
     /// Bytes of a key set for this many distinct elements and ciphertexts of at most `limbs` primes.
     pub fn bytes(params: &RlweParams, elements: usize, limbs: usize) -> usize {
         let galois = GaloisKeys::payload_bytes(params, elements, limbs);
-        crate::codec::HEADER_BYTES
-            .saturating_add(PublicKey::payload_bytes(params))
-            .saturating_add(galois)
+        crate::codec::HEADER_BYTES.saturating_add(PublicKey::payload_bytes(params)).saturating_add(galois)
     }
 
     /// Encodes the key set.
@@ -398,12 +342,7 @@ impl KeySet {
         let params = self.public.params();
         let total = Self::bytes(params, self.galois.keys.len(), self.galois.limbs());
         let mut out = Vec::with_capacity(total);
-        write_header(
-            &mut out,
-            Kind::KeySet,
-            params,
-            total - crate::codec::HEADER_BYTES,
-        );
+        write_header(&mut out, Kind::KeySet, params, total - crate::codec::HEADER_BYTES);
         self.public.write(&mut out);
         self.galois.write(&mut out);
         out
@@ -426,11 +365,8 @@ impl KeySet {
         let mut sorted = elements.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
-        let payload = PublicKey::payload_bytes(params).saturating_add(GaloisKeys::payload_bytes(
-            params,
-            sorted.len(),
-            limbs,
-        ));
+        let payload =
+            PublicKey::payload_bytes(params).saturating_add(GaloisKeys::payload_bytes(params, sorted.len(), limbs));
         let mut reader = open_artefact(bytes, Kind::KeySet, params, payload)?;
         let public = PublicKey::read(params, &mut reader)?;
         let galois = GaloisKeys::read(params, &sorted, limbs, &mut reader)?;
@@ -447,12 +383,7 @@ fn digit_uniform(
     digit: usize,
 ) -> RnsPoly<Eval> {
     let ids = shape.ids(shape.limbs());
-    uniform(
-        seed,
-        StreamDomain::Galois { element, digit },
-        params.basis(),
-        &ids,
-    )
+    uniform(seed, StreamDomain::Galois { element, digit }, params.basis(), &ids)
 }
 
 fn check_elements(params: &RlweParams, elements: &[usize]) -> Result<(), RlweError> {
@@ -461,9 +392,7 @@ fn check_elements(params: &RlweParams, elements: &[usize]) -> Result<(), RlweErr
     }
     let n = params.n();
     let bad = elements.iter().find(|&&g| g % 2 == 0 || g >= 2 * n);
-    bad.map_or(Ok(()), |&element| {
-        Err(RlweError::NotAGaloisElement { element, n })
-    })
+    bad.map_or(Ok(()), |&element| Err(RlweError::NotAGaloisElement { element, n }))
 }
 
 fn check_count(params: &RlweParams, limbs: usize) -> Result<(), RlweError> {
@@ -471,8 +400,5 @@ fn check_count(params: &RlweParams, limbs: usize) -> Result<(), RlweError> {
     if (1..=available).contains(&limbs) {
         return Ok(());
     }
-    Err(RlweError::LimbCount {
-        given: limbs,
-        available,
-    })
+    Err(RlweError::LimbCount { given: limbs, available })
 }

@@ -37,25 +37,16 @@ pub struct NoiseBound {
 
 impl NoiseBound {
     /// No noise.
-    pub const ZERO: Self = Self {
-        bounded: 0.0,
-        variance: 0.0,
-    };
+    pub const ZERO: Self = Self { bounded: 0.0, variance: 0.0 };
 
     /// A bound known from elsewhere: |e| ≤ 2^`bits`.
     pub fn from_bits(bits: u32) -> Self {
-        Self {
-            bounded: power_of_two(bits),
-            variance: 0.0,
-        }
+        Self { bounded: power_of_two(bits), variance: 0.0 }
     }
 
     /// A fresh symmetric encryption of a message scaled into Z_Q: one error, plus the rounding of the scaling.
     pub fn fresh_secret() -> Self {
-        Self {
-            bounded: 0.5,
-            variance: ERROR_VARIANCE,
-        }
+        Self { bounded: 0.5, variance: ERROR_VARIANCE }
     }
 
     /// The same if the lowest `drop` bits of b were not sent ([`crate::SeededFormat`]): b is uniform, and so is its
@@ -75,10 +66,7 @@ impl NoiseBound {
     /// A public-key encryption of zero: u·e + e1 + e2·s with ternary u and s.
     pub fn fresh_public(params: &RlweParams) -> Self {
         let n = params.n() as f64;
-        Self {
-            bounded: 0.0,
-            variance: ERROR_VARIANCE * (2.0 * n + 1.0),
-        }
+        Self { bounded: 0.0, variance: ERROR_VARIANCE * (2.0 * n + 1.0) }
     }
 
     /// Σ_i d_i·e_i / P for one key switch of a ciphertext of `limbs` primes, with a Galois key for at most `key_limbs`:
@@ -90,47 +78,28 @@ impl NoiseBound {
             primes.fold(1.0, |product, p| product * p)
         };
         let p = product(&mut shape.special().iter().copied());
-        let ratios = shape
-            .digits(limbs)
-            .into_iter()
-            .map(|mut own| product(&mut own) / (2.0 * p));
-        Self {
-            bounded: 0.0,
-            variance: ratios.map(|r| r * r).sum::<f64>() * params.n() as f64 * ERROR_VARIANCE,
-        }
+        let ratios = shape.digits(limbs).into_iter().map(|mut own| product(&mut own) / (2.0 * p));
+        Self { bounded: 0.0, variance: ratios.map(|r| r * r).sum::<f64>() * params.n() as f64 * ERROR_VARIANCE }
     }
 
     /// Rounding both parts of a ciphertext to integers: b itself, and a times the secret.
     pub fn rounding(params: &RlweParams) -> Self {
-        Self {
-            bounded: 0.5,
-            variance: ROUNDING_VARIANCE * params.n() as f64,
-        }
+        Self { bounded: 0.5, variance: ROUNDING_VARIANCE * params.n() as f64 }
     }
 
     /// Dropping the lowest `bits_b` bits of b and `bits_a` bits of a by rounding to nearest.
     pub fn truncation(params: &RlweParams, bits_a: u32, bits_b: u32) -> Self {
         let half = |bits: u32| {
-            if bits == 0 {
-                0.0
-            } else {
-                power_of_two(bits) / 2.0
-            }
+            if bits == 0 { 0.0 } else { power_of_two(bits) / 2.0 }
         };
         let step_a = 2.0 * half(bits_a);
-        Self {
-            bounded: half(bits_b),
-            variance: step_a * step_a * ROUNDING_VARIANCE * params.n() as f64,
-        }
+        Self { bounded: half(bits_b), variance: step_a * step_a * ROUNDING_VARIANCE * params.n() as f64 }
     }
 
     /// The sum of two independent noises.
     #[must_use]
     pub fn add(&self, other: &Self) -> Self {
-        Self {
-            bounded: self.bounded + other.bounded,
-            variance: self.variance + other.variance,
-        }
+        Self { bounded: self.bounded + other.bounded, variance: self.variance + other.variance }
     }
 
     /// Product with plaintext polynomials: every output coefficient is a sum of at most `terms` products of a noise
@@ -139,10 +108,7 @@ impl NoiseBound {
     #[must_use]
     pub fn plain_product(&self, magnitude: f64, terms: usize) -> Self {
         let terms = terms as f64;
-        Self {
-            bounded: self.bounded * magnitude * terms,
-            variance: self.variance * magnitude * magnitude * terms,
-        }
+        Self { bounded: self.bounded * magnitude * terms, variance: self.variance * magnitude * magnitude * terms }
     }
 
     /// This noise after a tree of 2^`levels` leaves of `limbs` primes, with keys for at most `key_limbs`
@@ -152,13 +118,7 @@ impl NoiseBound {
     /// by the distance h; so the factor 2^-levels passes the input noise unchanged. A node rounds a once, and switches
     /// keys once for each child but one. b is rounded once, at the end.
     #[must_use]
-    pub fn interleave(
-        &self,
-        params: &RlweParams,
-        key_limbs: usize,
-        limbs: usize,
-        levels: u32,
-    ) -> Self {
+    pub fn interleave(&self, params: &RlweParams, key_limbs: usize, limbs: usize, levels: u32) -> Self {
         let switch = Self::key_products(params, key_limbs, limbs).variance;
         let size = 1 << levels;
         let (mut h, mut variance) = (1, 0.0);
@@ -179,10 +139,7 @@ impl NoiseBound {
         let dropped = params.q().iter().take(from).skip(to).rev();
         dropped.fold(*self, |noise, &q| {
             let q = q as f64;
-            let scaled = Self {
-                bounded: noise.bounded / q,
-                variance: noise.variance / q / q,
-            };
+            let scaled = Self { bounded: noise.bounded / q, variance: noise.variance / q / q };
             scaled.add(&rounding)
         })
     }
@@ -195,19 +152,13 @@ impl NoiseBound {
     /// The smallest integer b with [`NoiseBound::value`] ≤ 2^b.
     pub fn bits(&self) -> u32 {
         let value = self.value();
-        (0..1023)
-            .find(|&b| value <= power_of_two(b))
-            .unwrap_or(1023)
+        (0..1023).find(|&b| value <= power_of_two(b)).unwrap_or(1023)
     }
 }
 
 /// The product of the first `limbs` primes, correctly rounded at every step.
 pub(crate) fn modulus(params: &RlweParams, limbs: usize) -> f64 {
-    params
-        .q()
-        .iter()
-        .take(limbs)
-        .fold(1.0, |acc, &q| acc * q as f64)
+    params.q().iter().take(limbs).fold(1.0, |acc, &q| acc * q as f64)
 }
 
 /// log2 of the probability that a decrypted coefficient is off by more than its declared error: the noises of the

@@ -24,13 +24,7 @@ use crate::error::{ParamsError, RlweError};
 use crate::hybrid;
 
 /// The largest log2(QP) for 128 bits with dense ternary secrets, as `(log2 N, limit)`.
-pub const SECURITY_LIMITS: [(u32, f64); 5] = [
-    (12, 102.0),
-    (13, 207.0),
-    (14, 417.0),
-    (15, 841.0),
-    (16, 1684.0),
-];
+pub const SECURITY_LIMITS: [(u32, f64); 5] = [(12, 102.0), (13, 207.0), (14, 417.0), (15, 841.0), (16, 1684.0)];
 
 /// The last of [`SECURITY_LIMITS`].
 const LARGEST_LIMIT: f64 = SECURITY_LIMITS[SECURITY_LIMITS.len() - 1].1;
@@ -90,17 +84,11 @@ impl RlweParams {
     /// # Errors
     /// Every possible fault of a literal has its own [`ParamsError`].
     pub fn new(literal: RlweLiteral) -> Result<Arc<Self>, ParamsError> {
-        let limit = security_limit(literal.log_n).ok_or(ParamsError::DegreeOutOfTable {
-            log_n: literal.log_n,
-        })?;
+        let limit = security_limit(literal.log_n).ok_or(ParamsError::DegreeOutOfTable { log_n: literal.log_n })?;
         // A key for all ciphertext primes has at least one special prime.
         let log_qp = log2_product(literal.q.iter().chain(literal.p.first()));
         if log_qp > limit {
-            return Err(ParamsError::Insecure {
-                log_n: literal.log_n,
-                log_qp,
-                limit,
-            });
+            return Err(ParamsError::Insecure { log_n: literal.log_n, log_qp, limit });
         }
         Self::build(literal, false)
     }
@@ -136,21 +124,13 @@ impl RlweParams {
     /// parameters also serves ciphertexts of two primes.
     pub fn olt_small() -> Result<Arc<Self>, ParamsError> {
         let [q0, q1, _, p] = PRIMES_50;
-        Self::new(RlweLiteral {
-            log_n: 13,
-            q: vec![q0, q1],
-            p: vec![p],
-        })
+        Self::new(RlweLiteral { log_n: 13, q: vec![q0, q1], p: vec![p] })
     }
 
     /// Products with full 64-bit plaintexts (share by share): N = 2^13, Q ≈ 2^150, P ≈ 2^50.
     pub fn olt_full() -> Result<Arc<Self>, ParamsError> {
         let [q0, q1, q2, p] = PRIMES_50;
-        Self::new(RlweLiteral {
-            log_n: 13,
-            q: vec![q0, q1, q2],
-            p: vec![p],
-        })
+        Self::new(RlweLiteral { log_n: 13, q: vec![q0, q1, q2], p: vec![p] })
     }
 
     /// Batched oblivious linear evaluation: N = 2^13, Q ≈ 2^164 from four 41-bit primes, no key switching.
@@ -158,11 +138,7 @@ impl RlweParams {
     /// Three primes below 2^50 would leave 10 to 14 bits too few for flooding to 2^-40 after the union bound over an
     /// inference.
     pub fn ole() -> Result<Arc<Self>, ParamsError> {
-        Self::new(RlweLiteral {
-            log_n: 13,
-            q: PRIMES_41.to_vec(),
-            p: Vec::new(),
-        })
+        Self::new(RlweLiteral { log_n: 13, q: PRIMES_41.to_vec(), p: Vec::new() })
     }
 
     /// The same ring without the ciphertext primes of `gap`, sharing the tables of the others: a smaller modulus is as
@@ -172,17 +148,11 @@ impl RlweParams {
     /// [`ParamsError::NoCiphertextPrimes`] if none are left.
     pub fn without(&self, gap: &Range<usize>) -> Result<Arc<Self>, ParamsError> {
         let kept = self.ids_without(gap);
-        let q: Vec<u64> = kept
-            .iter()
-            .filter_map(|&id| self.literal.q.get(id).copied())
-            .collect();
+        let q: Vec<u64> = kept.iter().filter_map(|&id| self.literal.q.get(id).copied()).collect();
         if q.is_empty() {
             return Err(ParamsError::NoCiphertextPrimes);
         }
-        let literal = RlweLiteral {
-            q,
-            ..self.literal.clone()
-        };
+        let literal = RlweLiteral { q, ..self.literal.clone() };
         Ok(Arc::new(Self {
             hash: hash_literal(&literal),
             literal,
@@ -195,9 +165,7 @@ impl RlweParams {
     /// Basis indices of all primes except the ciphertext primes of `gap`.
     pub(crate) fn ids_without(&self, gap: &Range<usize>) -> Vec<usize> {
         let q_len = self.q_len();
-        (0..q_len + self.p_len())
-            .filter(|id| *id >= q_len || !gap.contains(id))
-            .collect()
+        (0..q_len + self.p_len()).filter(|id| *id >= q_len || !gap.contains(id)).collect()
     }
 
     /// log2 of the ring degree.
@@ -301,8 +269,7 @@ impl RlweParams {
 
     /// log2(QP): the largest modulus at which any sample is published.
     pub fn log2_qp(&self) -> f64 {
-        let sizes =
-            (1..=self.q_len()).map(|limbs| self.log2_extended(limbs, self.most_special(limbs)));
+        let sizes = (1..=self.q_len()).map(|limbs| self.log2_extended(limbs, self.most_special(limbs)));
         sizes.fold(0.0, f64::max)
     }
 
@@ -314,26 +281,18 @@ impl RlweParams {
     fn build(literal: RlweLiteral, insecure: bool) -> Result<Arc<Self>, ParamsError> {
         // 2^17 is the largest degree of the security guidelines, 2^2 the smallest with a kernel.
         if !(2..=17).contains(&literal.log_n) {
-            return Err(ParamsError::UnsupportedDegree {
-                log_n: literal.log_n,
-            });
+            return Err(ParamsError::UnsupportedDegree { log_n: literal.log_n });
         }
         if literal.q.is_empty() {
             return Err(ParamsError::NoCiphertextPrimes);
         }
         let given = literal.p.len();
         if given > MAX_SPECIAL_PRIMES {
-            return Err(ParamsError::TooManySpecialPrimes {
-                given,
-                limit: MAX_SPECIAL_PRIMES,
-            });
+            return Err(ParamsError::TooManySpecialPrimes { given, limit: MAX_SPECIAL_PRIMES });
         }
         let moduli: Vec<u64> = literal.q.iter().chain(&literal.p).copied().collect();
         if moduli.len() > MAX_PRIMES {
-            return Err(ParamsError::TooManyPrimes {
-                given: moduli.len(),
-                limit: MAX_PRIMES,
-            });
+            return Err(ParamsError::TooManyPrimes { given: moduli.len(), limit: MAX_PRIMES });
         }
         let two_n = 2u64 << literal.log_n;
         for (i, &m) in moduli.iter().enumerate() {
@@ -346,31 +305,15 @@ impl RlweParams {
         }
         let basis = RnsBasis::new(1 << literal.log_n, &moduli)?;
         let hash = hash_literal(&literal);
-        Ok(Arc::new(Self {
-            literal,
-            basis,
-            hash,
-            tables: hybrid::Tables::default(),
-            insecure,
-        }))
+        Ok(Arc::new(Self { literal, basis, hash, tables: hybrid::Tables::default(), insecure }))
     }
 }
 
 /// The four largest primes below 2^50 that are 1 modulo 2^14.
-const PRIMES_50: [u64; 4] = [
-    0x3_ffff_fffc_c001,
-    0x3_ffff_ffef_4001,
-    0x3_ffff_ffe9_4001,
-    0x3_ffff_ffff_c001,
-];
+const PRIMES_50: [u64; 4] = [0x3_ffff_fffc_c001, 0x3_ffff_ffef_4001, 0x3_ffff_ffe9_4001, 0x3_ffff_ffff_c001];
 
 /// The four largest primes below 2^41 that are 1 modulo 2^14.
-const PRIMES_41: [u64; 4] = [
-    0x1ff_ffff_0001,
-    0x1ff_fffb_0001,
-    0x1ff_fff2_4001,
-    0x1ff_ffed_8001,
-];
+const PRIMES_41: [u64; 4] = [0x1ff_ffff_0001, 0x1ff_fffb_0001, 0x1ff_fff2_4001, 0x1ff_ffed_8001];
 
 fn log2_product<'a>(primes: impl Iterator<Item = &'a u64>) -> f64 {
     primes.map(|&p| (p as f64).log2()).sum()
@@ -412,16 +355,10 @@ mod tests {
     #[test]
     fn special_primes_fill_the_limit() {
         let primes = hushed_math::primes::ntt_primes(50, 1 << 16, 40);
-        let literal = |q: usize, p: usize| RlweLiteral {
-            log_n: 16,
-            q: primes[..q].to_vec(),
-            p: primes[q..q + p].to_vec(),
-        };
+        let literal =
+            |q: usize, p: usize| RlweLiteral { log_n: 16, q: primes[..q].to_vec(), p: primes[q..q + p].to_vec() };
         let params = RlweParams::new(literal(28, 12)).unwrap();
-        let most: Vec<usize> = [28, 27, 25, 22, 21, 1]
-            .iter()
-            .map(|&limbs| params.most_special(limbs))
-            .collect();
+        let most: Vec<usize> = [28, 27, 25, 22, 21, 1].iter().map(|&limbs| params.most_special(limbs)).collect();
         assert_eq!(most, [5, 6, 8, 11, 12, 12]);
         let limit = security_limit(16).unwrap();
         for limbs in 1..=28 {
@@ -436,18 +373,12 @@ mod tests {
         assert!(params.log2_qp() <= limit && params.log2_qp() > limit - 50.0);
         // 1,700 bits with one special prime.
         let refused = RlweParams::new(literal(33, 1)).err();
-        assert!(
-            matches!(refused, Some(ParamsError::Insecure { .. })),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Some(ParamsError::Insecure { .. })), "{refused:?}");
     }
 
     #[test]
     fn small_is_a_prefix_of_full() {
-        let (small, full) = (
-            RlweParams::olt_small().unwrap(),
-            RlweParams::olt_full().unwrap(),
-        );
+        let (small, full) = (RlweParams::olt_small().unwrap(), RlweParams::olt_full().unwrap());
         assert_eq!(small.q(), &full.q()[..2]);
         assert_eq!(small.special_prime(), full.special_prime());
         assert_ne!(small.hash(), full.hash());
@@ -462,43 +393,19 @@ mod tests {
             RlweParams::new(l).err().unwrap()
         };
         // 150 bits at N = 2^12: over the limit of 102.
-        assert!(matches!(
-            with(&|l| l.log_n = 12),
-            ParamsError::Insecure { log_n: 12, .. }
-        ));
-        assert!(matches!(
-            with(&|l| l.log_n = 11),
-            ParamsError::DegreeOutOfTable { .. }
-        ));
-        assert!(matches!(
-            with(&|l| l.log_n = 63),
-            ParamsError::DegreeOutOfTable { .. }
-        ));
-        assert!(matches!(
-            with(&|l| l.q.clear()),
-            ParamsError::NoCiphertextPrimes
-        ));
-        assert!(matches!(
-            with(&|l| l.q[0] -= 2),
-            ParamsError::NotAnNttPrime { .. }
-        ));
-        assert!(matches!(
-            with(&|l| l.q[0] = 0),
-            ParamsError::NotAnNttPrime { .. }
-        ));
-        assert!(matches!(
-            with(&|l| l.q[1] = l.p[0]),
-            ParamsError::RepeatedPrime { .. }
-        ));
+        assert!(matches!(with(&|l| l.log_n = 12), ParamsError::Insecure { log_n: 12, .. }));
+        assert!(matches!(with(&|l| l.log_n = 11), ParamsError::DegreeOutOfTable { .. }));
+        assert!(matches!(with(&|l| l.log_n = 63), ParamsError::DegreeOutOfTable { .. }));
+        assert!(matches!(with(&|l| l.q.clear()), ParamsError::NoCiphertextPrimes));
+        assert!(matches!(with(&|l| l.q[0] -= 2), ParamsError::NotAnNttPrime { .. }));
+        assert!(matches!(with(&|l| l.q[0] = 0), ParamsError::NotAnNttPrime { .. }));
+        assert!(matches!(with(&|l| l.q[1] = l.p[0]), ParamsError::RepeatedPrime { .. }));
         assert!(matches!(
             with(&|l| {
                 l.log_n = 16;
                 l.p = hushed_math::primes::ntt_primes(49, 1 << 16, 13);
             }),
-            ParamsError::TooManySpecialPrimes {
-                given: 13,
-                limit: MAX_SPECIAL_PRIMES
-            }
+            ParamsError::TooManySpecialPrimes { given: 13, limit: MAX_SPECIAL_PRIMES }
         ));
         assert!(matches!(
             RlweParams::insecure_for_tests(RlweLiteral { log_n: 40, ..good }),

@@ -102,11 +102,7 @@ impl ResponseFormat {
     ///
     /// # Errors
     /// [`RlweError::NoRoomForResponse`] if even two primes leave no room; [`RlweError::RingBits`].
-    pub fn for_ring(
-        params: &Arc<RlweParams>,
-        ell: u32,
-        input_noise_bits: u32,
-    ) -> Result<Self, RlweError> {
+    pub fn for_ring(params: &Arc<RlweParams>, ell: u32, input_noise_bits: u32) -> Result<Self, RlweError> {
         Self::for_ring_at(params, params.q_len(), ell, input_noise_bits)
     }
 
@@ -121,34 +117,18 @@ impl ResponseFormat {
         input_noise_bits: u32,
     ) -> Result<Self, RlweError> {
         if input_limbs == 0 || input_limbs > params.q_len() {
-            return Err(RlweError::LimbCount {
-                given: input_limbs,
-                available: params.q_len(),
-            });
+            return Err(RlweError::LimbCount { given: input_limbs, available: params.q_len() });
         }
         let input = NoiseBound::from_bits(input_noise_bits);
         for limbs in 1..=input_limbs.min(Truncation::MAX_LIMBS) {
             let scale = RingScale::new(params, limbs, ell)?;
             let capacity = modulus(params, limbs) / power_of_two(ell);
-            let arrived = input
-                .modulus_switch(params, input_limbs, limbs)
-                .add(&NoiseBound::fresh_public(params));
-            if let Some((truncation, noise)) = Truncation::most(params, limbs, &arrived, capacity)?
-            {
-                return Ok(Self {
-                    params: params.clone(),
-                    input_limbs,
-                    scale,
-                    truncation,
-                    noise,
-                });
+            let arrived = input.modulus_switch(params, input_limbs, limbs).add(&NoiseBound::fresh_public(params));
+            if let Some((truncation, noise)) = Truncation::most(params, limbs, &arrived, capacity)? {
+                return Ok(Self { params: params.clone(), input_limbs, scale, truncation, noise });
             }
         }
-        Err(RlweError::NoRoomForResponse {
-            ell,
-            noise_bits: input_noise_bits,
-            limbs: input_limbs,
-        })
+        Err(RlweError::NoRoomForResponse { ell, noise_bits: input_noise_bits, limbs: input_limbs })
     }
 
     /// The bits of a share.
@@ -236,12 +216,7 @@ impl ResponseFormat {
     ///
     /// # Errors
     /// [`RlweError::Codec`] for another length or values out of range.
-    pub fn open(
-        &self,
-        bytes: &[u8],
-        key: &SecretKey,
-        used: &Positions,
-    ) -> Result<Vec<u64>, RlweError> {
+    pub fn open(&self, bytes: &[u8], key: &SecretKey, used: &Positions) -> Result<Vec<u64>, RlweError> {
         let (b, a) = self.truncation.read(bytes, used.as_slice())?;
         let phase = SecretPoly::new(key.phase(b, a)?);
         self.scale.scale_down_at(phase.expose(), used.as_slice())

@@ -41,19 +41,10 @@ impl Truncation {
     /// # Errors
     /// [`RlweError::LimbCount`] unless 1 ≤ limbs ≤ [`Truncation::MAX_LIMBS`]; [`RlweError::RingBits`] for dropping more
     /// bits than there are.
-    pub fn new(
-        params: &Arc<RlweParams>,
-        limbs: usize,
-        bits_a: u32,
-        bits_b: u32,
-    ) -> Result<Self, RlweError> {
+    pub fn new(params: &Arc<RlweParams>, limbs: usize, bits_a: u32, bits_b: u32) -> Result<Self, RlweError> {
         let integers = Integers::new(params, limbs)?;
         let modulus = integers.modulus();
-        Ok(Self {
-            a: Field::new(modulus, bits_a)?,
-            b: Field::new(modulus, bits_b)?,
-            integers,
-        })
+        Ok(Self { a: Field::new(modulus, bits_a)?, b: Field::new(modulus, bits_b)?, integers })
     }
 
     /// The truncation that drops the most bits while its error and the noise that has `arrived` together stay below
@@ -80,10 +71,7 @@ impl Truncation {
             saved.then(total(y).value().total_cmp(&total(x).value()))
         });
         let Some(drop) = choice else { return Ok(None) };
-        Ok(Some((
-            Self::new(params, limbs, drop.0, drop.1)?,
-            total(drop),
-        )))
+        Ok(Some((Self::new(params, limbs, drop.0, drop.1)?, total(drop))))
     }
 
     /// Bits sent per coefficient of a and of b.
@@ -93,9 +81,7 @@ impl Truncation {
 
     /// The bytes for `used` coefficients of b.
     pub fn bytes(&self, used: usize) -> usize {
-        self.a
-            .bytes(self.integers.params.n())
-            .saturating_add(self.b.bytes(used))
+        self.a.bytes(self.integers.params.n()).saturating_add(self.b.bytes(used))
     }
 
     /// Appends the top bits of `a`, and of `b` at the positions `used`.
@@ -125,19 +111,11 @@ impl Truncation {
     ///
     /// # Errors
     /// [`RlweError::Codec`] for another length or values that no writer produces; [`RlweError::Positions`].
-    pub fn read(
-        &self,
-        bytes: &[u8],
-        used: &[usize],
-    ) -> Result<(RnsPoly<Coeff>, RnsPoly<Coeff>), RlweError> {
+    pub fn read(&self, bytes: &[u8], used: &[usize]) -> Result<(RnsPoly<Coeff>, RnsPoly<Coeff>), RlweError> {
         let n = self.integers.params.n();
         let expected = self.bytes(used.len());
         if bytes.len() != expected {
-            return Err(CodecError::Length {
-                given: bytes.len(),
-                expected,
-            }
-            .into());
+            return Err(CodecError::Length { given: bytes.len(), expected }.into());
         }
         let mut reader = Reader::new(bytes);
         let [low, high] = self.a.read(&mut reader, n)?;

@@ -11,11 +11,7 @@ use hushed_rlwe::{KeySet, RlweLiteral, RlweParams, SecretKey};
 
 /// Everything that one party publishes in a session under one preset, with a few ciphertexts; Galois keys are for
 /// ciphertexts of at most `key_limbs` primes.
-fn publish(
-    params: &std::sync::Arc<RlweParams>,
-    elements: &[usize],
-    key_limbs: usize,
-) -> Vec<PublishedSample> {
+fn publish(params: &std::sync::Arc<RlweParams>, elements: &[usize], key_limbs: usize) -> Vec<PublishedSample> {
     let mut rng = SecretRng::from_os("key audit");
     let sk = SecretKey::generate(params, &mut rng);
     let set = KeySet::generate(&sk, elements, key_limbs, &mut rng).unwrap();
@@ -24,12 +20,7 @@ fn publish(
         for _ in 0..2 {
             let zero = RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
             samples.push(sk.encrypt_seeded(zero, &mut rng).unwrap().published());
-            samples.extend(
-                set.public
-                    .encrypt_zero(&mut rng, limbs)
-                    .unwrap()
-                    .published_zero(),
-            );
+            samples.extend(set.public.encrypt_zero(&mut rng, limbs).unwrap().published_zero());
         }
     }
     samples
@@ -80,12 +71,9 @@ fn evaluation_keys_are_within_the_table() {
     let n = 1 << 15;
     let fifty = ntt_primes(50, n, 5);
     // q_0·p_0 of 96 bits, the most that the sparse secret may see here.
-    let params = RlweParams::new(RlweLiteral {
-        log_n: 15,
-        q: fifty[..4].to_vec(),
-        p: vec![ntt_primes(46, n, 1)[0], fifty[4]],
-    })
-    .unwrap();
+    let params =
+        RlweParams::new(RlweLiteral { log_n: 15, q: fifty[..4].to_vec(), p: vec![ntt_primes(46, n, 1)[0], fifty[4]] })
+            .unwrap();
     let mut rng = SecretRng::from_os("key audit");
     let sk = SecretKey::generate(&params, &mut rng);
     let mut specs = KeySpecs::new();
@@ -106,15 +94,7 @@ fn evaluation_keys_are_within_the_table() {
     assert_eq!(samples.len(), digits);
     let (mut sparse, mut raised) = (0, 0);
     for sample in &samples {
-        let Source::EvalKey {
-            key,
-            limbs,
-            special,
-            ..
-        } = sample.source
-        else {
-            panic!("{:?}", sample.source)
-        };
+        let Source::EvalKey { key, limbs, special, .. } = sample.source else { panic!("{:?}", sample.source) };
         let bits = 50.0 * (limbs + special) as f64 - 4.0;
         assert!((sample.log2_modulus - bits).abs() < 0.01);
         let is_sparse = sample.secret == SecretDistribution::Sparse;
@@ -126,14 +106,8 @@ fn evaluation_keys_are_within_the_table() {
     assert_eq!((sparse, raised), (1, 2));
 
     // A sample under the sparse secret at the others' modulus is found, and so is one in a smaller ring.
-    let place = samples
-        .iter()
-        .position(|s| s.secret == SecretDistribution::Sparse);
-    for (log_n, log2_modulus, limit) in [
-        (15, 100.0, Some(96.0)),
-        (16, 121.5, Some(121.0)),
-        (14, 90.0, None),
-    ] {
+    let place = samples.iter().position(|s| s.secret == SecretDistribution::Sparse);
+    for (log_n, log2_modulus, limit) in [(15, 100.0, Some(96.0)), (16, 121.5, Some(121.0)), (14, 90.0, None)] {
         let mut violated = samples.clone();
         violated[place.unwrap()].log2_modulus = log2_modulus;
         violated[place.unwrap()].log_n = log_n;
@@ -142,10 +116,7 @@ fn evaluation_keys_are_within_the_table() {
     }
     let mut repeated = samples;
     repeated[1].fingerprint = repeated[0].fingerprint;
-    assert!(matches!(
-        audit(&repeated),
-        Err(AuditFailure::Repeated { .. })
-    ));
+    assert!(matches!(audit(&repeated), Err(AuditFailure::Repeated { .. })));
 }
 
 #[test]
@@ -154,26 +125,11 @@ fn the_audit_finds_what_it_is_for() {
     let samples = publish(&params, &[], 2);
     let mut large = samples.clone();
     large[1].log2_modulus = 207.5;
-    assert!(matches!(
-        audit(&large),
-        Err(AuditFailure::OverLimit {
-            limit: Some(207.0),
-            ..
-        })
-    ));
+    assert!(matches!(audit(&large), Err(AuditFailure::OverLimit { limit: Some(207.0), .. })));
     let mut unknown = samples.clone();
     unknown[1].log_n = 11;
-    assert!(matches!(
-        audit(&unknown),
-        Err(AuditFailure::OverLimit { limit: None, .. })
-    ));
+    assert!(matches!(audit(&unknown), Err(AuditFailure::OverLimit { limit: None, .. })));
     let mut repeated = samples;
     repeated[2].fingerprint = repeated[0].fingerprint;
-    assert!(matches!(
-        audit(&repeated),
-        Err(AuditFailure::Repeated {
-            first: Source::PublicKey,
-            ..
-        })
-    ));
+    assert!(matches!(audit(&repeated), Err(AuditFailure::Repeated { first: Source::PublicKey, .. })));
 }

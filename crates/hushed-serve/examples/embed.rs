@@ -26,10 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub fn embed(model: &Path, certificates: &Path, text: &str) -> Result<Embedding, Box<dyn Error>> {
     // The server has the weights. It learns how many tokens the text has, and nothing else about it.
     let server = Server::bind(&ServerConfig::local(model, certificates))?;
-    let (address, pin) = (
-        server.listener().local_addr().to_string(),
-        server.listener().fingerprint(),
-    );
+    let (address, pin) = (server.listener().local_addr().to_string(), server.listener().fingerprint());
     let stop = AtomicBool::new(false);
 
     thread::scope(|scope| {

@@ -45,12 +45,7 @@ pub struct ServeArguments {
     pub protocol: Protocol,
 
     /// Where to listen, HOST:PORT; port 0 takes any free one
-    #[arg(
-        long,
-        value_name = "ADDR",
-        default_value = "127.0.0.1:0",
-        env = "HUSHED_LISTEN"
-    )]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", env = "HUSHED_LISTEN")]
     pub listen: String,
 
     /// The server's certificate chain (PEM)
@@ -62,12 +57,7 @@ pub struct ServeArguments {
     pub key: Option<PathBuf>,
 
     /// The folder of the development certificate, made on first use [default: ~/.local/state/hushed/certificate]
-    #[arg(
-        long,
-        value_name = "DIR",
-        conflicts_with = "cert",
-        env = "HUSHED_CERT_DIR"
-    )]
+    #[arg(long, value_name = "DIR", conflicts_with = "cert", env = "HUSHED_CERT_DIR")]
     pub cert_dir: Option<PathBuf>,
 
     /// Accept clients with a token in this file; each line is a token, or sha256: and its digest
@@ -101,12 +91,7 @@ pub struct ServeArguments {
     pub max_pass_tokens: usize,
 
     /// Maximum texts per session
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1000,
-        env = "HUSHED_MAX_TEXTS"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1000, env = "HUSHED_MAX_TEXTS")]
     pub max_texts: usize,
 
     /// Maximum texts per client in any window of this length, over all its sessions and restarts of the server:
@@ -142,12 +127,7 @@ pub struct ServeArguments {
     /// What clients get for each text or image that is classified, or each token of a continued text: `label`, the
     /// index of the largest logit; `top:K`, those of the K largest; for a classifier also `logits`, all of them. Each
     /// counts as a text against the limits; logits reveal most of the weights
-    #[arg(
-        long,
-        value_name = "label|top:K|logits",
-        default_value = "label",
-        env = "HUSHED_ANSWERS"
-    )]
+    #[arg(long, value_name = "label|top:K|logits", default_value = "label", env = "HUSHED_ANSWERS")]
     pub answers: Answers,
 
     /// With a model that generates: a file (UTF-8, used as it is) with a public text, such as a system prompt, that
@@ -188,12 +168,7 @@ pub struct ServeArguments {
 
     /// Number of tokens per text for which weights are transformed at the start; texts that pack the same way benefit
     /// too (9 to 16 for 16) [default: 16, and 1 for a model that generates: one token per pass]
-    #[arg(
-        long,
-        value_name = "N",
-        requires = "max_memory",
-        env = "HUSHED_READY_TOKENS"
-    )]
+    #[arg(long, value_name = "N", requires = "max_memory", env = "HUSHED_READY_TOKENS")]
     pub ready_tokens: Option<usize>,
 
     /// Seconds without a message after which a client counts as gone

@@ -45,9 +45,7 @@ const TEMPLATE: &str = "tokenizer_config.json";
 /// [`ServeError::Run`] if the parameters are refused by their own table: a defect.
 pub fn agreement_hash() -> Result<Digest, ServeError> {
     let text = hushed_mpc::agreement()?;
-    let hash = Sha256::new()
-        .chain_update(b"hushed plan 1 ")
-        .chain_update(text);
+    let hash = Sha256::new().chain_update(b"hushed plan 1 ").chain_update(text);
     Ok(Digest(hash.finalize().into()))
 }
 
@@ -74,10 +72,7 @@ impl Bundle {
         })?;
         let out = of_files(&agreement_hash()?, files.iter());
         if out.len() > MAX_BUNDLE_BYTES {
-            return Err(ServeError::BundleTooLarge {
-                bytes: out.len(),
-                limit: MAX_BUNDLE_BYTES,
-            });
+            return Err(ServeError::BundleTooLarge { bytes: out.len(), limit: MAX_BUNDLE_BYTES });
         }
         Ok(Self::new(&files, out, public))
     }
@@ -163,10 +158,7 @@ pub(crate) fn hash(bytes: &[u8]) -> Digest {
 }
 
 /// The bytes of a bundle of these files, in the order of their names.
-pub(crate) fn of_files<'a>(
-    agreement: &Digest,
-    files: impl Iterator<Item = (impl AsRef<str>, &'a [u8])>,
-) -> Vec<u8> {
+pub(crate) fn of_files<'a>(agreement: &Digest, files: impl Iterator<Item = (impl AsRef<str>, &'a [u8])>) -> Vec<u8> {
     let mut payload = Vec::new();
     for (name, bytes) in files {
         // Names are this program's own and short; sizes are within the folder's limits.
@@ -192,10 +184,7 @@ fn header(agreement: &Digest, length: usize) -> Vec<u8> {
 }
 
 /// The files in a bundle, by name. Their number is bounded by the names that a model may have, their size by the input.
-pub(crate) fn decode(
-    bytes: &[u8],
-    agreement: &Digest,
-) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
+pub(crate) fn decode(bytes: &[u8], agreement: &Digest) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
     let bad = |fault| ServeError::BadBundle { fault };
     let other = decode_header(bytes).map_err(bad)?;
     if !agreement.0.starts_with(&other) {
@@ -233,9 +222,7 @@ pub(crate) fn decode_files(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, WireF
         let name = reader.take(usize::from(length), "name")?;
         let name = std::str::from_utf8(name).map_err(|_| WireFault::Undefined { field: "name" })?;
         if files.last().is_some_and(|(last, _)| last.as_str() >= name) {
-            return Err(WireFault::Undefined {
-                field: "order of names",
-            });
+            return Err(WireFault::Undefined { field: "order of names" });
         }
         let length = u32::from_le_bytes(reader.array("length of a file")?) as usize;
         let contents = reader.take(length, "file")?;

@@ -159,9 +159,7 @@ pub enum ServeError {
     #[error("the server refused: {0}")]
     Refused(Refusal),
     /// The server's reply has another agreement hash, although it did not refuse.
-    #[error(
-        "the server's agreement hash is {theirs} and this client's {ours}; use the same release on both sides"
-    )]
+    #[error("the server's agreement hash is {theirs} and this client's {ours}; use the same release on both sides")]
     OtherAgreement {
         /// The client's.
         ours: Digest,
@@ -219,9 +217,7 @@ pub enum ServeError {
         offered: Digest,
     },
     /// A table that is too large to be public.
-    #[error(
-        "the table of token vectors has {bytes} bytes, and a public one at most {limit}: leave out --public-table"
-    )]
+    #[error("the table of token vectors has {bytes} bytes, and a public one at most {limit}: leave out --public-table")]
     TableTooLarge {
         /// Its size.
         bytes: usize,
@@ -238,9 +234,7 @@ pub enum ServeError {
         fault: WireFault,
     },
     /// A bundle of another release.
-    #[error(
-        "this bundle was made by a release with another agreement hash; make it again with `hushed bundle`"
-    )]
+    #[error("this bundle was made by a release with another agreement hash; make it again with `hushed bundle`")]
     BundleOfOtherAgreement,
     /// The public files are too large for a bundle.
     #[error(
@@ -261,9 +255,7 @@ pub enum ServeError {
         fault: WireFault,
     },
     /// The peer's confirmation belongs to another session.
-    #[error(
-        "the peer confirmed another session: there is a man in the middle, or one of the two is defective"
-    )]
+    #[error("the peer confirmed another session: there is a man in the middle, or one of the two is defective")]
     WrongConfirmation,
     /// The channel has no exporter: it is not TLS.
     #[error("the channel is not secure; sessions run over TLS only")]
@@ -342,9 +334,7 @@ pub enum ServeError {
         limit: usize,
     },
     /// Neither HOME nor a folder for the development certificate.
-    #[error(
-        "there is no HOME for the development certificate: give --cert-dir, or --cert and --key"
-    )]
+    #[error("there is no HOME for the development certificate: give --cert-dir, or --cert and --key")]
     NoStateFolder,
     /// Neither HOME nor a file for clients' counts.
     #[error("there is no HOME for the clients' counts of texts: give --texts-file")]
@@ -394,9 +384,7 @@ impl ServeError {
             Self::Index(_) => Category::Input,
             Self::Model(ModelError::Text(_) | ModelError::Image(_)) => Category::Input,
             Self::Model(
-                ModelError::Folder(_)
-                | ModelError::TokenOutOfRange { .. }
-                | ModelError::NotAnEncoder { .. },
+                ModelError::Folder(_) | ModelError::TokenOutOfRange { .. } | ModelError::NotAnEncoder { .. },
             ) => Category::Folder,
             Self::NoPaddingBehindPrefix
             | Self::DraftsShow
@@ -404,9 +392,7 @@ impl ServeError {
             | Self::OtherAnswers { .. }
             | Self::LessThanAnAnswer { .. } => Category::Usage,
             Self::BundleTooLarge { .. } | Self::TableTooLarge { .. } => Category::Folder,
-            Self::Run(RunError::NoSuchPlace { .. }) | Self::TooManyFailures { .. } => {
-                Category::Network
-            }
+            Self::Run(RunError::NoSuchPlace { .. }) | Self::TooManyFailures { .. } => Category::Network,
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
             // Weights that are read in every pass and can no longer be read.
@@ -418,9 +404,9 @@ impl ServeError {
             Self::Net(NetError::Tls(TlsFault::Refused { .. })) => Category::Refused,
             Self::Net(NetError::Forked) => Category::Usage,
             Self::Net(_) | Self::Malformed { .. } => Category::Network,
-            Self::WrongConfirmation
-            | Self::BundleNotAsOffered { .. }
-            | Self::TableNotAsOffered { .. } => Category::Network,
+            Self::WrongConfirmation | Self::BundleNotAsOffered { .. } | Self::TableNotAsOffered { .. } => {
+                Category::Network
+            }
             Self::Refused(
                 Refusal::OtherVersion { .. }
                 | Refusal::OtherAgreement { .. }
@@ -481,16 +467,12 @@ impl ServeError {
             Self::BundleTooLarge { .. }
             | Self::TableTooLarge { .. }
             | Self::Run(
-                RunError::Model(ModelError::Folder(_))
-                | RunError::Unsupported { .. }
-                | RunError::OutOfRange(_),
+                RunError::Model(ModelError::Folder(_)) | RunError::Unsupported { .. } | RunError::OutOfRange(_),
             ) => "model-folder",
-            Self::Run(RunError::Protocol(_) | RunError::WrongTable) | Self::Malformed { .. } => {
+            Self::Run(RunError::Protocol(_) | RunError::WrongTable) | Self::Malformed { .. } => "peer-misbehaved",
+            Self::WrongConfirmation | Self::BundleNotAsOffered { .. } | Self::TableNotAsOffered { .. } => {
                 "peer-misbehaved"
             }
-            Self::WrongConfirmation
-            | Self::BundleNotAsOffered { .. }
-            | Self::TableNotAsOffered { .. } => "peer-misbehaved",
             Self::TextAboveLimit { .. } | Self::NoRoomForAnswer { .. } => "too-long",
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::Refused(refusal) => refusal.name(),
@@ -598,9 +580,7 @@ impl Refusal {
             Self::QueueFull { .. } => "queue-full",
             Self::NoReply => "no-reply",
             Self::OtherKeys => "other-file",
-            Self::Allowance { .. } | Self::AboveAllowance { .. } | Self::AboveOpenedBits { .. } => {
-                "allowance"
-            }
+            Self::Allowance { .. } | Self::AboveAllowance { .. } | Self::AboveOpenedBits { .. } => "allowance",
             Self::Uncounted => "not-counted",
             Self::OtherTask { .. } => "other-task",
             Self::NoIndex => "no-index",
@@ -615,9 +595,7 @@ impl Refusal {
 impl From<NetError> for ServeError {
     fn from(error: NetError) -> Self {
         match error {
-            NetError::PeerAborted {
-                code: ABORT_STOPPING,
-            } => Self::Refused(Refusal::Stopping),
+            NetError::PeerAborted { code: ABORT_STOPPING } => Self::Refused(Refusal::Stopping),
             error => Self::Net(error),
         }
     }

@@ -13,20 +13,14 @@ use crate::fhe::FheJobError;
 
 /// Reads a whole file of at most `limit` bytes.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ServeError> {
-    let failed = |source| ServeError::File {
-        operation: "read",
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| ServeError::File { operation: "read", path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         return Err(failed(io::Error::other("not a regular file")));
     }
     let mut bytes = Vec::new();
-    file.take(limit + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > limit {
         return Err(failed(io::Error::from(io::ErrorKind::FileTooLarge)));
     }
@@ -61,11 +55,7 @@ fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     written.map_err(|source| {
         // A left-over is harmless, and the first failure says more than this one.
         let _ = std::fs::remove_file(draft);
-        ServeError::File {
-            operation: "write",
-            path: path.to_owned(),
-            source,
-        }
+        ServeError::File { operation: "write", path: path.to_owned(), source }
     })
 }
 
@@ -149,11 +139,7 @@ mod tests {
         make_folder(&folder).unwrap();
         let file = folder.join("file");
         open_append(&file).unwrap();
-        for (path, mode) in [
-            (work.path().join("a"), 0o700),
-            (folder, 0o700),
-            (file, 0o600),
-        ] {
+        for (path, mode) in [(work.path().join("a"), 0o700), (folder, 0o700), (file, 0o600)] {
             let found = path.metadata().unwrap().permissions().mode();
             assert_eq!(found & 0o777, mode);
         }

@@ -63,10 +63,7 @@ pub fn bundle(data: &[u8]) {
     let agreement = match data.get(8..24) {
         Some(half) => {
             let mut agreement = [0; 32];
-            agreement
-                .iter_mut()
-                .zip(half)
-                .for_each(|(to, from)| *to = *from);
+            agreement.iter_mut().zip(half).for_each(|(to, from)| *to = *from);
             Digest(agreement)
         }
         None => Digest::ZERO,
@@ -99,10 +96,7 @@ pub fn public(bundle: &[u8], data: &[u8]) {
         let place = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % (fields.len() + 3);
         let value = VALUES.get(usize::from(edit[2])).copied();
         let value = value.unwrap_or(u64::from(edit[2]) << 52);
-        match place
-            .checked_sub(3)
-            .and_then(|field| fields.values_mut().nth(field))
-        {
+        match place.checked_sub(3).and_then(|field| fields.values_mut().nth(field)) {
             Some(field) => *field = value.into(),
             None if place == 0 => length = Some(value as u32),
             None if place == 1 => epsilon = value,
@@ -110,10 +104,7 @@ pub fn public(bundle: &[u8], data: &[u8]) {
         }
     }
     *config = serde_json::to_vec(&fields).unwrap_or_default();
-    let bundle = bundle::of_files(
-        &Digest::ZERO,
-        files.iter().map(|(n, f)| (n.as_str(), &f[..])),
-    );
+    let bundle = bundle::of_files(&Digest::ZERO, files.iter().map(|(n, f)| (n.as_str(), &f[..])));
     let length = length.unwrap_or(bundle.len() as u32).to_le_bytes();
     let epsilon = epsilon.to_le_bytes();
     let payload = [&length[..], &bundle, &epsilon, &vec![0; numbers]].concat();
@@ -160,15 +151,8 @@ pub fn table(data: &[u8]) {
     use hushed_model::Embedding;
     use hushed_mpc::formats::TABLE_BITS;
 
-    let sizes = Embedding {
-        vocabulary: 5,
-        positions: 1,
-        placed: true,
-        width: 3,
-        tokens: None,
-        stored: None,
-        offsets: None,
-    };
+    let sizes =
+        Embedding { vocabulary: 5, positions: 1, placed: true, width: 3, tokens: None, stored: None, offsets: None };
     let whole = 4 * sizes.vocabulary * sizes.width;
     let honest = table::of_bytes(&sizes, data);
     for offered in [honest, Digest::ZERO] {

@@ -61,9 +61,8 @@ pub use session::wire::Refusal;
 pub use twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 #[cfg(feature = "client")]
 pub use twopc::{
-    Answered, Class, Client, Cost, Drafted, Embedding, Encoded, Encoder, Facts, Finish, Found,
-    GenerateOptions, Generated, Generation, Kept, Made, OnProgress, Options, Pass, Progress, Sent,
-    Spent, Watch, Work,
+    Answered, Class, Client, Cost, Drafted, Embedding, Encoded, Encoder, Facts, Finish, Found, GenerateOptions,
+    Generated, Generation, Kept, Made, OnProgress, Options, Pass, Progress, Sent, Spent, Watch, Work,
 };
 pub use twopc::{IndexFault, IndexFile, MAX_PASS_TOKENS, Server, ServerConfig, read_prefix};
 

@@ -32,10 +32,9 @@ fn a_thousand_failed_sessions_leave_no_descriptor_no_thread_and_no_memory() {
     let all_ended = |sessions: usize| {
         eventually("every session has ended", || {
             let page = get(metrics, "GET /metrics HTTP/1.1\r\n\r\n");
-            let ends = page.lines().filter(|line| {
-                line.starts_with("hushed_sessions_total{")
-                    || line.starts_with("hushed_refused_total{")
-            });
+            let ends = page
+                .lines()
+                .filter(|line| line.starts_with("hushed_sessions_total{") || line.starts_with("hushed_refused_total{"));
             let counts = ends.map(|l| l.rsplit(' ').next().unwrap().parse::<usize>().unwrap());
             counts.sum::<usize>() == sessions
         });

@@ -49,20 +49,11 @@ fn logs_say_what_happened_and_nothing_of_the_texts() {
     assert!(hushed_serve::Client::connect(&config).is_err());
     config.token = hushed_serve::Token::from_bytes(token.as_bytes());
     let mut client = hushed_serve::Client::connect(&config).unwrap();
-    let answers = client
-        .embed(&["xylophone zebra"], TooLong::Refuse, None)
-        .unwrap();
+    let answers = client.embed(&["xylophone zebra"], TooLong::Refuse, None).unwrap();
     client.close().unwrap();
     server.join().unwrap();
     let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    for said in [
-        "session opened",
-        "session ended",
-        "no-token",
-        "texts=1",
-        "pass done",
-        "stopped",
-    ] {
+    for said in ["session opened", "session ended", "no-token", "texts=1", "pass done", "stopped"] {
         assert!(log.contains(said), "{said:?} in {log}");
     }
     for unsaid in ["xylophone", "zebra", token] {

@@ -8,9 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
 use hushed_serve::fhe::{self, FheServeArguments, FheServer, FheServerConfig, Lines, RunArguments};
-use hushed_serve::{
-    ServeArguments, ServeConfig, ServeError, Server, ServerConfig, logging, signals,
-};
+use hushed_serve::{ServeArguments, ServeConfig, ServeError, Server, ServerConfig, logging, signals};
 
 /// Serve a model to clients whose texts the server never sees.
 ///
@@ -81,11 +79,7 @@ fn run_batch(arguments: &RunArguments, json: bool) -> Result<(), ServeError> {
     Ok(())
 }
 
-fn run_server(
-    serve: &ServeArguments,
-    fhe: &FheServeArguments,
-    json: bool,
-) -> Result<(), ServeError> {
+fn run_server(serve: &ServeArguments, fhe: &FheServeArguments, json: bool) -> Result<(), ServeError> {
     let stop = signals::stop_on_signals().map_err(ServeError::Signals)?;
     match serve.config(fhe)? {
         ServeConfig::TwoParty(config) => run_two_party(&config, &stop, json),
@@ -95,11 +89,8 @@ fn run_server(
 
 fn run_fhe(config: &FheServerConfig, stop: &AtomicBool, json: bool) -> Result<(), ServeError> {
     let server = FheServer::bind(config)?;
-    let (address, certificate, plan) = (
-        server.listener().local_addr(),
-        server.listener().fingerprint(),
-        server.plan_hash(),
-    );
+    let (address, certificate, plan) =
+        (server.listener().local_addr(), server.listener().fingerprint(), server.plan_hash());
     if json {
         // The three are an address and digits: nothing to escape.
         println!(
@@ -116,11 +107,8 @@ fn run_fhe(config: &FheServerConfig, stop: &AtomicBool, json: bool) -> Result<()
 
 fn run_two_party(config: &ServerConfig, stop: &AtomicBool, json: bool) -> Result<(), ServeError> {
     let server = Server::bind(config)?;
-    let (address, certificate, bundle) = (
-        server.listener().local_addr(),
-        server.listener().fingerprint(),
-        server.bundle_hash(),
-    );
+    let (address, certificate, bundle) =
+        (server.listener().local_addr(), server.listener().fingerprint(), server.bundle_hash());
     if json {
         // The three are an address and digits: nothing to escape.
         println!(

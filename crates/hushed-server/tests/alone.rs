@@ -52,12 +52,7 @@ fn build() -> PathBuf {
     let mut command = Command::new(cargo);
     command.args(["build", "--locked", "--offline", "-p", "hushed-server"]);
     command.args(["--config", "profile.dev.incremental=false"]);
-    let built = command
-        .arg("--target-dir")
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
+    let built = command.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     let message = String::from_utf8_lossy(&built.stderr);
     assert!(built.status.success(), "{message}");
     target.join("debug/hushed-server")
@@ -67,11 +62,8 @@ fn build() -> PathBuf {
 static ONE: Mutex<()> = Mutex::new(());
 
 fn run(binary: &Path, arguments: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = Command::new(binary)
-        .args(arguments)
-        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
-        .output()
-        .unwrap();
+    let Output { status, stderr, .. } =
+        Command::new(binary).args(arguments).env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).output().unwrap();
     (status.code(), String::from_utf8(stderr).unwrap())
 }
 
@@ -88,12 +80,8 @@ fn built_alone_it_serves_and_has_no_client_code() {
         assert!(!contains(&bytes, marker), "{marker}");
     }
     // Symbols and line tables name each module whose code is present.
-    for there in [
-        "hushed_serve5twopc6server",
-        "hushed_serve3fhe3run",
-        "hushed_serve3fhe6server",
-        "hushed_fhe3run3job",
-    ] {
+    for there in ["hushed_serve5twopc6server", "hushed_serve3fhe3run", "hushed_serve3fhe6server", "hushed_fhe3run3job"]
+    {
         assert!(contains(&bytes, there), "{there}");
     }
     for not in [
@@ -130,20 +118,8 @@ fn exits(binary: &Path) {
     assert_eq!(code, Some(4), "{message}");
     assert_eq!(run(binary, &["run", "--help"]).0, Some(0));
     assert_eq!(run(binary, &["run", "/nonexistent/model"]).0, Some(2));
-    let files = [
-        "--plan",
-        "/nonexistent/plan",
-        "--keys",
-        "k",
-        "--request",
-        "r",
-        "--out",
-        "o",
-    ];
-    let (code, message) = run(
-        binary,
-        &[&["run", "/nonexistent/model"], &files[..]].concat(),
-    );
+    let files = ["--plan", "/nonexistent/plan", "--keys", "k", "--request", "r", "--out", "o"];
+    let (code, message) = run(binary, &[&["run", "/nonexistent/model"], &files[..]].concat());
     assert_eq!(code, Some(8), "{message}");
     let fhe = ["/nonexistent/model", "--protocol", "fhe"];
     let (code, message) = run(binary, &fhe);
@@ -151,14 +127,7 @@ fn exits(binary: &Path) {
     for flag in ["--manifest", "--public", "--store"] {
         assert!(message.contains(flag), "{message}");
     }
-    let files = [
-        "--plan",
-        "/nonexistent/plan",
-        "--public",
-        "p",
-        "--store",
-        "s",
-    ];
+    let files = ["--plan", "/nonexistent/plan", "--public", "p", "--store", "s"];
     let (code, message) = run(binary, &[&fhe[..], &files].concat());
     assert_eq!(code, Some(8), "{message}");
     let (code, message) = run(binary, &["/nonexistent/model", "--listen", "0.0.0.0:0"]);

@@ -42,12 +42,7 @@ fn run(mut s: Session, params: FerretParams, ots: usize, sender: bool) -> Run {
         call(&mut ot, &mut s, n);
         left -= n;
     }
-    Run {
-        set_up,
-        set_up_stats,
-        steady: start.elapsed(),
-        steady_stats: s.stats() - before,
-    }
+    Run { set_up, set_up_stats, steady: start.elapsed(), steady_stats: s.stats() - before }
 }
 
 fn main() {
@@ -70,10 +65,7 @@ fn main() {
         let (client, server) = memory_pair();
         let (send, recv) = std::thread::scope(|scope| {
             let recv = scope.spawn(move || run(server, params, ots, false));
-            (
-                run(client, params, ots, true),
-                recv.join().expect("receiver"),
-            )
+            (run(client, params, ots, true), recv.join().expect("receiver"))
         });
         let ots = ots as f64;
         let seconds = send.steady.max(recv.steady).as_secs_f64();

@@ -16,10 +16,7 @@ const REPEATS: usize = 5;
 
 fn main() {
     let only = std::env::args().skip(1).find(|a| !a.starts_with('-'));
-    println!(
-        "{:<24} {:>9} {:>9} {:>7} {:>9} {:>9}",
-        "gadget", "elements", "B/elem", "rounds", "ns/elem", "ns/COT"
-    );
+    println!("{:<24} {:>9} {:>9} {:>7} {:>9} {:>9}", "gadget", "elements", "B/elem", "rounds", "ns/elem", "ns/COT");
     let n = 1 << 16;
     functions(n, only.as_deref());
     for bits in [32, 64] {
@@ -39,15 +36,9 @@ fn main() {
         row("bit_to_arith", gadget::bit_to_arith_cost(n, ring), &|ctx| {
             gadget::bit_to_arith(ctx, &b, ring).map(drop).unwrap();
         });
-        row(
-            "truncate",
-            gadget::truncate_cost(n, ring, 12, ring),
-            &|ctx| {
-                gadget::truncate(ctx, &x, 12, Sign::Bounded, ring)
-                    .map(drop)
-                    .unwrap();
-            },
-        );
+        row("truncate", gadget::truncate_cost(n, ring, 12, ring), &|ctx| {
+            gadget::truncate(ctx, &x, 12, Sign::Bounded, ring).map(drop).unwrap();
+        });
         row("square", gadget::square_cost(n, ring), &|ctx| {
             gadget::square(ctx, &x).map(drop).unwrap();
         });
@@ -56,25 +47,15 @@ fn main() {
         });
         let (rows, cols) = (n / 128, 128);
         let r = x.slice(0..rows);
-        row(
-            "mul_rows",
-            gadget::mul_rows_cost(rows, cols, ring),
-            &|ctx| {
-                gadget::mul_rows(ctx, &x, rows, cols, &r).map(drop).unwrap();
-            },
-        );
+        row("mul_rows", gadget::mul_rows_cost(rows, cols, ring), &|ctx| {
+            gadget::mul_rows(ctx, &x, rows, cols, &r).map(drop).unwrap();
+        });
         row("msb", gadget::msb_cost(n, bits), &|ctx| {
             gadget::msb(ctx, &x).map(drop).unwrap();
         });
-        row(
-            "max_rows",
-            gadget::max_rows_cost(rows, cols, ring, 8, 16),
-            &|ctx| {
-                gadget::max_rows(ctx, &x, rows, cols, 8, 16)
-                    .map(drop)
-                    .unwrap();
-            },
-        );
+        row("max_rows", gadget::max_rows_cost(rows, cols, ring, 8, 16), &|ctx| {
+            gadget::max_rows(ctx, &x, rows, cols, 8, 16).map(drop).unwrap();
+        });
         let index: Vec<u8> = x.words().iter().map(|w| (w & 15) as u8).collect();
         let entries = values(16 * n, ring, 2);
         row("tables", gadget::tables_cost(4, n, 0, ring), &|ctx| {
@@ -82,9 +63,7 @@ fn main() {
                 Party::Client => (&index, &[]),
                 Party::Server => (&[], entries.words()),
             };
-            gadget::tables(ctx, 4, index, gadget::listed(4, entries), ring)
-                .map(drop)
-                .unwrap();
+            gadget::tables(ctx, 4, index, gadget::listed(4, entries), ring).map(drop).unwrap();
         });
     }
 }
@@ -99,17 +78,9 @@ fn functions(n: usize, only: Option<&str>) {
             report(name, n, cost, run);
         }
     };
-    for c in [
-        curve::GELU,
-        curve::GELU_EIGHT,
-        curve::SILU,
-        curve::TANH,
-        curve::ELU,
-    ] {
+    for c in [curve::GELU, curve::GELU_EIGHT, curve::SILU, curve::TANH, curve::ELU] {
         row(c.name(), curve::curve_scaled_cost(n, &c, to), &|ctx| {
-            curve::curve_scaled(ctx, &c, &x, from.frac, to)
-                .map(drop)
-                .unwrap();
+            curve::curve_scaled(ctx, &c, &x, from.frac, to).map(drop).unwrap();
         });
     }
     row("relu", relu::relu_cost(n, from, to), &|ctx| {
@@ -127,11 +98,7 @@ fn report(name: &str, n: usize, cost: Cost, run: &(dyn Fn(&mut Ctx) + Sync)) {
     let alone = best(&|ctx| {
         let client = ctx.party() == Party::Client;
         for from_client in [true, false] {
-            let mut left = if from_client {
-                cost.cots_client
-            } else {
-                cost.cots_server
-            } as usize;
+            let mut left = if from_client { cost.cots_client } else { cost.cots_server } as usize;
             while left > 0 {
                 let now = left.min(1 << 16);
                 match from_client == client {

@@ -38,11 +38,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if clean {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Above this two means differ. Samples without a difference reach it once in 10^23; a leak of half a percent does.
@@ -65,10 +61,8 @@ fn time() -> bool {
                 break;
             }
         }
-        let leaks = found.len() == ATTEMPTS
-            && found
-                .iter()
-                .all(|t| t.abs() >= LIMIT && t.signum() == found[0].signum());
+        let leaks =
+            found.len() == ATTEMPTS && found.iter().all(|t| t.abs() >= LIMIT && t.signum() == found[0].signum());
         let ts: Vec<String> = found.iter().map(|t| format!("{t:.1}")).collect();
         all &= said(&case, leaks, &format!("t = {}", ts.join(", ")));
     }
@@ -106,11 +100,7 @@ fn welch(case: &mut Case) -> f64 {
     samples.sort_by(|a, b| a.0.total_cmp(&b.0));
     samples.truncate(SAMPLES - SAMPLES / 10);
     let moments = |ones: bool| {
-        let of: Vec<f64> = samples
-            .iter()
-            .filter(|s| s.1 == ones)
-            .map(|s| s.0)
-            .collect();
+        let of: Vec<f64> = samples.iter().filter(|s| s.1 == ones).map(|s| s.0).collect();
         let n = of.len() as f64;
         let mean = of.iter().sum::<f64>() / n;
         let variance = of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
@@ -119,11 +109,7 @@ fn welch(case: &mut Case) -> f64 {
     let ((a, va, na), (b, vb, nb)) = (moments(false), moments(true));
     // A leak so large that this rule takes all of one class for interrupts.
     if na < 100.0 || nb < 100.0 {
-        return if na < nb {
-            -f64::INFINITY
-        } else {
-            f64::INFINITY
-        };
+        return if na < nb { -f64::INFINITY } else { f64::INFINITY };
     }
     // A clock too coarse to tell samples apart shows no variance: assume at least one nanosecond.
     (b - a) / (va + vb + 1.0 / (na + nb)).sqrt()
@@ -147,10 +133,7 @@ fn watch() -> bool {
     protocols();
     let reports = taint::reports() - before;
     let verdict = if reports == 0 { "ok  " } else { "LEAK" };
-    println!(
-        "{verdict} {:<34} {reports} reports",
-        "protocols over Ferret"
-    );
+    println!("{verdict} {:<34} {reports} reports", "protocols over Ferret");
     all && reports == 0
 }
 
@@ -166,17 +149,11 @@ fn protocols() {
     let ring = Ring::new(40);
     let values: Vec<u64> = (0..130u64).map(|i| i * 7_654_321 % (1 << 30)).collect();
     let bits: Vec<u64> = (0..130).map(|i| i % 3 % 2).collect();
-    let scores: Vec<u64> = (0..130)
-        .map(|i| SCORES.encode(f64::from(i % 17) - 8.0))
-        .collect();
+    let scores: Vec<u64> = (0..130).map(|i| SCORES.encode(f64::from(i % 17) - 8.0)).collect();
     let (v0, v1) = share(ring, &values, 1);
     let (b0, b1) = share_bits(&bits, 2);
     let (s0, s1) = share(SCORES.ring, &scores, 3);
-    let party = |values, bits, scores| Inputs {
-        values,
-        bits,
-        scores,
-    };
+    let party = |values, bits, scores| Inputs { values, bits, scores };
     let (client, server) = (party(v0, b0, s0), party(v1, b1, s1));
     run_pair_over_ferret(|ctx| run(ctx, &client), |ctx| run(ctx, &server));
 }
@@ -210,18 +187,9 @@ fn run(ctx: &mut Ctx, x: &Inputs) {
     reciprocal(ctx, &x.values, 30, 1024.0, 10, Ring::new(30)).expect(what);
 
     let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).expect(what);
-    let shape = MatmulShape {
-        shape: OltShape { k: 5, m: 26, n: 5 },
-        batch: 1,
-    };
+    let shape = MatmulShape { shape: OltShape { k: 5, m: 26, n: 5 }, batch: 1 };
     matmul_shared(ctx, &he, &x.values, &x.values, &shape).expect(what);
-    let norm = NormShape {
-        rows: 5,
-        width: 26,
-        centre: true,
-        epsilon: 1e-12,
-        reach: NormReach::USUAL,
-    };
+    let norm = NormShape { rows: 5, width: 26, centre: true, epsilon: 1e-12, reach: NormReach::USUAL };
     normalise_rows(ctx, &he, &x.values, from, norm, to).expect(what);
     unit_rows(ctx, &he, &x.values, from, 5, 26).expect(what);
     let mut numbers: Vec<i32> = (0..130).map(|i| i * 7919 % 1000 - 500).collect();

@@ -62,11 +62,7 @@ impl Cost {
 
     /// The same with correlated OTs: `client` of them sent by the client, `server` by the server.
     pub const fn with_cots(self, client: u64, server: u64) -> Cost {
-        Cost {
-            cots_client: client,
-            cots_server: server,
-            ..self
-        }
+        Cost { cots_client: client, cots_server: server, ..self }
     }
 
     /// `times` runs one after the other.

@@ -23,12 +23,7 @@ pub struct Ctx {
 impl Ctx {
     /// A context over an open session.
     pub fn new(session: Session, rng: SecretRng, ot: Box<dyn Correlations>) -> Ctx {
-        Ctx {
-            session,
-            rng,
-            ot,
-            opened_bits: 0,
-        }
+        Ctx { session, rng, ot, opened_bits: 0 }
     }
 
     /// Checks that the session and the randomness belong to this process. Comes before the first draw, which would
@@ -83,13 +78,7 @@ impl Ctx {
     ///
     /// # Errors
     /// [`TwopcError::Misuse`] if the owner does not pass `n` values.
-    pub fn share_input(
-        &mut self,
-        owner: Party,
-        ring: Ring,
-        values: &[u64],
-        n: usize,
-    ) -> Result<Share, TwopcError> {
+    pub fn share_input(&mut self, owner: Party, ring: Ring, values: &[u64], n: usize) -> Result<Share, TwopcError> {
         if self.party() == owner {
             self.check_process()?;
             expect_len("share_input", "number of values", values.len(), n)?;
@@ -101,8 +90,7 @@ impl Ctx {
             self.session.send(INPUT, &message)?;
             Ok(Share::new(ring, own))
         } else {
-            let message =
-                wire::recv_exactly(&mut self.session, INPUT, wire::packed_len(n, ring.bits()))?;
+            let message = wire::recv_exactly(&mut self.session, INPUT, wire::packed_len(n, ring.bits()))?;
             Ok(Share::new(ring, wire::unpack(&message, ring.bits(), n)?))
         }
     }
@@ -116,8 +104,7 @@ impl Ctx {
         let ring = x.ring();
         self.opened_bits += x.len() as u64 * u64::from(ring.bits());
         if self.party() != to {
-            self.session
-                .send(OPEN, &wire::pack(x.words(), ring.bits()))?;
+            self.session.send(OPEN, &wire::pack(x.words(), ring.bits()))?;
             return Ok(None);
         }
         let len = wire::packed_len(x.len(), ring.bits());
@@ -138,16 +125,10 @@ mod tests {
     #[test]
     fn inputs_are_shared_by_either_owner_and_opened_to_either() {
         let ring = Ring::new(37);
-        let values: Vec<u64> = (0..100)
-            .map(|i| ring.reduce(i * 0x0123_4567_89ab))
-            .collect();
+        let values: Vec<u64> = (0..100).map(|i| ring.reduce(i * 0x0123_4567_89ab)).collect();
         for owner in [Party::Client, Party::Server] {
             let run = |ctx: &mut Ctx| {
-                let mine = if ctx.party() == owner {
-                    values.as_slice()
-                } else {
-                    &[]
-                };
+                let mine = if ctx.party() == owner { values.as_slice() } else { &[] };
                 let x = ctx.share_input(owner, ring, mine, values.len()).unwrap();
                 // Neither share is the value itself.
                 assert!(x.words() != values);
@@ -171,9 +152,7 @@ mod tests {
             let client = ctx.is_client();
             if client {
                 let seen = in_child(|| {
-                    let forked = |error: Option<TwopcError>| {
-                        matches!(error, Some(TwopcError::Net(NetError::Forked)))
-                    };
+                    let forked = |error: Option<TwopcError>| matches!(error, Some(TwopcError::Net(NetError::Forked)));
                     let x = Share::new(ring, vec![1, 2]);
                     let answers = [
                         ctx.check_process().err(),
@@ -193,9 +172,6 @@ mod tests {
 
     #[test]
     fn the_owner_must_have_all_values() {
-        run_pair(
-            |ctx| assert!(ctx.share_input(Party::Client, Ring::Z64, &[1], 2).is_err()),
-            |_| (),
-        );
+        run_pair(|ctx| assert!(ctx.share_input(Party::Client, Ring::Z64, &[1], 2).is_err()), |_| ());
     }
 }

@@ -109,11 +109,6 @@ fn check(
 ) -> Result<(), TwopcError> {
     match holds {
         true => Ok(()),
-        false => Err(TwopcError::Misuse {
-            operation,
-            what,
-            got,
-            expected,
-        }),
+        false => Err(TwopcError::Misuse { operation, what, got, expected }),
     }
 }

@@ -15,23 +15,14 @@ use hushed_math::rng::SecretRng;
 use subtle::Choice;
 
 /// Additive OTs: planes of more and of fewer than 32 bits, two values per choice.
-const ADDITIVE: Shape = Shape {
-    count: 9,
-    messages: 2,
-    bits: 12,
-    width: 40,
-};
+const ADDITIVE: Shape = Shape { count: 9, messages: 2, bits: 12, width: 40 };
 
 /// OTs of the first extension.
 const STARTED: usize = 5;
 
 /// One-of-sixteen OTs.
 fn batch() -> Batch {
-    Batch {
-        n: 9,
-        bits: 4,
-        ring: Ring::new(13),
-    }
+    Batch { n: 9, bits: 4, ring: Ring::new(13) }
 }
 
 /// Reads a vector of words and one of bits. The first byte gives the width, the second the number of words.
@@ -168,16 +159,10 @@ mod tests {
         }
         // 127 pairs of points, as many as a direction's sender sends, and the columns that answer them.
         let points = points(127, &mut rng);
-        assert_eq!(
-            ferret::read_start(STARTED, &points, &mut rng),
-            [true, false]
-        );
+        assert_eq!(ferret::read_start(STARTED, &points, &mut rng), [true, false]);
         replay(&points, 100, 7, transfers);
         let columns = random(127 * 32 + 33 * 32 + 31 * 2 * 16 + 48, 8);
-        assert_eq!(
-            ferret::read_start(STARTED, &columns, &mut rng),
-            [false, true]
-        );
+        assert_eq!(ferret::read_start(STARTED, &columns, &mut rng), [false, true]);
         replay(&columns, 1_000, 9, transfers);
     }
 }

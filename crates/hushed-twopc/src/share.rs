@@ -82,10 +82,7 @@ impl Share {
 
     /// `n` zeros: a party's share of values that the other party knows.
     pub fn zero(ring: Ring, n: usize) -> Share {
-        Share {
-            ring,
-            words: vec![0; n],
-        }
+        Share { ring, words: vec![0; n] }
     }
 
     /// The client's part of a vector of public values; the server's is zero.
@@ -186,18 +183,12 @@ impl Share {
 
     /// The elements at the given positions, in that order.
     pub fn gather(&self, places: &[usize]) -> Share {
-        Share {
-            ring: self.ring,
-            words: places.iter().map(|&i| self.words[i]).collect(),
-        }
+        Share { ring: self.ring, words: places.iter().map(|&i| self.words[i]).collect() }
     }
 
     /// Elements `range` of the vector.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Share {
-        Share {
-            ring: self.ring,
-            words: self.words[range].to_vec(),
-        }
+        Share { ring: self.ring, words: self.words[range].to_vec() }
     }
 
     /// The vectors concatenated. All are over `ring`.
@@ -226,10 +217,7 @@ impl Share {
         for &w in &self.words {
             words.extend(std::iter::repeat_n(w, times));
         }
-        Share {
-            ring: self.ring,
-            words,
-        }
+        Share { ring: self.ring, words }
     }
 
     fn map(&self, f: impl Fn(u64) -> u64) -> Share {
@@ -269,10 +257,7 @@ impl BitShare {
 
     /// `len` zero bits.
     pub fn zero(len: usize) -> BitShare {
-        BitShare {
-            words: vec![0; len.div_ceil(64)],
-            len,
-        }
+        BitShare { words: vec![0; len.div_ceil(64)], len }
     }
 
     /// The least significant bit of each value.
@@ -314,10 +299,7 @@ impl BitShare {
     pub fn xor(&self, b: &BitShare) -> BitShare {
         assert_eq!(self.len, b.len, "one length");
         let words = self.words.iter().zip(&b.words);
-        BitShare {
-            words: words.map(|(x, y)| x ^ y).collect(),
-            len: self.len,
-        }
+        BitShare { words: words.map(|(x, y)| x ^ y).collect(), len: self.len }
     }
 
     /// ¬a: the client flips its share.
@@ -483,23 +465,16 @@ mod tests {
         assert_eq!(a.gather(&[5, 0]).words(), [5, 0]);
         assert_eq!(a.slice(1..3).words(), [1, 2]);
         assert_eq!(a.slice(1..2).repeat_each(3).words(), [1, 1, 1]);
-        assert_eq!(
-            Share::concat(ring, &[&a.slice(4..6), &a.slice(0..1)]).words(),
-            [4, 5, 0]
-        );
+        assert_eq!(Share::concat(ring, &[&a.slice(4..6), &a.slice(0..1)]).words(), [4, 5, 0]);
     }
 
     #[test]
     fn bits_concat_and_slice_at_every_offset() {
-        let bits = |n: usize, seed: u64| {
-            BitShare::from_low_bits((0..n).map(|i| (seed.wrapping_mul(i as u64 + 1)) >> 17))
-        };
+        let bits =
+            |n: usize, seed: u64| BitShare::from_low_bits((0..n).map(|i| (seed.wrapping_mul(i as u64 + 1)) >> 17));
         for n in [0, 1, 63, 64, 65, 130] {
             for m in [0, 1, 62, 64, 129] {
-                let (a, b) = (
-                    bits(n, 0x9e37_79b9_7f4a_7c15),
-                    bits(m, 0xd134_2543_de82_ef95),
-                );
+                let (a, b) = (bits(n, 0x9e37_79b9_7f4a_7c15), bits(m, 0xd134_2543_de82_ef95));
                 let ab = BitShare::concat(&[&a, &b]);
                 assert_eq!(ab.len(), n + m);
                 assert_eq!(ab.slice(0..n).words(), a.words());

@@ -41,10 +41,7 @@ pub fn run_pair_over_ferret<A: Send, B: Send>(
         let ot = FerretOt::with_params(&mut session, &mut rng, FerretParams::K16);
         Ctx::new(session, rng, Box::new(ot.expect("correlations")))
     };
-    both(
-        move || client(&mut context(near, 0xc11e)),
-        move || server(&mut context(far, 0x5e2f)),
-    )
+    both(move || client(&mut context(near, 0xc11e)), move || server(&mut context(far, 0x5e2f)))
 }
 
 /// [`run_pair`] with a record of the session.
@@ -63,10 +60,7 @@ fn run_watched<A: Send, B: Send>(
 
 /// Runs both parties in threads of their own. Each owns its context: one that fails drops its end and thereby wakes the
 /// other.
-fn both<A: Send, B: Send>(
-    client: impl FnOnce() -> A + Send,
-    server: impl FnOnce() -> B + Send,
-) -> (A, B) {
+fn both<A: Send, B: Send>(client: impl FnOnce() -> A + Send, server: impl FnOnce() -> B + Send) -> (A, B) {
     std::thread::scope(|scope| {
         let server = scope.spawn(server);
         let client = scope.spawn(client);
@@ -110,10 +104,7 @@ pub fn share_signed(ring: Ring, values: &[i64], seed: u64) -> (Share, Share) {
 pub fn share_bits(values: &[u64], seed: u64) -> (BitShare, BitShare) {
     let masks = words(values.len(), seed);
     let rest: Vec<u64> = values.iter().zip(&masks).map(|(v, m)| v ^ m).collect();
-    (
-        BitShare::from_low_bits(masks.into_iter()),
-        BitShare::from_low_bits(rest.into_iter()),
-    )
+    (BitShare::from_low_bits(masks.into_iter()), BitShare::from_low_bits(rest.into_iter()))
 }
 
 /// The values that the two shares add up to.
@@ -171,14 +162,8 @@ pub fn run_after<S, A: Send, B: Send>(
         let out = then(ctx, &made);
         (out, [before, ctx.session.stats()])
     }
-    let ((a, c), (b, s), watch) = run_watched(
-        |ctx| party(ctx, &first, client),
-        |ctx| party(ctx, &first, server),
-    );
-    let counted = Counted {
-        client: c[1].since(&c[0]),
-        rounds: watch.rounds(&c[0]..&c[1], &s[0]..&s[1]),
-    };
+    let ((a, c), (b, s), watch) = run_watched(|ctx| party(ctx, &first, client), |ctx| party(ctx, &first, server));
+    let counted = Counted { client: c[1].since(&c[0]), rounds: watch.rounds(&c[0]..&c[1], &s[0]..&s[1]) };
     (a, b, counted)
 }
 
@@ -193,11 +178,7 @@ pub fn assert_cost(counted: &Counted, cost: Cost) {
         (cost.frames_client, cost.frames_server),
         "frames (client, server)"
     );
-    assert_eq!(
-        client.bytes_sent - FRAME_BYTES * client.frames_sent,
-        cost.bytes_client,
-        "payload bytes of the client"
-    );
+    assert_eq!(client.bytes_sent - FRAME_BYTES * client.frames_sent, cost.bytes_client, "payload bytes of the client");
     assert_eq!(
         client.bytes_received - FRAME_BYTES * client.frames_received,
         cost.bytes_server,
@@ -211,8 +192,7 @@ pub fn assert_cost(counted: &Counted, cost: Cost) {
 /// # Panics
 /// If it fails.
 pub fn keys(ctx: &mut Ctx) -> HeContext {
-    HeContext::exchange(&mut ctx.session, &mut ctx.rng)
-        .unwrap_or_else(|error| panic!("keys are exchanged: {error}"))
+    HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap_or_else(|error| panic!("keys are exchanged: {error}"))
 }
 
 /// Runs a step on shares on both sides after the key exchange; returns its result and the cost of the step alone.
@@ -223,10 +203,6 @@ pub fn run_over_rlwe(
     x: &(Share, Share),
     step: impl Fn(&mut Ctx, &HeContext, &Share) -> Share + Sync,
 ) -> (Vec<u64>, Counted) {
-    let (a, b, counted) = run_after(
-        keys,
-        |ctx, he| step(ctx, he, &x.0),
-        |ctx, he| step(ctx, he, &x.1),
-    );
+    let (a, b, counted) = run_after(keys, |ctx, he| step(ctx, he, &x.0), |ctx, he| step(ctx, he, &x.1));
     (reveal(&a, &b), counted)
 }

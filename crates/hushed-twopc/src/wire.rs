@@ -32,9 +32,7 @@ pub(crate) fn pack_into(values: &[u64], width: u32, out: &mut Vec<u8>) {
 /// # Errors
 /// [`TwopcError::PeerMisbehaved`] on another length or on stray bits after the last value.
 pub(crate) fn unpack(bytes: &[u8], width: u32, count: usize) -> Result<Vec<u64>, TwopcError> {
-    bits::unpack_bits(bytes, width, count).ok_or(TwopcError::PeerMisbehaved {
-        what: "packed vector",
-    })
+    bits::unpack_bits(bytes, width, count).ok_or(TwopcError::PeerMisbehaved { what: "packed vector" })
 }
 
 /// Appends words of packed bits as ⌈len/8⌉ bytes.
@@ -58,11 +56,7 @@ pub(crate) fn bits_from(bytes: &[u8], len: usize) -> Vec<u64> {
 
 /// Takes the first `n` bytes off a message whose total length has been checked.
 pub(crate) fn take<'a>(message: &mut &'a [u8], n: usize) -> Result<&'a [u8], TwopcError> {
-    let (head, tail) = message
-        .split_at_checked(n)
-        .ok_or(TwopcError::PeerMisbehaved {
-            what: "message length",
-        })?;
+    let (head, tail) = message.split_at_checked(n).ok_or(TwopcError::PeerMisbehaved { what: "message length" })?;
     *message = tail;
     Ok(head)
 }
@@ -73,12 +67,7 @@ pub(crate) fn recv_exactly(s: &mut Session, kind: Kind, len: usize) -> Result<Ve
 }
 
 /// Both parties send, then both receive; a party with nothing to send sends no frame.
-pub(crate) fn exchange(
-    s: &mut Session,
-    kind: Kind,
-    mine: Vec<u8>,
-    theirs: usize,
-) -> Result<Vec<u8>, TwopcError> {
+pub(crate) fn exchange(s: &mut Session, kind: Kind, mine: Vec<u8>, theirs: usize) -> Result<Vec<u8>, TwopcError> {
     if !mine.is_empty() {
         s.send_vec(kind, mine)?;
     }
@@ -106,10 +95,7 @@ mod tests {
                 let bytes = pack(&v, width);
                 assert_eq!(bytes.len(), packed_len(n, width));
                 let back = unpack(&bytes, width, n).unwrap();
-                assert!(
-                    back.iter().zip(&v).all(|(a, b)| *a == b & mask),
-                    "{width} {n}"
-                );
+                assert!(back.iter().zip(&v).all(|(a, b)| *a == b & mask), "{width} {n}");
             }
         }
     }

@@ -18,11 +18,7 @@ use rayon::prelude::*;
 ///
 /// # Errors
 /// [`PackingError::Mismatch`] for another number of columns; errors of the arithmetic.
-pub fn pcmm<S: Slots>(
-    on: &S,
-    map: &LinearMap,
-    columns: &[&S::Value],
-) -> Result<Vec<S::Value>, FheError> {
+pub fn pcmm<S: Slots>(on: &S, map: &LinearMap, columns: &[&S::Value]) -> Result<Vec<S::Value>, FheError> {
     let first = *columns.first().ok_or(PackingError::Mismatch)?;
     if columns.len() != map.columns {
         return Err(PackingError::Mismatch.into());
@@ -47,12 +43,7 @@ pub fn pcmm<S: Slots>(
 ///
 /// # Errors
 /// Too few levels; no key for a rotation.
-pub fn rope<S: Slots>(
-    on: &S,
-    q: &S::Value,
-    cos: &[f64],
-    sin: &[f64],
-) -> Result<S::Value, FheError> {
+pub fn rope<S: Slots>(on: &S, q: &S::Value, cos: &[f64], sin: &[f64]) -> Result<S::Value, FheError> {
     let (slots, scale) = (on.slots(), on.default_scale());
     let every_other = |first: f64, second: f64| on.plain(|| [first, second].repeat(slots / 2));
     let mut turned = on.mul_vector(&on.rotate(q, 1)?, &every_other(-1.0, 0.0), scale)?;
@@ -114,11 +105,7 @@ pub fn rms_norm<S: Slots>(
 }
 
 /// The Chebyshev interpolation of `f` (Section VI-A).
-fn series(
-    f: impl Fn(f64) -> f64,
-    degree: usize,
-    (low, high): (f64, f64),
-) -> Result<Polynomial, PolyError> {
+fn series(f: impl Fn(f64) -> f64, degree: usize, (low, high): (f64, f64)) -> Result<Polynomial, PolyError> {
     let nodes = degree + 1;
     let angle = |j: usize| PI * (j as f64 + 0.5) / nodes as f64;
     let at = |j: usize| f((high - low) / 2.0 * angle(j).cos() + (low + high) / 2.0);
@@ -148,8 +135,7 @@ mod tests {
 
     /// No two are equal.
     fn column(on: &Simulator, c: usize) -> Vector {
-        on.vector((0..SLOTS).map(|slot| entry(slot, c)).collect(), on.top())
-            .unwrap()
+        on.vector((0..SLOTS).map(|slot| entry(slot, c)).collect(), on.top()).unwrap()
     }
 
     fn entry(slot: usize, c: usize) -> f64 {
@@ -157,21 +143,12 @@ mod tests {
     }
 
     fn map(weights: &[f64], columns: usize) -> LinearMap {
-        LinearMap {
-            rows: weights.len() / columns,
-            columns,
-            weights: weights.to_vec(),
-            bound: 1.0,
-            bias: None,
-        }
+        LinearMap { rows: weights.len() / columns, columns, weights: weights.to_vec(), bound: 1.0, bias: None }
     }
 
     #[test]
     fn algorithm_one_is_the_product_and_shows_how_many_weights_are_zero() {
-        for (weights, additions) in [
-            ([1.0, -1.0, 0.0, -1.0, 1.0, 1.0], 5),
-            ([0.0, 0.0, -1.0, 0.0, 0.0, 0.0], 1),
-        ] {
+        for (weights, additions) in [([1.0, -1.0, 0.0, -1.0, 1.0, 1.0], 5), ([0.0, 0.0, -1.0, 0.0, 0.0, 0.0], 1)] {
             let on = simulator();
             let columns: Vec<Vector> = (0..3).map(|c| column(&on, c)).collect();
             let found = pcmm(&on, &map(&weights, 3), &columns.iter().collect::<Vec<_>>()).unwrap();

@@ -16,12 +16,7 @@ use hushed_ckks::{Ciphertext, CkksError, Complex64, Encoder, Evaluator, Plaintex
 fn plain_scale(encoder: &Encoder, limbs: usize) -> Result<Scale, CkksError> {
     let params = encoder.params();
     if limbs < 2 || limbs > params.max_limbs() {
-        return Err(LinTransError::Level {
-            limbs,
-            needed: 2,
-            available: params.max_limbs(),
-        }
-        .into());
+        return Err(LinTransError::Level { limbs, needed: 2, available: params.max_limbs() }.into());
     }
     Ok(Scale::ONE.times_prime(params.prime(limbs - 1)))
 }
@@ -37,12 +32,7 @@ impl SingleHoisted {
     ///
     /// # Errors
     /// [`CkksError::LinTrans`] if there is no such length; errors of the encoder.
-    pub fn new(
-        encoder: &Encoder,
-        matrix: &Diagonals,
-        limbs: usize,
-        width: usize,
-    ) -> Result<Self, CkksError> {
+    pub fn new(encoder: &Encoder, matrix: &Diagonals, limbs: usize, width: usize) -> Result<Self, CkksError> {
         let scale = plain_scale(encoder, limbs)?;
         let split = Split::fixed(matrix, encoder.params().slots(), width)?;
         let diagonals: BTreeMap<_, _> = matrix.iter().collect();
@@ -121,25 +111,14 @@ impl PackedRows {
             return Err(LinTransError::Empty.into());
         }
         if let Some(row) = rows.iter().find(|row| row.len() != width) {
-            return Err(LinTransError::Length {
-                expected: width,
-                found: row.len(),
-            }
-            .into());
+            return Err(LinTransError::Length { expected: width, found: row.len() }.into());
         }
         let (slots, columns) = (params.slots(), width.next_power_of_two());
         let side = slots / columns;
         if side == 0 || rows.len().div_ceil(side.max(1)) > columns {
-            return Err(LinTransError::Dimension {
-                given: width.max(rows.len()),
-                limit: slots,
-            }
-            .into());
+            return Err(LinTransError::Dimension { given: width.max(rows.len()), limit: slots }.into());
         }
-        let (first, second) = (
-            plain_scale(encoder, limbs)?,
-            plain_scale(encoder, limbs - 1)?,
-        );
+        let (first, second) = (plain_scale(encoder, limbs)?, plain_scale(encoder, limbs - 1)?);
         let pack = |rows: &[Vec<f64>]| {
             let mut values = vec![Complex64::ZERO; slots];
             for (block, row) in values.chunks_exact_mut(columns).zip(rows) {
@@ -245,10 +224,7 @@ mod tests {
         let f = Bench::seeded(&params, &specs, 8);
         let mut rng = SecretRng::insecure_from_seed(9);
         let rows: Vec<Vec<f64>> = (0..DIM).map(|_| random(&mut rng)).collect();
-        let complex: Vec<Vec<Complex64>> = rows
-            .iter()
-            .map(|row| row.iter().map(|&x| x.into()).collect())
-            .collect();
+        let complex: Vec<Vec<Complex64>> = rows.iter().map(|row| row.iter().map(|&x| x.into()).collect()).collect();
         let matrix = Diagonals::from_rows(DIM, &complex).unwrap();
         let x: Vec<Complex64> = random(&mut rng).into_iter().map(Complex64::from).collect();
         (f, rows, matrix, x)
@@ -309,10 +285,7 @@ mod tests {
     #[test]
     fn double_hoisting_rotates_as_often_and_decomposes_and_divides_less() {
         let (mut f, _, matrix, x) = setting(&[]);
-        let options = Options {
-            method: Method::Width(4),
-            ..Options::default()
-        };
+        let options = Options { method: Method::Width(4), ..Options::default() };
         let map = LinearTransform::new(&f.params, &matrix, 4, options).unwrap();
         let mut specs = KeySpecs::new();
         map.add_keys(&mut specs);

@@ -24,9 +24,7 @@ impl OuterProducts {
     pub fn rotations(&self) -> Vec<i64> {
         let d = self.dimension as i64;
         let front = (1..d).flat_map(|j| [j, d * j]);
-        let mut all: Vec<i64> = front
-            .chain(self.copies().flat_map(|by| [by, d * by]))
-            .collect();
+        let mut all: Vec<i64> = front.chain(self.copies().flat_map(|by| [by, d * by])).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -36,12 +34,7 @@ impl OuterProducts {
     ///
     /// # Errors
     /// [`CkksError::LevelTooLow`] if there are too few primes, [`CkksError::MissingKey`].
-    pub fn apply(
-        &self,
-        encoder: &Encoder,
-        on: &Evaluator,
-        [a, b]: [&Ciphertext; 2],
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn apply(&self, encoder: &Encoder, on: &Evaluator, [a, b]: [&Ciphertext; 2]) -> Result<Ciphertext, CkksError> {
         let d = self.dimension;
         let mut sum: Option<Ciphertext> = None;
         for j in 0..d {

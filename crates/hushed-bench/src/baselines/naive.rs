@@ -25,33 +25,17 @@ pub fn multiply(
 ) -> Result<Vec<Ciphertext>, GemmError> {
     let available = weights.len() / columns.max(1);
     if columns == 0 || available * columns != weights.len() {
-        return Err(GemmError::Shape {
-            rows: available,
-            columns,
-            found: weights.len(),
-        });
+        return Err(GemmError::Shape { rows: available, columns, found: weights.len() });
     }
     let Some(matrix) = weights.get(rows.start * columns..rows.end * columns) else {
-        return Err(GemmError::Block {
-            start: rows.start,
-            end: rows.end,
-            available,
-        });
+        return Err(GemmError::Block { start: rows.start, end: rows.end, available });
     };
     if inputs.len() != columns {
-        return Err(GemmError::Count {
-            what: "inputs",
-            expected: columns,
-            found: inputs.len(),
-        });
+        return Err(GemmError::Count { what: "inputs", expected: columns, found: inputs.len() });
     }
     let biases = bias.unwrap_or_default();
     if bias.is_some() && biases.len() != available {
-        return Err(GemmError::Count {
-            what: "biases",
-            expected: available,
-            found: biases.len(),
-        });
+        return Err(GemmError::Count { what: "biases", expected: available, found: biases.len() });
     }
     let mut outputs = Vec::with_capacity(rows.len());
     for (o, row) in rows.zip(matrix.chunks_exact(columns)) {
@@ -103,16 +87,7 @@ mod tests {
         let scale = gemm.weight_scale(3);
         let digits = GemmWeights::from_f64(weights, ROWS, COLUMNS, 1.0, scale).unwrap();
         let fast = gemm.multiply_all(&digits, &inputs, bias).unwrap();
-        let slow = multiply(
-            &f.evaluator,
-            weights,
-            COLUMNS,
-            scale,
-            &inputs,
-            0..ROWS,
-            bias,
-        )
-        .unwrap();
+        let slow = multiply(&f.evaluator, weights, COLUMNS, scale, &inputs, 0..ROWS, bias).unwrap();
         assert_eq!(slow.len(), ROWS);
         for (fast, slow) in fast.iter().zip(&slow) {
             // The same integers, so the same residues.

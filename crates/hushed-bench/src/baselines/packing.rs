@@ -34,12 +34,7 @@ pub fn scores_by_paper<S: Slots>(
 ///
 /// # Errors
 /// [`PackingError::Mismatch`]; errors of the arithmetic.
-pub fn scores_naive<S: Slots>(
-    on: &S,
-    q: &[S::Value],
-    k: &[S::Value],
-    m: usize,
-) -> Result<Vec<S::Value>, FheError> {
+pub fn scores_naive<S: Slots>(on: &S, q: &[S::Value], k: &[S::Value], m: usize) -> Result<Vec<S::Value>, FheError> {
     check(!q.is_empty() && q.len() == k.len())?;
     check(m > 0 && on.slots().is_multiple_of(m))?;
     let keys: Vec<S::Hoisted<'_>> = hoisted(on, k)?;
@@ -110,10 +105,7 @@ fn internal_rotation<S: Slots>(
     Ok(sum)
 }
 
-fn hoisted<'a, S: Slots>(
-    on: &'a S,
-    vectors: &'a [S::Value],
-) -> Result<Vec<S::Hoisted<'a>>, FheError> {
+fn hoisted<'a, S: Slots>(on: &'a S, vectors: &'a [S::Value]) -> Result<Vec<S::Hoisted<'a>>, FheError> {
     vectors.par_iter().map(|v| on.hoist(v)).collect()
 }
 
@@ -176,12 +168,7 @@ mod tests {
     }
 
     /// Diagonal j holds entry (row, row + j) of each text in the slot of the row.
-    fn assert_diagonals(
-        found: &[Vector],
-        m: usize,
-        width: usize,
-        place: impl Fn(usize) -> (usize, usize),
-    ) {
+    fn assert_diagonals(found: &[Vector], m: usize, width: usize, place: impl Fn(usize) -> (usize, usize)) {
         assert_eq!(found.len(), m);
         for (j, diagonal) in found.iter().enumerate() {
             for (i, found) in diagonal.values().iter().enumerate() {

@@ -30,18 +30,9 @@ struct Form {
     passes: usize,
 }
 
-const ONE: Form = Form {
-    batch: 1,
-    passes: 1,
-};
-const MANY: Form = Form {
-    batch: BATCH,
-    passes: 1,
-};
-const TWICE: Form = Form {
-    batch: 1,
-    passes: 2,
-};
+const ONE: Form = Form { batch: 1, passes: 1 };
+const MANY: Form = Form { batch: BATCH, passes: 1 };
+const TWICE: Form = Form { batch: 1, passes: 2 };
 
 /// Measures the sets that bootstrap.
 pub fn bootstrap(how: How<'_>) -> Result<Vec<Value>, BenchError> {
@@ -81,10 +72,7 @@ fn one_set(
         return Ok(());
     }
     let start = Instant::now();
-    let literal = BootstrapLiteral {
-        slots,
-        ..BootstrapLiteral::default()
-    };
+    let literal = BootstrapLiteral { slots, ..BootstrapLiteral::default() };
     let bootstrapper = Bootstrapper::new(params, literal)?;
     let matrices = start.elapsed().as_secs_f64();
     let specs = bootstrapper.key_specs();
@@ -93,9 +81,7 @@ fn one_set(
     let once = bench.random().into_iter().take(bootstrapper.slots());
     let once: Vec<Complex64> = once.collect();
     let values: Vec<Complex64> = once.iter().copied().cycle().take(params.slots()).collect();
-    let inputs = (0..BATCH)
-        .map(|_| bench.encrypt(&values, params.bootstrap_limbs()))
-        .collect::<Result<Vec<_>, _>>()?;
+    let inputs = (0..BATCH).map(|_| bench.encrypt(&values, params.bootstrap_limbs())).collect::<Result<Vec<_>, _>>()?;
     let evaluator = &bench.evaluator;
     for form in forms {
         let cts: Vec<_> = inputs.iter().take(form.batch).collect();
@@ -103,9 +89,7 @@ fn one_set(
             if form.passes == 1 {
                 return bootstrapper.bootstrap_many(evaluator, &cts);
             }
-            cts.iter()
-                .map(|ct| bootstrapper.bootstrap_twice(evaluator, ct, GAIN))
-                .collect()
+            cts.iter().map(|ct| bootstrapper.bootstrap_twice(evaluator, ct, GAIN)).collect()
         };
         let before = evaluator.counters().snapshot();
         let refreshed = run()?;

@@ -97,12 +97,7 @@ pub fn flooding(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-fn priced(
-    name: &str,
-    bench: &Bench,
-    ct: &Ciphertext,
-    expected: &[Complex64],
-) -> Result<Value, CkksError> {
+fn priced(name: &str, bench: &Bench, ct: &Ciphertext, expected: &[Complex64]) -> Result<Value, CkksError> {
     let params = &bench.params;
     let found = bench.decryptor.decrypt_raw(ct)?;
     let squares = found.iter().zip(expected).map(|(x, y)| (x - y).norm_sqr());
@@ -110,20 +105,14 @@ fn priced(
     let found = (squares.sum::<f64>() / params.slots() as f64).sqrt();
     let noise = ct.noise();
     let estimated = noise.deviation() * 2f64.sqrt();
-    let opening = Opening::Flooded {
-        security: SECURITY,
-        decryptions: DECRYPTIONS,
-    };
+    let opening = Opening::Flooded { security: SECURITY, decryptions: DECRYPTIONS };
     // Even if nothing would be left, the cost is known.
     let (cost, left) = match bench.decryptor.open(ct, opening) {
         Ok(opened) => {
             let certified = noise.min_bits(params.slots()).unwrap_or(f64::NAN);
             (opened.flooding_bits, certified - opened.flooding_bits)
         }
-        Err(CkksError::FloodingTooLarge {
-            cost_bits,
-            left_bits,
-        }) => (cost_bits, left_bits),
+        Err(CkksError::FloodingTooLarge { cost_bits, left_bits }) => (cost_bits, left_bits),
         Err(other) => return Err(other),
     };
     let mut about = describe(params);

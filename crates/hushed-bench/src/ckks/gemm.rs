@@ -9,9 +9,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use hushed_ckks::CkksParams;
-use hushed_ckks::gemm::{
-    GemmError, GemmWeights, MemorySource, ModularGemm, Shape, Sink, Source, Strip,
-};
+use hushed_ckks::gemm::{GemmError, GemmWeights, MemorySource, ModularGemm, Shape, Sink, Source, Strip};
 use hushed_ckks::keys::KeySpecs;
 use serde_json::{Value, json};
 
@@ -45,23 +43,12 @@ pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             .collect::<Result<Vec<_>, _>>()?;
         let gemm = ModularGemm::new(&params);
         let scale = gemm.weight_scale(LIMBS);
-        let values: Vec<f64> = (0..SIZE * SIZE)
-            .map(|i| ((i * 7919 % 10_007) as f64 / 10_007.0 - 0.5) / 8.0)
-            .collect();
+        let values: Vec<f64> = (0..SIZE * SIZE).map(|i| ((i * 7919 % 10_007) as f64 / 10_007.0 - 0.5) / 8.0).collect();
         let ternary: Vec<i8> = (0..SIZE * SIZE).map(|i| (i * 7919 % 3) as i8 - 1).collect();
         let cases = [
-            (
-                "weights of 40 bits",
-                GemmWeights::from_f64(&values, SIZE, SIZE, 1.0 / 16.0, scale)?,
-            ),
-            (
-                "weights of three digits",
-                GemmWeights::with_digits(&values, SIZE, SIZE, 1.0 / 16.0, scale, 3)?,
-            ),
-            (
-                "ternary weights",
-                GemmWeights::ternary(&ternary, SIZE, SIZE)?,
-            ),
+            ("weights of 40 bits", GemmWeights::from_f64(&values, SIZE, SIZE, 1.0 / 16.0, scale)?),
+            ("weights of three digits", GemmWeights::with_digits(&values, SIZE, SIZE, 1.0 / 16.0, scale, 3)?),
+            ("ternary weights", GemmWeights::ternary(&ternary, SIZE, SIZE)?),
         ];
         let sink = LastLimb::new(params.n());
         let mut rows = Vec::new();
@@ -91,8 +78,7 @@ pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             named == whole && how.wants(&json!({ "method": method }))
         };
         for (name, weights) in &cases {
-            for (method, outputs) in [(name.to_string(), PART), (format!("{name}, {WHOLE}"), SIZE)]
-            {
+            for (method, outputs) in [(name.to_string(), PART), (format!("{name}, {WHOLE}"), SIZE)] {
                 if !wanted(&method, outputs == SIZE) {
                     continue;
                 }
@@ -102,10 +88,9 @@ pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
                 row(&method, outputs, runs, median(samples));
             }
         }
-        for (method, outputs) in [
-            ("naive loop".to_owned(), NAIVE_PART),
-            (format!("naive loop, beside {WHOLE}"), NAIVE_WHOLE),
-        ] {
+        for (method, outputs) in
+            [("naive loop".to_owned(), NAIVE_PART), (format!("naive loop, beside {WHOLE}"), NAIVE_WHOLE)]
+        {
             if !wanted(&method, outputs == NAIVE_WHOLE) {
                 continue;
             }
@@ -113,16 +98,7 @@ pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             let block: Vec<f64> = values.iter().copied().take(outputs * DISTINCT).collect();
             let samples = times(runs, || {
                 (0..SIZE / DISTINCT).try_for_each(|_| {
-                    naive::multiply(
-                        &bench.evaluator,
-                        &block,
-                        DISTINCT,
-                        scale,
-                        &inputs,
-                        0..outputs,
-                        None,
-                    )
-                    .map(drop)
+                    naive::multiply(&bench.evaluator, &block, DISTINCT, scale, &inputs, 0..outputs, None).map(drop)
                 })
             })?;
             row(&method, outputs, runs, median(samples));
@@ -132,10 +108,7 @@ pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 }
 
 /// Seconds of each run.
-fn times(
-    runs: usize,
-    mut call: impl FnMut() -> Result<(), GemmError>,
-) -> Result<Vec<f64>, GemmError> {
+fn times(runs: usize, mut call: impl FnMut() -> Result<(), GemmError>) -> Result<Vec<f64>, GemmError> {
     (0..runs.max(1))
         .map(|_| {
             let start = std::time::Instant::now();
@@ -150,17 +123,10 @@ struct Repeated<'a>(MemorySource<'a>);
 
 impl Source for Repeated<'_> {
     fn shape(&self) -> Shape {
-        Shape {
-            count: SIZE,
-            ..self.0.shape()
-        }
+        Shape { count: SIZE, ..self.0.shape() }
     }
 
-    fn strip<'a>(
-        &'a self,
-        strip: &Strip,
-        buffer: &'a mut Vec<u64>,
-    ) -> Result<Vec<&'a [u64]>, GemmError> {
+    fn strip<'a>(&'a self, strip: &Strip, buffer: &'a mut Vec<u64>) -> Result<Vec<&'a [u64]>, GemmError> {
         Ok(self.0.strip(strip, buffer)?.repeat(SIZE / DISTINCT))
     }
 }

@@ -40,19 +40,14 @@ pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             let value = ((r * 31 + c * 17) % 1009) as f64 / 1009.0 - 0.5;
             if inside { value / 16.0 } else { 0.0 }
         };
-        let rows: Vec<Vec<f64>> = (0..DIMENSION)
-            .map(|r| (0..DIMENSION).map(|c| entry(r, c)).collect())
-            .collect();
+        let rows: Vec<Vec<f64>> = (0..DIMENSION).map(|r| (0..DIMENSION).map(|c| entry(r, c)).collect()).collect();
         let complex = rows.iter().map(|row| row.iter().map(|&x| x.into()));
         let complex: Vec<Vec<Complex64>> = complex.map(Iterator::collect).collect();
         let matrix = Diagonals::from_rows(DIMENSION, &complex).map_err(CkksError::from)?;
         // Bytes of a plaintext for a method that does not store repetitions only once.
         let whole = params.n() * LIMBS * size_of::<u64>();
         let prepared = |method: Method| {
-            let options = Options {
-                method,
-                ..Options::default()
-            };
+            let options = Options { method, ..Options::default() };
             let map = LinearTransform::new(&params, &matrix, LIMBS, options)?;
             let mut specs = KeySpecs::new();
             map.add_keys(&mut specs);
@@ -86,17 +81,14 @@ pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             })
         };
         let methods: [(&str, Prepare<'_>); 4] = [
-            ("baby-step giant-step, double hoisted", &|| {
-                prepared(Method::DoubleHoisted)
-            }),
+            ("baby-step giant-step, double hoisted", &|| prepared(Method::DoubleHoisted)),
             ("diagonal", &|| prepared(Method::Diagonal)),
             ("baby-step giant-step, hoisted once", &single),
             ("packed rows", &packed),
         ];
         let mut out = Vec::new();
         for (name, prepare) in methods {
-            let description =
-                json!({ "set": params.literal().name, "dimension": SIZE, "method": name });
+            let description = json!({ "set": params.literal().name, "dimension": SIZE, "method": name });
             if how.wants(&description) {
                 let prepared = prepare()?;
                 out.push(one_method(&params, &matrix, &prepared, description, how)?);
@@ -108,9 +100,7 @@ pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 
 /// All slots: the product repeats in them, as the vector does.
 fn repeated(params: &CkksParams) -> Vec<(usize, usize)> {
-    (0..params.slots())
-        .map(|slot| (slot, slot % DIMENSION))
-        .collect()
+    (0..params.slots()).map(|slot| (slot, slot % DIMENSION)).collect()
 }
 
 fn one_method(
@@ -133,9 +123,7 @@ fn one_method(
     let image = apply()?;
     let counts = bench.evaluator.counters().snapshot().since(&before);
     let places = prepared.places.iter();
-    let expected: Vec<_> = places
-        .map(|&(slot, entry)| (slot, expected[entry]))
-        .collect();
+    let expected: Vec<_> = places.map(|&(slot, entry)| (slot, expected[entry])).collect();
     let (worst, mean) = bench.precision_at(&image, &expected)?;
     let (seconds, runs) = measure(how.runs, || apply().map(drop))?;
     Ok(json!({

@@ -26,20 +26,8 @@ pub(super) struct Map {
 
 /// Levels as in docs/one-text.md; four primes are below level 0.
 pub(super) const MAPS: [Map; 2] = [
-    Map {
-        name: "MiniLM, queries, keys and values",
-        rows: 1152,
-        columns: 384,
-        group: 16,
-        limbs: 18,
-    },
-    Map {
-        name: "BERT-base, up",
-        rows: 3072,
-        columns: 768,
-        group: 32,
-        limbs: 13,
-    },
+    Map { name: "MiniLM, queries, keys and values", rows: 1152, columns: 384, group: 16, limbs: 18 },
+    Map { name: "BERT-base, up", rows: 3072, columns: 768, group: 32, limbs: 13 },
 ];
 
 /// Measures the inference parameter set.
@@ -86,17 +74,11 @@ pub(super) struct Run {
 
 impl Run {
     pub fn new(params: &Arc<CkksParams>, map: &Map) -> Result<Run, BenchError> {
-        let layout =
-            Layout::new(params.slots(), ROWS, PLACES).map_err(hushed_fhe::FheError::from)?;
+        let layout = Layout::new(params.slots(), ROWS, PLACES).map_err(hushed_fhe::FheError::from)?;
         let spread = |width, group| -> Result<Spread, BenchError> {
-            Ok(layout
-                .spread(width, group)
-                .map_err(hushed_fhe::FheError::from)?)
+            Ok(layout.spread(width, group).map_err(hushed_fhe::FheError::from)?)
         };
-        let (outputs, inputs) = (
-            spread(map.rows, map.group)?,
-            spread(map.columns, map.group)?,
-        );
+        let (outputs, inputs) = (spread(map.rows, map.group)?, spread(map.columns, map.group)?);
         let grid = layout.map([&outputs, &inputs], |r, c| weight(r, c, map.columns));
         let grid = grid.map_err(CkksError::from)?;
         let start = Instant::now();
@@ -109,21 +91,8 @@ impl Run {
         let mut bench = Bench::new(params, &specs)?;
         // All slots, including those of unused places.
         let values: Vec<Vec<Complex64>> = (0..inputs.vectors()).map(|_| bench.random()).collect();
-        let cts = values
-            .iter()
-            .map(|x| bench.encrypt(x, map.limbs))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Run {
-            bench,
-            prepared,
-            layout,
-            outputs,
-            inputs,
-            values,
-            cts,
-            key_bytes,
-            encode_seconds,
-        })
+        let cts = values.iter().map(|x| bench.encrypt(x, map.limbs)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Run { bench, prepared, layout, outputs, inputs, values, cts, key_bytes, encode_seconds })
     }
 
     /// Conjugates the inputs and maps both.
@@ -145,21 +114,9 @@ impl Run {
     }
 }
 
-fn one(
-    params: &Arc<CkksParams>,
-    map: &Map,
-    description: Value,
-    how: How<'_>,
-) -> Result<Value, BenchError> {
+fn one(params: &Arc<CkksParams>, map: &Map, description: Value, how: How<'_>) -> Result<Value, BenchError> {
     let run = Run::new(params, map)?;
-    let Run {
-        bench,
-        prepared,
-        outputs,
-        inputs,
-        values,
-        ..
-    } = &run;
+    let Run { bench, prepared, outputs, inputs, values, .. } = &run;
     let layout = run.layout;
     let before = bench.evaluator.counters().snapshot();
     let images = run.apply()?;

@@ -41,9 +41,7 @@ pub fn products(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 fn wanted(params: &CkksParams, how: How<'_>) -> Vec<(usize, usize, Value)> {
     let named = how.only.is_some_and(|only| only.contains(LEVEL));
     let levels = LEVELS.filter(|level| named || USUAL.contains(level));
-    let sizes = DIMENSIONS
-        .into_iter()
-        .flat_map(|d| levels.clone().map(move |level| (d, level)));
+    let sizes = DIMENSIONS.into_iter().flat_map(|d| levels.clone().map(move |level| (d, level)));
     let rows = sizes.map(|(dimension, level)| {
         let about = json!({
             "set": params.literal().name,
@@ -97,11 +95,7 @@ pub(super) struct Run {
 
 impl Run {
     /// Multiplies two random complex matrices once; slots beyond them hold random numbers too.
-    pub fn new(
-        params: &Arc<CkksParams>,
-        dimension: usize,
-        limbs: usize,
-    ) -> Result<Self, BenchError> {
+    pub fn new(params: &Arc<CkksParams>, dimension: usize, limbs: usize) -> Result<Self, BenchError> {
         let method = OuterProducts::new(params, dimension).ok_or(BenchError::BadWeights)?;
         let specs = params.key_specs(limbs - 1, true, &method.rotations(), false)?;
         let key_bytes = specs.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
@@ -147,26 +141,15 @@ mod tests {
         let params = CkksParams::insecure_shallow(9, 3).unwrap();
         let chosen = |only| -> Vec<(usize, usize)> {
             let (net, runs, threads) = (Net::Loopback, 1, 1);
-            let how = How {
-                net,
-                runs,
-                threads,
-                only,
-            };
-            wanted(&params, how)
-                .iter()
-                .map(|&(dimension, level, _)| (dimension, level))
-                .collect()
+            let how = How { net, runs, threads, only };
+            wanted(&params, how).iter().map(|&(dimension, level, _)| (dimension, level)).collect()
         };
         let usual = [16, 32, 64, 128].map(|d| [(d, 2), (d, 13)]).concat();
         assert_eq!(chosen(None), usual);
         assert_eq!(chosen(Some("64")), [(64, 2), (64, 13)]);
         let column: Vec<_> = (2..=17).map(|level| (64, level)).collect();
         assert_eq!(chosen(Some(r#""dimension":64,"level""#)), column);
-        assert_eq!(
-            chosen(Some(r#""level":7,"#)),
-            [(16, 7), (32, 7), (64, 7), (128, 7)]
-        );
+        assert_eq!(chosen(Some(r#""level":7,"#)), [(16, 7), (32, 7), (64, 7), (128, 7)]);
     }
 
     #[test]

@@ -203,13 +203,7 @@ impl Run {
     ) -> Result<(Self, Map), BenchError> {
         let shape = [outputs, inputs];
         let places = Places::packed(params.slots(), shape).map_err(CkksError::from)?;
-        let map = Map::new(
-            &Encoder::new(params),
-            &places,
-            [inputs, outputs],
-            method,
-            limbs,
-        )?;
+        let map = Map::new(&Encoder::new(params), &places, [inputs, outputs], method, limbs)?;
         let specs = map.keys(params, limbs)?;
         let key_bytes = specs.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
         let mut bench = Bench::new(params, &specs)?;

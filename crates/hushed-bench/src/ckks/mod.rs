@@ -17,9 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hushed_ckks::keys::{EvalKeys, KeySpecs, SecretKey};
-use hushed_ckks::{
-    Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator,
-};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
 use hushed_math::KeepMemory;
 use hushed_math::rng::SecretRng;
 use serde_json::{Value, json};
@@ -61,11 +59,7 @@ impl Bench {
         Self::with_rng(params, specs, SecretRng::insecure_from_seed(seed)).expect("keys")
     }
 
-    fn with_rng(
-        params: &Arc<CkksParams>,
-        specs: &KeySpecs,
-        mut rng: SecretRng,
-    ) -> Result<Bench, CkksError> {
+    fn with_rng(params: &Arc<CkksParams>, specs: &KeySpecs, mut rng: SecretRng) -> Result<Bench, CkksError> {
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
         let start = Instant::now();
         let keys = Arc::new(EvalKeys::generate(&key, specs, &mut rng)?);
@@ -86,19 +80,11 @@ impl Bench {
     /// Random slots, each part uniform in [−1, 1).
     pub(crate) fn random(&mut self) -> Vec<Complex64> {
         let mut part = || (self.rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
-        (0..self.params.slots())
-            .map(|_| Complex64::new(part(), part()))
-            .collect()
+        (0..self.params.slots()).map(|_| Complex64::new(part(), part())).collect()
     }
 
-    pub(crate) fn encrypt(
-        &mut self,
-        values: &[Complex64],
-        limbs: usize,
-    ) -> Result<Ciphertext, CkksError> {
-        let plain = self
-            .encoder
-            .encode(values, limbs, self.params.default_scale())?;
+    pub(crate) fn encrypt(&mut self, values: &[Complex64], limbs: usize) -> Result<Ciphertext, CkksError> {
+        let plain = self.encoder.encode(values, limbs, self.params.default_scale())?;
         self.encryptor.encrypt(&plain, &mut self.rng)
     }
 
@@ -109,21 +95,13 @@ impl Bench {
     }
 
     /// As [`Bench::precision`] for some slots, each with its expected value.
-    fn precision_at(
-        &self,
-        ct: &Ciphertext,
-        expected: &[(usize, Complex64)],
-    ) -> Result<(f64, f64), CkksError> {
+    fn precision_at(&self, ct: &Ciphertext, expected: &[(usize, Complex64)]) -> Result<(f64, f64), CkksError> {
         let opened = self.decryptor.decrypt_raw(ct)?;
         let parts = |&(slot, b): &(usize, Complex64)| {
             let a = opened[slot];
             [a.re - b.re, a.im - b.im]
         };
-        let bits: Vec<f64> = expected
-            .iter()
-            .flat_map(parts)
-            .map(|e| -e.abs().max(1e-30).log2())
-            .collect();
+        let bits: Vec<f64> = expected.iter().flat_map(parts).map(|e| -e.abs().max(1e-30).log2()).collect();
         let worst = bits.iter().copied().fold(f64::INFINITY, f64::min);
         Ok((worst, bits.iter().sum::<f64>() / bits.len().max(1) as f64))
     }
@@ -140,10 +118,7 @@ fn describe(params: &CkksParams) -> Value {
 }
 
 /// Median seconds of `call` after one discarded call, and the number of runs.
-pub(crate) fn measure(
-    runs: usize,
-    mut call: impl FnMut() -> Result<(), CkksError>,
-) -> Result<(f64, usize), CkksError> {
+pub(crate) fn measure(runs: usize, mut call: impl FnMut() -> Result<(), CkksError>) -> Result<(f64, usize), CkksError> {
     call()?;
     let start = Instant::now();
     call()?;
@@ -168,6 +143,5 @@ pub(super) fn with_threads<T: Send>(
     work: impl FnOnce() -> Result<T, BenchError> + Send,
 ) -> Result<T, BenchError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    pool.map_err(|_| BenchError::NoThreads { threads })?
-        .install(work)
+    pool.map_err(|_| BenchError::NoThreads { threads })?.install(work)
 }

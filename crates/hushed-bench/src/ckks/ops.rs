@@ -37,8 +37,7 @@ fn at(
     let steps: Vec<i64> = (1..=HOISTED).collect();
     // Keys for ciphertexts of this length: at low levels they have few special primes and one digit.
     let specs = params.key_specs(limbs, true, &steps, false)?;
-    let key_bytes =
-        specs.memory_bytes(params.rlwe()).map_err(CkksError::from)? / specs.len().max(1);
+    let key_bytes = specs.memory_bytes(params.rlwe()).map_err(CkksError::from)? / specs.len().max(1);
     let mut bench = Bench::new(params, &specs)?;
     let setup = bench.key_seconds;
     let values = bench.random();
@@ -58,40 +57,28 @@ fn at(
         Ok::<(), CkksError>(())
     };
     let scale = params.default_scale();
-    row("encode", 1, &mut || {
-        bench.encoder.encode(&values, limbs, scale).map(drop)
-    })?;
+    row("encode", 1, &mut || bench.encoder.encode(&values, limbs, scale).map(drop))?;
     let plain = bench.encoder.encode(&values, limbs, scale)?;
     let a = bench.encryptor.encrypt(&plain, &mut bench.rng)?;
     let b = bench.encryptor.encrypt(&plain, &mut bench.rng)?;
     let evaluator = &bench.evaluator;
     let mut sum = evaluator.add(&a, &b)?;
     row("add", 1, &mut || evaluator.add_assign(&mut sum, &b))?;
-    row("mul_plain", 1, &mut || {
-        evaluator.mul_plain(&a, &plain).map(drop)
-    })?;
+    row("mul_plain", 1, &mut || evaluator.mul_plain(&a, &plain).map(drop))?;
     let factor = Complex64::new(0.3141, 0.0);
     let mut terms = evaluator.mul_scalar(&a, factor, scale)?;
-    row("mul_scalar_add", 1, &mut || {
-        evaluator.mul_scalar_add_assign(&mut terms, &a, factor, scale)
-    })?;
+    row("mul_scalar_add", 1, &mut || evaluator.mul_scalar_add_assign(&mut terms, &a, factor, scale))?;
     let product = evaluator.mul_plain(&a, &plain)?;
     row("rescale", 1, &mut || evaluator.rescale(&product).map(drop))?;
     row("mul", 1, &mut || evaluator.mul(&a, &b).map(drop))?;
-    row("mul_rescale", 1, &mut || {
-        evaluator.mul_rescale(&a, &b).map(drop)
-    })?;
+    row("mul_rescale", 1, &mut || evaluator.mul_rescale(&a, &b).map(drop))?;
     let tensor = evaluator.tensor(&a, &b)?;
     row("tensor", 1, &mut || evaluator.tensor(&a, &b).map(drop))?;
-    row("relinearise_rescale", 1, &mut || {
-        evaluator.relinearize_rescale(&tensor).map(drop)
-    })?;
+    row("relinearise_rescale", 1, &mut || evaluator.relinearize_rescale(&tensor).map(drop))?;
     row("rotate", 1, &mut || evaluator.rotate(&a, 1).map(drop))?;
     row("rotate_hoisted", steps.len(), &mut || {
         let hoisted = evaluator.hoist(&a)?;
-        steps
-            .iter()
-            .try_for_each(|&by| evaluator.rotate_hoisted(&hoisted, by).map(drop))
+        steps.iter().try_for_each(|&by| evaluator.rotate_hoisted(&hoisted, by).map(drop))
     })?;
     row("decrypt", 1, &mut || bench.decryptor.decrypt(&a).map(drop))?;
     Ok(())

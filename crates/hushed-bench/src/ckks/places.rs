@@ -38,22 +38,10 @@ impl Places {
         let (step, period) = (rows.next_power_of_two(), columns.next_power_of_two());
         let classes = slots / step;
         if classes == 0 || classes > period {
-            return Err(LinTransError::Dimension {
-                given: rows,
-                limit: slots,
-            });
+            return Err(LinTransError::Dimension { given: rows, limit: slots });
         }
         let offsets = period / classes;
-        Ok(Self {
-            slots,
-            rows,
-            columns,
-            period,
-            shift: offsets,
-            step,
-            classes,
-            offsets,
-        })
+        Ok(Self { slots, rows, columns, period, shift: offsets, step, classes, offsets })
     }
 
     /// For an input that repeats, as the results of [`Places::packed`] do. The results are in the first slots; other
@@ -68,16 +56,9 @@ impl Places {
         let shares = (packed.step / packed.offsets).saturating_sub(1) | 1;
         let step = shares * packed.offsets;
         if step < packed.rows || step * packed.classes > slots {
-            return Err(LinTransError::Dimension {
-                given: packed.rows,
-                limit: step,
-            });
+            return Err(LinTransError::Dimension { given: packed.rows, limit: step });
         }
-        Ok(Self {
-            shift: 0,
-            step,
-            ..packed
-        })
+        Ok(Self { shift: 0, step, ..packed })
     }
 
     /// The column of x in an input slot.
@@ -93,10 +74,7 @@ impl Places {
     }
 
     /// The shares of the outputs as a matrix on the slots, given the weight of a row and a column.
-    pub(crate) fn matrix(
-        &self,
-        weight: impl Fn(usize, usize) -> f64,
-    ) -> Result<Diagonals, LinTransError> {
+    pub(crate) fn matrix(&self, weight: impl Fn(usize, usize) -> f64) -> Result<Diagonals, LinTransError> {
         let mut matrix = Diagonals::new(self.slots)?;
         for j in 0..self.offsets {
             let entry = |slot: usize| {

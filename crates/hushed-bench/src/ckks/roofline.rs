@@ -52,10 +52,7 @@ struct Work {
 impl Work {
     /// Bytes, and no products besides those counted.
     fn moved(bytes: f64) -> Work {
-        Work {
-            products: 0.0,
-            bytes,
-        }
+        Work { products: 0.0, bytes }
     }
 }
 
@@ -113,13 +110,7 @@ pub fn roofline(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
         let (peaks, transform) = peaks(how.threads, &params)?;
-        let mut rows = Rows {
-            how,
-            about: describe(&params),
-            n: params.n() as f64,
-            transform,
-            rows: vec![peaks],
-        };
+        let mut rows = Rows { how, about: describe(&params), n: params.n() as f64, transform, rows: vec![peaks] };
         for level in LEVELS {
             if how.wants(&json!({ "level": level })) {
                 primitives(level, &params, &mut rows)?;
@@ -137,12 +128,8 @@ pub fn roofline(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 type Composed = fn(&Arc<CkksParams>, &mut Rows<'_>) -> Result<(), BenchError>;
 
 /// What is built from primitives.
-const COMPOSED: [(&str, Composed); 4] = [
-    ("scalars", scalars),
-    ("map", map),
-    ("matmul", matrices),
-    ("bootstrap", bootstraps),
-];
+const COMPOSED: [(&str, Composed); 4] =
+    [("scalars", scalars), ("map", map), ("matmul", matrices), ("bootstrap", bootstraps)];
 
 /// Scalars times ciphertexts: a linear layer of a batch in columns.
 fn scalars(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
@@ -151,19 +138,15 @@ fn scalars(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchErr
     let values = bench.random();
     let cts = (0..inputs).map(|_| bench.encrypt(&values, level + 1));
     let cts = cts.collect::<Result<Vec<_>, _>>()?;
-    let weights: Vec<i8> = (0..inputs * outputs)
-        .map(|i| (i * 7919 % 3) as i8 - 1)
-        .collect();
+    let weights: Vec<i8> = (0..inputs * outputs).map(|i| (i * 7919 % 3) as i8 - 1).collect();
     let weights = GemmWeights::ternary(&weights, outputs, inputs)?;
     let gemm = ModularGemm::new(params);
     let before = gemm.counters().snapshot();
     gemm.multiply_all(&weights, &cts, None)?;
     // It has counters of its own.
     let counts = gemm.counters().snapshot().since(&before);
-    let work = Work {
-        products: counted(&counts, rows.n),
-        bytes: (inputs + outputs) as f64 * ciphertext(level + 1, rows.n),
-    };
+    let work =
+        Work { products: counted(&counts, rows.n), bytes: (inputs + outputs) as f64 * ciphertext(level + 1, rows.n) };
     rows.row(("scalars", level), &bench.evaluator, work, &mut || {
         let outputs = gemm.multiply_all(&weights, &cts, None);
         outputs.map(drop).map_err(|error| match error {
@@ -180,9 +163,7 @@ fn map(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> 
     let limbs = maps::MAPS[0].limbs;
     let bytes = run.vectors() as f64 * ciphertext(limbs, rows.n) + run.plaintext_bytes() as f64;
     let at = ("map", limbs - params.bootstrap_limbs());
-    rows.row(at, &run.bench.evaluator, Work::moved(bytes), &mut || {
-        run.apply().map(drop)
-    })?;
+    rows.row(at, &run.bench.evaluator, Work::moved(bytes), &mut || run.apply().map(drop))?;
     Ok(())
 }
 
@@ -192,9 +173,7 @@ fn matrices(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchEr
     let run = matmul::Run::new(params, dimension, level + 1)?;
     let work = Work::moved(3.0 * ciphertext(level + 1, rows.n));
     let evaluator = &run.bench.evaluator;
-    rows.row(("matmul", level), evaluator, work, &mut || {
-        run.apply().map(drop)
-    })?;
+    rows.row(("matmul", level), evaluator, work, &mut || run.apply().map(drop))?;
     Ok(())
 }
 
@@ -209,8 +188,7 @@ fn bootstraps(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), Bench
     let all: Vec<&Ciphertext> = cts.iter().collect();
     let (top, n) = (bootstrapper.output_limbs(), rows.n);
     let work = Work::moved(
-        TOGETHER as f64 * (ciphertext(low, n) + ciphertext(top, n))
-            + bootstrapper.plaintext_bytes() as f64,
+        TOGETHER as f64 * (ciphertext(low, n) + ciphertext(top, n)) + bootstrapper.plaintext_bytes() as f64,
     );
     let evaluator = &bench.evaluator;
     rows.row(("bootstrap_4", top - low), evaluator, work, &mut || {
@@ -224,11 +202,7 @@ fn ciphertext(limbs: usize, n: f64) -> f64 {
     2.0 * limbs as f64 * n * WORD
 }
 
-fn primitives(
-    level: usize,
-    params: &Arc<CkksParams>,
-    rows: &mut Rows<'_>,
-) -> Result<(), BenchError> {
+fn primitives(level: usize, params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
     let limbs = level + 1;
     let steps: Vec<i64> = (1..=HOISTED).collect();
     let specs = params.key_specs(limbs, true, &steps, false)?;
@@ -236,9 +210,7 @@ fn primitives(
     let values = bench.random();
     let a = bench.encrypt(&values, limbs)?;
     let b = bench.encrypt(&values, limbs)?;
-    let plain = bench
-        .encoder
-        .encode(&values, limbs, params.default_scale())?;
+    let plain = bench.encoder.encode(&values, limbs, params.default_scale())?;
     let evaluator = &bench.evaluator;
     let product = evaluator.mul_plain(&a, &plain)?;
     let ct = ciphertext(limbs, rows.n);
@@ -249,36 +221,22 @@ fn primitives(
         products: ct / WORD,
         bytes: 3.0 * ct,
     };
-    rows.row(("add", level), evaluator, work, &mut || {
-        evaluator.add_assign(&mut sum, &b)
-    })?;
+    rows.row(("add", level), evaluator, work, &mut || evaluator.add_assign(&mut sum, &b))?;
     let mut row = |name: &str, bytes: f64, call: &mut dyn FnMut() -> Result<(), CkksError>| {
         rows.row((name, level), evaluator, Work::moved(bytes), call)
     };
-    row("mul_plain", 2.5 * ct, &mut || {
-        evaluator.mul_plain(&a, &plain).map(drop)
-    })?;
+    row("mul_plain", 2.5 * ct, &mut || evaluator.mul_plain(&a, &plain).map(drop))?;
     let factor = Complex64::new(0.3141, 0.0);
     let scale = params.default_scale();
     let mut terms = evaluator.mul_scalar(&a, factor, scale)?;
-    row("mul_scalar_add", 3.0 * ct, &mut || {
-        evaluator.mul_scalar_add_assign(&mut terms, &a, factor, scale)
-    })?;
-    row("rescale", 2.0 * ct, &mut || {
-        evaluator.rescale(&product).map(drop)
-    })?;
-    row("mul_rescale", 3.0 * ct, &mut || {
-        evaluator.mul_rescale(&a, &b).map(drop)
-    })?;
-    row("rotate", 2.0 * ct, &mut || {
-        evaluator.rotate(&a, 1).map(drop)
-    })?;
+    row("mul_scalar_add", 3.0 * ct, &mut || evaluator.mul_scalar_add_assign(&mut terms, &a, factor, scale))?;
+    row("rescale", 2.0 * ct, &mut || evaluator.rescale(&product).map(drop))?;
+    row("mul_rescale", 3.0 * ct, &mut || evaluator.mul_rescale(&a, &b).map(drop))?;
+    row("rotate", 2.0 * ct, &mut || evaluator.rotate(&a, 1).map(drop))?;
     let hoisted = (1.0 + steps.len() as f64) * ct;
     row("rotate_hoisted_8", hoisted, &mut || {
         let hoisted = evaluator.hoist(&a)?;
-        steps
-            .iter()
-            .try_for_each(|&by| evaluator.rotate_hoisted(&hoisted, by).map(drop))
+        steps.iter().try_for_each(|&by| evaluator.rotate_hoisted(&hoisted, by).map(drop))
     })?;
     Ok(())
 }
@@ -292,8 +250,7 @@ fn peaks(threads: usize, params: &CkksParams) -> Result<(Value, f64), BenchError
     let pointwise = Pointwise::with_cpu(modulus, Cpu::get());
     let basis = params.rlwe().basis();
     let ids: Vec<usize> = (0..basis.len()).collect();
-    let mut data =
-        vec![RnsPoly::<Eval>::zero(basis, &ids); READ_WORDS.div_ceil(ids.len() * params.n())];
+    let mut data = vec![RnsPoly::<Eval>::zero(basis, &ids); READ_WORDS.div_ceil(ids.len() * params.n())];
     for poly in &mut data {
         poly.limbs_mut().for_each(|(_, limb)| limb.fill(1));
     }

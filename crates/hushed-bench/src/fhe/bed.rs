@@ -6,9 +6,7 @@ use std::time::Instant;
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::counters::Counts as Counters;
 use hushed_ckks::keys::{EvalKeys, SecretKey};
-use hushed_ckks::{
-    Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encryptor, Evaluator, Scale,
-};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encryptor, Evaluator, Scale};
 use hushed_fhe::files::spill::SpillFolder;
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::simulate::{Counts, Op, Simulator};
@@ -69,12 +67,7 @@ impl Bed {
     }
 
     /// Encrypts numbers with `limbs` primes at `scale`.
-    pub(super) fn encrypt(
-        &mut self,
-        values: &[f64],
-        limbs: usize,
-        scale: Scale,
-    ) -> Result<Ciphertext, BenchError> {
+    pub(super) fn encrypt(&mut self, values: &[f64], limbs: usize, scale: Scale) -> Result<Ciphertext, BenchError> {
         let values: Vec<Complex64> = values.iter().map(|&v| v.into()).collect();
         self.encrypt_pairs(&values, limbs, scale)
     }
@@ -90,16 +83,9 @@ impl Bed {
     }
 
     /// The largest error over the slots.
-    pub(super) fn error(
-        &self,
-        ct: &Ciphertext,
-        expected: impl Fn(usize) -> f64,
-    ) -> Result<f64, BenchError> {
+    pub(super) fn error(&self, ct: &Ciphertext, expected: impl Fn(usize) -> f64) -> Result<f64, BenchError> {
         let found = self.decryptor.decrypt_raw(ct)?;
-        let errors = found
-            .iter()
-            .enumerate()
-            .map(|(i, v)| (v.re - expected(i)).abs());
+        let errors = found.iter().enumerate().map(|(i, v)| (v.re - expected(i)).abs());
         Ok(errors.fold(0.0, f64::max))
     }
 
@@ -128,20 +114,11 @@ impl Bed {
     /// Seconds of each step that was run.
     pub(super) fn steps(&self) -> Map<String, Value> {
         let steps = self.on.clock().seconds().into_iter();
-        steps
-            .map(|(site, seconds)| (site.to_string(), json!(seconds)))
-            .collect()
+        steps.map(|(site, seconds)| (site.to_string(), json!(seconds))).collect()
     }
 
     /// A row; `parts` holds additional fields.
-    pub(super) fn row(
-        &self,
-        name: &str,
-        params: &Value,
-        threads: usize,
-        taken: &Taken,
-        parts: Value,
-    ) -> Value {
+    pub(super) fn row(&self, name: &str, params: &Value, threads: usize, taken: &Taken, parts: Value) -> Value {
         let texts = self.texts() as f64;
         let counts = &taken.counts;
         let mut row = json!({

@@ -45,18 +45,12 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
     let (slots, scale) = (params.slots(), params.default_scale());
     let mut random = Normal::new(2);
     // Within 1/8 each, so that sums of 64 products are as large as scores.
-    let mut table = || -> Vec<Vec<f64>> {
-        (0..WIDTH)
-            .map(|_| (0..slots).map(|_| random.next() / 8.0).collect())
-            .collect()
-    };
+    let mut table =
+        || -> Vec<Vec<f64>> { (0..WIDTH).map(|_| (0..slots).map(|_| random.next() / 8.0).collect()).collect() };
     let (q, k) = (table(), table());
     let mut encrypted = |table: &[Vec<f64>]| -> Result<Columns<_>, BenchError> {
         let vectors = table.iter().map(|column| bed.encrypt(column, LIMBS, scale));
-        Ok(Columns::from_vectors(
-            layout,
-            vectors.collect::<Result<_, _>>()?,
-        ))
+        Ok(Columns::from_vectors(layout, vectors.collect::<Result<_, _>>()?))
     };
     let (eq, ek) = (encrypted(&q)?, encrypted(&k)?);
     let (diagonals, taken) = bed.take(|on| products::scores(on, &eq, &ek, BABY))?;
@@ -79,11 +73,7 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
 }
 
 /// The key switches of Q·Kᵀ of one head, by algorithm.
-fn by_algorithm(
-    params: &Arc<CkksParams>,
-    (rows, width): (usize, usize),
-    baby: usize,
-) -> Result<Value, BenchError> {
+fn by_algorithm(params: &Arc<CkksParams>, (rows, width): (usize, usize), baby: usize) -> Result<Value, BenchError> {
     let layout = layout_of(params, rows)?;
     let count = |product: fn(&Simulator, &Shapes, &Shapes, usize) -> Result<(), FheError>| {
         let counts = counted(params, |on| {
@@ -121,12 +111,7 @@ mod tests {
     fn key_switches_of_a_head_by_algorithm() {
         let params = CkksParams::n16_boot().unwrap();
         let found = by_algorithm(&params, (ROWS, WIDTH), BABY).unwrap();
-        let parts = [
-            "key_switches",
-            "rotations",
-            "conjugations",
-            "relinearisations",
-        ];
+        let parts = ["key_switches", "rotations", "conjugations", "relinearisations"];
         for (name, expected) in [
             ("ours", [1080, 824, 128, 128]),
             ("moai_algorithm_7", [8128 + 128, 8128, 0, 128]),

@@ -41,12 +41,7 @@ fn quickest<T>(
 /// One row for the product of ENSI's Figure 7.
 pub fn ternary_products(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let params = json!({ "set": "n16-boot-14x40", "rows": 2048, "inputs": 768, "outputs": 64, "primes": 14 });
-    with_threads(how.threads, || {
-        how.wants(&params)
-            .then(|| ternary(&params, how))
-            .into_iter()
-            .collect()
-    })
+    with_threads(how.threads, || how.wants(&params).then(|| ternary(&params, how)).into_iter().collect())
 }
 
 /// 64 sums of 768 columns, in blocks of columns: one block is encrypted and stands for all, since the time does not
@@ -60,22 +55,11 @@ fn ternary(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     let mut bed = Bed::new(&params, &Counts::default())?;
     let slots = params.slots();
     let mut random = Normal::new(5);
-    let table: Vec<Vec<f64>> = (0..BLOCK)
-        .map(|_| (0..slots).map(|_| random.next() / 4.0).collect())
-        .collect();
+    let table: Vec<Vec<f64>> = (0..BLOCK).map(|_| (0..slots).map(|_| random.next() / 4.0).collect()).collect();
     let scale = params.default_scale();
-    let block = table
-        .iter()
-        .map(|column| bed.encrypt(column, PRIMES, scale))
-        .collect::<Result<Vec<_>, _>>()?;
+    let block = table.iter().map(|column| bed.encrypt(column, PRIMES, scale)).collect::<Result<Vec<_>, _>>()?;
     let signs = (0..OUTPUTS * INPUTS).map(|i| ((i * 7919 + i / 11) % 3) as f64 - 1.0);
-    let map = LinearMap {
-        rows: OUTPUTS,
-        columns: INPUTS,
-        weights: signs.collect(),
-        bound: 1.0,
-        bias: None,
-    };
+    let map = LinearMap { rows: OUTPUTS, columns: INPUTS, weights: signs.collect(), bound: 1.0, bias: None };
     let (sums, taken) = quickest(&bed, how, |on| {
         let mut partial = None;
         for start in (0..INPUTS).step_by(BLOCK) {
@@ -122,10 +106,7 @@ pub fn sigmoids(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 fn sigmoid(degree: usize, about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     const BIAS: f64 = -4.85;
     let params = CkksParams::n16_boot()?;
-    let scores = Interval {
-        low: -8.0,
-        high: 8.0,
-    };
+    let scores = Interval { low: -8.0, high: 8.0 };
     let polynomial = fits::sigmoid(scores, BIAS, degree).map_err(FheError::from)?;
     // As in attention: the product with the values follows, plus one level for the refresh.
     let limbs = params.bootstrap_limbs() + polynomial.depth() + 2;
@@ -159,28 +140,14 @@ fn sigmoid(degree: usize, about: &Value, how: How<'_>) -> Result<Value, BenchErr
 /// encoding of each plaintext; queries and keys of all heads take 32 times that. A layer turns queries once per giant
 /// step and keys once per baby step, with its mask in the same plaintexts, in the time of its scores.
 pub fn turned(how: How<'_>) -> Result<Vec<Value>, BenchError> {
-    let about =
-        json!({ "set": "n16-boot-14x40", "rows": 2048, "width": 96, "heads": 16, "primes": 14 });
-    with_threads(how.threads, || {
-        how.wants(&about)
-            .then(|| turned_head(&about, how))
-            .into_iter()
-            .collect()
-    })
+    let about = json!({ "set": "n16-boot-14x40", "rows": 2048, "width": 96, "heads": 16, "primes": 14 });
+    with_threads(how.threads, || how.wants(&about).then(|| turned_head(&about, how)).into_iter().collect())
 }
 
 fn turned_head(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     const PRIMES: usize = 14;
-    let heads = Heads {
-        count: 16,
-        keys: 16,
-        width: 96,
-        scale: 1.0,
-    };
-    let rope = Rope {
-        theta: 500_000.0,
-        pairs: Pairs::Halves,
-    };
+    let heads = Heads { count: 16, keys: 16, width: 96, scale: 1.0 };
+    let rope = Rope { theta: 500_000.0, pairs: Pairs::Halves };
     let params = CkksParams::n16_boot()?;
     let mut bed = Bed::new(&params, &Counts::default())?;
     let (slots, scale) = (params.slots(), params.default_scale());
@@ -221,8 +188,7 @@ fn turned_head(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
 pub(super) fn rms_norms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let mut found = Vec::new();
     for (rows, width, paper) in [(2048, 128, [6.8, 6.2]), (4096, 512, [26.1, 22.9])] {
-        let params =
-            json!({ "set": "n16-boot-14x40", "kind": "rms", "rows": rows, "width": width });
+        let params = json!({ "set": "n16-boot-14x40", "kind": "rms", "rows": rows, "width": width });
         if how.wants(&params) {
             found.push(rms(rows, width, (&params, how), paper)?);
         }
@@ -230,12 +196,7 @@ pub(super) fn rms_norms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     Ok(found)
 }
 
-fn rms(
-    rows: usize,
-    width: usize,
-    (about, how): (&Value, How<'_>),
-    paper: [f64; 2],
-) -> Result<Value, BenchError> {
+fn rms(rows: usize, width: usize, (about, how): (&Value, How<'_>), paper: [f64; 2]) -> Result<Value, BenchError> {
     const BOUND: f64 = 8.0;
     let params = CkksParams::n16_boot()?;
     let choice = NormChoice {

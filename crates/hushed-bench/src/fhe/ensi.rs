@@ -55,16 +55,11 @@ pub fn positions(limbs: usize, width: usize) -> Result<[Value; 2], BenchError> {
             Ok(())
         })?;
         let products = counts.total(Op::MulVector);
-        Ok(
-            json!({ "levels": levels, "rotations": rotations(&counts), "plaintext_products": products }),
-        )
+        Ok(json!({ "levels": levels, "rotations": rotations(&counts), "plaintext_products": products }))
     };
     let ours = count(width / 2, |on, x| on.mul_pairs(x, &[], on.default_scale()))?;
     let printed = count(width, |on, x| rope(on, x, &[], &[]))?;
-    Ok([
-        json!({ "counted_per_head": ours }),
-        json!({ "counted_per_head": printed, "stated": { "levels": 1 } }),
-    ])
+    Ok([json!({ "counted_per_head": ours }), json!({ "counted_per_head": printed, "stated": { "levels": 1 } })])
 }
 
 /// Algorithm 3 of this width: its levels, and its mean error on rows with a root mean square from 0.5 to 1.8.
@@ -85,9 +80,7 @@ pub fn norm(width: usize) -> Result<Value, BenchError> {
         let square: f64 = table.iter().map(|x| x[slot] * x[slot]).sum();
         let root = (square / width as f64).sqrt();
         let errors = found.iter().zip(&table);
-        sum += errors
-            .map(|(y, x)| (y.values()[slot] - x[slot] / root).abs())
-            .sum::<f64>();
+        sum += errors.map(|(y, x)| (y.values()[slot] - x[slot] / root).abs()).sum::<f64>();
     }
     Ok(json!({
         "degree": DEGREE,
@@ -110,9 +103,7 @@ mod tests {
     /// The figures of docs/ensi.md.
     #[test]
     fn positions_and_norms_as_printed_take_more() {
-        let [ours, theirs] = positions(14, 96)
-            .unwrap()
-            .map(|v| v["counted_per_head"].clone());
+        let [ours, theirs] = positions(14, 96).unwrap().map(|v| v["counted_per_head"].clone());
         let expected = |levels: u64, rotations: u64, products: u64| json!({ "levels": levels, "rotations": rotations, "plaintext_products": products });
         assert_eq!(ours, expected(1, 0, 48));
         assert_eq!(theirs, expected(2, 192, 384));

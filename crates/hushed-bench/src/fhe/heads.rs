@@ -37,21 +37,14 @@ pub fn heads(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let mut out = Vec::new();
     for (values, about) in all.iter().enumerate() {
         if how.wants(about) {
-            out.push(with_threads(how.threads, || {
-                one(about, values == 1, [how.threads, how.runs])
-            })?);
+            out.push(with_threads(how.threads, || one(about, values == 1, [how.threads, how.runs]))?);
         }
     }
     Ok(out)
 }
 
 /// The product on pairs; for P·V, on weights that follow the pairs.
-fn product<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    values: bool,
-    x: &[S::Value],
-) -> Result<Vec<S::Value>, FheError> {
+fn product<S: Slots>(on: &S, heads: &Heads, values: bool, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
     let scale = on.default_scale();
     if values {
         let v = on.pair(x[0].clone(), x[1].clone())?;
@@ -79,19 +72,10 @@ fn one(about: &Value, values: bool, [threads, runs]: [usize; 2]) -> Result<Value
     let mut random = Normal::new(5);
     // Sums of 32 products are as large as a score; weights add up to about 1.
     let size = |operand: usize| {
-        if values && operand >= 2 {
-            1.0 / 128.0
-        } else {
-            0.25
-        }
+        if values && operand >= 2 { 1.0 / 128.0 } else { 0.25 }
     };
-    let x: Vec<Vec<f64>> = (0..operands)
-        .map(|i| {
-            (0..params.slots())
-                .map(|_| random.next() * size(i))
-                .collect()
-        })
-        .collect();
+    let x: Vec<Vec<f64>> =
+        (0..operands).map(|i| (0..params.slots()).map(|_| random.next() * size(i)).collect()).collect();
     let scale = params.default_scale();
     let encrypted = x.iter().map(|x| bed.encrypt(x, limbs, scale));
     let encrypted = encrypted.collect::<Result<Vec<_>, _>>()?;

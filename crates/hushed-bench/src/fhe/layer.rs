@@ -8,12 +8,8 @@ use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
-use hushed_fhe::{
-    Acts, Choices, DecoderPass, FheError, ForwardPass, Pass, Placement, RowsKnown, Slots,
-};
-use hushed_model::{
-    Matrix, Network, NetworkConfig, PlainActs, Pool, Program, Rows, plain, random_network,
-};
+use hushed_fhe::{Acts, Choices, DecoderPass, FheError, ForwardPass, Pass, Placement, RowsKnown, Slots};
+use hushed_model::{Matrix, Network, NetworkConfig, PlainActs, Pool, Program, Rows, plain, random_network};
 use serde_json::{Value, json};
 
 use super::bed::{Bed, Normal, ROWS, Taken, counted, layout_of};
@@ -32,16 +28,13 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let mut rows = each_model(how, |size| {
         let params = about(size.model, size.width, size.hidden);
         // The first of two layers, which ends with a refresh, as all but the last do.
-        how.wants(&params)
-            .then(|| one(&size.random(2).program(), &params, how.threads))
+        how.wants(&params).then(|| one(&size.random(2).program(), &params, how.threads))
     })?;
     for (model, (width, heads, hidden), weigh) in DECODERS {
         let params = about(model, width, hidden);
         if named(how, &params) {
             let program = decoder((width, heads, hidden), ROWS, weigh(ROWS));
-            rows.push(with_threads(how.threads, || {
-                one(&program, &params, how.threads)
-            })?);
+            rows.push(with_threads(how.threads, || one(&program, &params, how.threads))?);
         }
     }
     Ok(rows)
@@ -81,18 +74,8 @@ impl Size {
 }
 
 const SIZES: [Size; 2] = [
-    Size {
-        model: "minilm",
-        layers: 6,
-        width: 384,
-        hidden: 1536,
-    },
-    Size {
-        model: "bert-base",
-        layers: 12,
-        width: 768,
-        hidden: 3072,
-    },
+    Size { model: "minilm", layers: 6, width: 384, hidden: 1536 },
+    Size { model: "bert-base", layers: 12, width: 768, hidden: 3072 },
 ];
 
 /// The results of `row` for the models that it accepts.
@@ -106,13 +89,7 @@ pub(super) fn each_model(
 fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchError> {
     let planned = Planned::new(program, threads)?;
     let plan = &planned.plan;
-    let measured = Measured::new(
-        program,
-        &planned.choices,
-        &plan.placement,
-        &planned.params,
-        ROWS,
-    )?;
+    let measured = Measured::new(program, &planned.choices, &plan.placement, &planned.params, ROWS)?;
     let Measured { bed, taken, error } = measured;
     let ledger = plan.ledger(Some(0));
     let planned: f64 = ledger.iter().map(|step| step.work.seconds).sum();
@@ -128,10 +105,8 @@ fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchE
     if program.vocabulary().is_none() {
         // MOAI's numbers for BERT-base.
         let all = |one: f64| 12.0 * one / bed.texts() as f64;
-        parts["core_seconds_per_text_of_12_layers_extrapolated"] =
-            json!(all(taken.seconds * threads as f64));
-        parts["bootstraps_per_text_of_12_layers_extrapolated"] =
-            json!(all(taken.counts.bootstrap as f64));
+        parts["core_seconds_per_text_of_12_layers_extrapolated"] = json!(all(taken.seconds * threads as f64));
+        parts["bootstraps_per_text_of_12_layers_extrapolated"] = json!(all(taken.counts.bootstrap as f64));
         parts["paper_core_seconds_per_text"] = json!(32178.0);
         parts["paper_bootstraps_per_text"] = json!(144.6);
     }
@@ -217,11 +192,7 @@ impl Planned {
             placement,
         };
         let plan = FhePlanReport::new(program, &choices, true, &params, &bootstrap, &options)?;
-        Ok(Planned {
-            params,
-            choices,
-            plan,
-        })
+        Ok(Planned { params, choices, plan })
     }
 }
 
@@ -251,11 +222,7 @@ pub(super) fn random_columns(
 }
 
 /// The rows of a text, taken from its columns.
-pub(super) fn rows_of(
-    table: &[Vec<f64>],
-    layout: Interleave,
-    text: usize,
-) -> Result<Matrix<f64>, BenchError> {
+pub(super) fn rows_of(table: &[Vec<f64>], layout: Interleave, text: usize) -> Result<Matrix<f64>, BenchError> {
     let bound = input_bound(table.len());
     let data = (0..layout.rows())
         .flat_map(|row| table.iter().map(move |column| (row, column)))

@@ -28,9 +28,7 @@ const SMALL: Sizes = (256, 4, 704);
 
 /// The sigmoid of texts of `rows` rows.
 pub(super) fn sigmoid(rows: usize) -> Weigh {
-    Weigh::Sigmoid {
-        bias: -(rows as f64).ln(),
-    }
+    Weigh::Sigmoid { bias: -(rows as f64).ln() }
 }
 
 /// Two layers whose norms have gains of 1, as training with ternary maps leaves them.
@@ -72,20 +70,11 @@ pub(super) fn chosen(program: &Program, rows: usize) -> Choices {
             continue;
         };
         softmax.heads.fill(HeadChoice::Softmax {
-            scores: Interval {
-                low: -SCORES,
-                high: SCORES,
-            },
+            scores: Interval { low: -SCORES, high: SCORES },
             least_maximum: -SCORES,
             // Σ e^{(s − 4)/2}: one key in the first row; in the last, less than twice that of scores of 0.
-            first: Interval {
-                low: (-SCORES).exp(),
-                high: 2.0 * rows as f64 * (-SCORES / 2.0).exp(),
-            },
-            second: Interval {
-                low: 0.5 / rows as f64,
-                high: 1.05,
-            },
+            first: Interval { low: (-SCORES).exp(), high: 2.0 * rows as f64 * (-SCORES / 2.0).exp() },
+            second: Interval { low: 0.5 / rows as f64, high: 1.05 },
         });
     }
     choices

@@ -43,15 +43,8 @@ pub fn head(how: How<'_>) -> Result<Option<Value>, BenchError> {
 fn measured(about: &Value, threads: usize) -> Result<Value, BenchError> {
     let (width, heads, _) = WIDE;
     // Placed as for texts of 128 tokens.
-    let placement = Planned::new(&decoder(WIDE, ROWS, sigmoid(ROWS)), threads)?
-        .plan
-        .placement;
-    let wide = Planned::of(
-        &decoder(WIDE, TOKENS, sigmoid(TOKENS)),
-        TOKENS,
-        threads,
-        Some(placement),
-    )?;
+    let placement = Planned::new(&decoder(WIDE, ROWS, sigmoid(ROWS)), threads)?.plan.placement;
+    let wide = Planned::of(&decoder(WIDE, TOKENS, sigmoid(TOKENS)), TOKENS, threads, Some(placement))?;
     let narrow = decoder((width / heads, 1, HIDDEN), TOKENS, sigmoid(TOKENS));
     let attends = |step: &&Step| matches!(step.block, Block::Attention(_));
     let attention = narrow.steps().iter().find(attends);
@@ -67,8 +60,7 @@ fn measured(about: &Value, threads: usize) -> Result<Value, BenchError> {
     }
     let choices = assumed_choices(&narrow, TOKENS);
     let placement = &wide.plan.placement;
-    let Measured { bed, taken, error } =
-        Measured::new(&narrow, &choices, placement, &wide.params, TOKENS)?;
+    let Measured { bed, taken, error } = Measured::new(&narrow, &choices, placement, &wide.params, TOKENS)?;
     let steps = bed.on.clock().seconds();
     let measured = steps.iter().filter(|(site, _)| in_head(*site));
     let head: f64 = measured.map(|(_, seconds)| seconds).sum();

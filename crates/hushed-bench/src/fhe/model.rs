@@ -19,17 +19,12 @@ const COMPARED: [usize; 4] = [0, 77, 128, 255];
 pub fn models(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     each_model(how, |size| {
         let params = json!({ "set": "n16-boot-14x40", "model": size.model, "layers": size.layers, "rows": ROWS, "width": size.width, "hidden": size.hidden });
-        how.wants(&params)
-            .then(|| one(&size.random(size.layers), &params, how.threads))
+        how.wants(&params).then(|| one(&size.random(size.layers), &params, how.threads))
     })
 }
 
 fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchError> {
-    let Planned {
-        params,
-        choices,
-        plan,
-    } = Planned::new(&network.program(), threads)?;
+    let Planned { params, choices, plan } = Planned::new(&network.program(), threads)?;
     let placement = &plan.placement;
     let (layout, width) = (layout(&params)?, network.embedding.width);
     let counts = counted(&params, |on| {
@@ -82,16 +77,8 @@ fn run<S: Slots>(
 }
 
 /// The mean row of a text, in the clear.
-fn clear(
-    network: &Network,
-    table: &[Vec<f64>],
-    layout: Interleave,
-    text: usize,
-) -> Result<Vec<f64>, BenchError> {
-    let mut x = PlainActs {
-        rows: Rows::unpadded(&[ROWS]),
-        values: rows_of(table, layout, text)?,
-    };
+fn clear(network: &Network, table: &[Vec<f64>], layout: Interleave, text: usize) -> Result<Vec<f64>, BenchError> {
+    let mut x = PlainActs { rows: Rows::unpadded(&[ROWS]), values: rows_of(table, layout, text)? };
     let program = network.program();
     for layer in program.layers() {
         x = plain::run_range(&program, layer, x, |_, _| ())?;

@@ -66,32 +66,17 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
     let slots = params.slots();
     let deviation = |slot: usize| 0.5 + 1.3 * (slot * 7919 % 10_007) as f64 / 10_007.0;
     let mut random = Normal::new(1);
-    let mut table: Vec<Vec<f64>> = (0..width)
-        .map(|_| (0..slots).map(|s| random.next() * deviation(s)).collect())
-        .collect();
+    let mut table: Vec<Vec<f64>> =
+        (0..width).map(|_| (0..slots).map(|s| random.next() * deviation(s)).collect()).collect();
     let mut squares = vec![0.0; slots];
     centre(&mut table, choice.scale, &mut squares);
     let scale: Scale = centred_scale(&bed.on, limbs)?;
-    let columns = table
-        .iter()
-        .map(|column| bed.encrypt(column, limbs, scale))
-        .collect::<Result<Vec<_>, _>>()?;
-    let (result, taken) = bed.take(|on| {
-        norm(
-            on,
-            site,
-            columns,
-            &shape,
-            &choice,
-            &settings(&rows, statistics),
-        )
-    })?;
+    let columns = table.iter().map(|column| bed.encrypt(column, limbs, scale)).collect::<Result<Vec<_>, _>>()?;
+    let (result, taken) = bed.take(|on| norm(on, site, columns, &shape, &choice, &settings(&rows, statistics)))?;
     let mut error = 0.0_f64;
     let factor = (width as f64).sqrt() / choice.bound;
     for j in (0..width).step_by(width / COMPARED) {
-        let found = bed.error(&result.columns[j], |s| {
-            factor * table[j][s] / squares[s].sqrt()
-        })?;
+        let found = bed.error(&result.columns[j], |s| factor * table[j][s] / squares[s].sqrt())?;
         error = error.max(found);
     }
     let parts = json!({
@@ -106,11 +91,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
 }
 
 fn settings<V>(rows: &OwnedMask<V>, statistics: usize) -> NormSettings<'_, V> {
-    NormSettings {
-        rows,
-        statistics: Some(statistics),
-        constant: None,
-    }
+    NormSettings { rows, statistics: Some(statistics), constant: None }
 }
 
 /// κ·(x − mean) in every slot, and the sums of squares.

@@ -36,37 +36,19 @@ pub fn softmaxes(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 
 fn choice() -> AttentionChoice {
     let head = HeadChoice::Softmax {
-        scores: Interval {
-            low: -20.0,
-            high: 12.0,
-        },
+        scores: Interval { low: -20.0, high: 12.0 },
         least_maximum: 3.0,
-        first: Interval {
-            low: 0.2,
-            high: 20.0,
-        },
-        second: Interval {
-            low: 0.5 / ROWS as f64,
-            high: 1.05,
-        },
+        first: Interval { low: 0.2, high: 20.0 },
+        second: Interval { low: 0.5 / ROWS as f64, high: 1.05 },
     };
-    AttentionChoice {
-        degree: 15,
-        first_steps: 7,
-        second_steps: 6,
-        heads: vec![head; HEADS],
-    }
+    AttentionChoice { degree: 15, first_steps: 7, second_steps: 6, heads: vec![head; HEADS] }
 }
 
 fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
     let params = CkksParams::n16_boot()?;
     let (layout, choice) = (layout(&params)?, choice());
     let clear = Simulator::new(&params, params.slots())?;
-    let heads = choice
-        .heads
-        .iter()
-        .map(|head| Softmax::new(&clear, head, &choice))
-        .collect::<Result<Vec<_>, _>>()?;
+    let heads = choice.heads.iter().map(|head| Softmax::new(&clear, head, &choice)).collect::<Result<Vec<_>, _>>()?;
     let limbs = params.bootstrap_limbs() + LEVELS;
     // Puts the first inverse at the level of the exponentials; the second needs less.
     let statistics = limbs - 4 + heads.iter().map(|h| h.first().levels()).max().unwrap_or(0);
@@ -74,9 +56,7 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
         let scale = argument_scale(on, limbs)?;
         let ratio = on.default_scale().over(scale).value();
         let one = || on.read_as(on.vector(Vec::new(), limbs)?, ratio);
-        let t = (0..HEADS)
-            .map(|_| (0..ROWS).map(|_| one()).collect())
-            .collect::<Result<Vec<Vec<_>>, FheError>>()?;
+        let t = (0..HEADS).map(|_| (0..ROWS).map(|_| one()).collect()).collect::<Result<Vec<Vec<_>>, FheError>>()?;
         softmax(on, layout, &heads, t, statistics).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
@@ -101,9 +81,7 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
     let (result, taken) = bed.take(|on| softmax(on, layout, &heads, t, statistics))?;
     let mut error = 0.0_f64;
     for (table, weights) in scores.iter().zip(&result) {
-        let sums: Vec<f64> = (0..slots)
-            .map(|s| table.iter().map(|diagonal| diagonal[s].exp()).sum())
-            .collect();
+        let sums: Vec<f64> = (0..slots).map(|s| table.iter().map(|diagonal| diagonal[s].exp()).sum()).collect();
         for j in COMPARED {
             let found = bed.error(&weights[j], |s| table[j][s].exp() / sums[s])?;
             error = error.max(found);
@@ -138,6 +116,5 @@ fn softmax<S: Slots>(
     }
     let weights = weights(on, StepId::outside("softmax"), with, &keys, statistics)?;
     let each = heads.iter().zip(weights);
-    each.map(|(head, weights)| weights.whole(on, head))
-        .collect()
+    each.map(|(head, weights)| weights.whole(on, head)).collect()
 }

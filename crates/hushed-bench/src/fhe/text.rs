@@ -21,17 +21,11 @@ pub fn texts(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     each_model(how, |size| {
         let params = json!({ "set": "n16-boot-14x40", "model": size.model, "rows": ROWS, "width": size.width, "hidden": size.hidden });
         // The first of two layers, which ends with a refresh, as all but the last do.
-        how.wants(&params)
-            .then(|| one(&size.random(2), size.layers, &params, how.threads))
+        how.wants(&params).then(|| one(&size.random(2), size.layers, &params, how.threads))
     })
 }
 
-fn one(
-    network: &Network,
-    layers: usize,
-    about: &Value,
-    threads: usize,
-) -> Result<Value, BenchError> {
+fn one(network: &Network, layers: usize, about: &Value, threads: usize) -> Result<Value, BenchError> {
     let params = CkksParams::n16_boot()?;
     let program = network.program();
     let choices = assumed_choices(&program, ROWS);
@@ -118,10 +112,7 @@ fn compare(
     let rows = Rows::unpadded(&[ROWS]);
     let first = program.layers().into_iter().next().unwrap_or_default();
     let clear = plain::run_range(program, first, PlainActs { rows, values }, |_, _| ())?;
-    let opened = result
-        .columns
-        .iter()
-        .map(|ct| bed.decryptor.decrypt_raw(ct));
+    let opened = result.columns.iter().map(|ct| bed.decryptor.decrypt_raw(ct));
     let opened = opened.collect::<Result<Vec<_>, _>>()?;
     let mut error = 0.0_f64;
     for row in 0..ROWS {

@@ -15,9 +15,7 @@ fn run(args: &[&str]) -> Output {
 
 fn objects(bytes: &[u8]) -> Vec<Value> {
     let text = String::from_utf8_lossy(bytes);
-    text.lines()
-        .map(|line| serde_json::from_str(line).expect("one object a line"))
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect()
 }
 
 #[test]

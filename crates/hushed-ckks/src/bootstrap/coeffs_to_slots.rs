@@ -54,18 +54,11 @@ impl CoeffsToSlots {
         let map = DftFactors::new(direction, slots, &layers, scaling / 2.0)?;
         // The ciphertext is read as u/q_0, at scale q_0. The factors share the ratio to the target.
         let from = Scale::ONE.times_prime(params.prime(0));
-        let share = target
-            .over(from)
-            .value()
-            .powf(1.0 / map.factors().len() as f64);
+        let share = target.over(from).value().powf(1.0 / map.factors().len() as f64);
         let plain = |share: f64, limbs: usize| Scale::new(share * params.prime(limbs - 1) as f64);
         // As many primes as the map has factors: a small group may have fewer factors than the chain allows.
         let mut limbs = chain.eval_mod.end + map.factors().len();
-        let too_low = CkksError::LevelTooLow {
-            operation: "CoeffsToSlots",
-            limbs,
-            needed: limbs + 1,
-        };
+        let too_low = CkksError::LevelTooLow { operation: "CoeffsToSlots", limbs, needed: limbs + 1 };
         let Some((first, factors)) = map.factors().split_first() else {
             return Err(too_low);
         };
@@ -85,19 +78,10 @@ impl CoeffsToSlots {
         let mut rest = Vec::new();
         for factor in &factors {
             limbs -= 1;
-            let options = Options {
-                plain_scale: Some(plain(share, limbs)?),
-                ..Options::default()
-            };
+            let options = Options { plain_scale: Some(plain(share, limbs)?), ..Options::default() };
             rest.push(LinearTransform::new(params, factor, limbs, options)?);
         }
-        Ok(Self {
-            params: Arc::clone(params),
-            raised,
-            rest,
-            group,
-            limbs: limbs - 1,
-        })
+        Ok(Self { params: Arc::clone(params), raised, rest, group, limbs: limbs - 1 })
     }
 
     /// The same map for raised ciphertexts without the primes of `gap`; see [`LinearTransform::without`].
@@ -141,27 +125,20 @@ impl CoeffsToSlots {
     ///
     /// # Errors
     /// [`CkksError::NoKeys`]; [`CkksError::Rlwe`] or [`CkksError::LinTrans`] if a key is missing.
-    pub fn apply(
-        &self,
-        evaluator: &Evaluator,
-        low: &[Encapsulated],
-    ) -> Result<Vec<Halves>, CkksError> {
+    pub fn apply(&self, evaluator: &Evaluator, low: &[Encapsulated]) -> Result<Vec<Halves>, CkksError> {
         let keys = evaluator.keys("bootstrap")?;
         let from = Scale::ONE.times_prime(self.params.prime(0));
         let scale = self.raised.output_scale(from);
         let products = self.raised.apply_raised(keys, low)?;
         self.raised.count(evaluator, low.len());
-        let cts = products
-            .into_iter()
-            .map(|(b, a)| Ciphertext::from_parts(b, a, scale))
-            .collect::<Result<Vec<_>, _>>()?;
+        let cts =
+            products.into_iter().map(|(b, a)| Ciphertext::from_parts(b, a, scale)).collect::<Result<Vec<_>, _>>()?;
         let cts = match &self.group {
             Some(group) => group.trace(evaluator, cts)?,
             None => cts,
         };
-        let cts = self.rest.iter().try_fold(cts, |cts, map| {
-            map.apply_many(evaluator, &cts.iter().collect::<Vec<_>>())
-        })?;
+        let cts =
+            self.rest.iter().try_fold(cts, |cts, map| map.apply_many(evaluator, &cts.iter().collect::<Vec<_>>()))?;
         let halves = |ct| match &self.group {
             None => Ok(Halves::Apart(split(evaluator, ct)?)),
             Some(group) => {

@@ -70,10 +70,7 @@ impl Halves {
     }
 
     /// Applies `f` to each ciphertext.
-    pub(super) fn map(
-        self,
-        f: impl Fn(Ciphertext) -> Result<Ciphertext, CkksError> + Sync,
-    ) -> Result<Self, CkksError> {
+    pub(super) fn map(self, f: impl Fn(Ciphertext) -> Result<Ciphertext, CkksError> + Sync) -> Result<Self, CkksError> {
         Ok(match self {
             Self::Real(one) => Self::Real(f(one)?),
             Self::Apart([real, imaginary]) => {
@@ -135,24 +132,14 @@ impl Group {
     pub fn new(params: &Arc<CkksParams>, slots: usize) -> Result<Self, CkksError> {
         let all = params.slots();
         if !slots.is_power_of_two() || slots < LEAST || 2 * slots > all {
-            return Err(CkksError::NotPeriodic {
-                given: slots,
-                slots: all,
-            });
+            return Err(CkksError::NotPeriodic { given: slots, slots: all });
         }
         let doublings = (all / slots).trailing_zeros();
         // 2^k diagonals for k layers: those over all n' slots wrap around.
         let count = params.chain().cts.len();
         let layers = DftFactors::even_layers(Direction::CoeffsToSlots, slots, count);
-        let room = layers
-            .first()
-            .map_or(0, |first| FIRST.saturating_sub(*first));
-        Ok(Self {
-            slots,
-            doublings,
-            folded: doublings.min(room as u32),
-            encoder: Encoder::new(params),
-        })
+        let room = layers.first().map_or(0, |first| FIRST.saturating_sub(*first));
+        Ok(Self { slots, doublings, folded: doublings.min(room as u32), encoder: Encoder::new(params) })
     }
 
     /// n'.
@@ -197,11 +184,7 @@ impl Group {
     }
 
     /// Completes the sum of all rotations by multiples of n', read as the message they have in common.
-    pub(super) fn trace(
-        &self,
-        evaluator: &Evaluator,
-        cts: Vec<Ciphertext>,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    pub(super) fn trace(&self, evaluator: &Evaluator, cts: Vec<Ciphertext>) -> Result<Vec<Ciphertext>, CkksError> {
         let one = |mut ct: Ciphertext| {
             for steps in self.trace_steps() {
                 let turned = evaluator.rotate(&ct, steps)?;
@@ -239,22 +222,14 @@ impl Group {
             let repeated = values.iter().copied().cycle().take(self.slots);
             let rows: Vec<_> = repeated.clone().chain(repeated.map(|x| -I * x)).collect();
             // Inputs have period n', so an offset may be replaced by the one near 0.
-            let near = if 2 * offset > self.slots {
-                offset as i64 - self.slots as i64
-            } else {
-                offset as i64
-            };
+            let near = if 2 * offset > self.slots { offset as i64 - self.slots as i64 } else { offset as i64 };
             packing.set(near, rows)?;
         }
         Ok(packing)
     }
 
     /// Swaps the halves.
-    fn exchanged(
-        &self,
-        evaluator: &Evaluator,
-        packed: &Ciphertext,
-    ) -> Result<Ciphertext, CkksError> {
+    fn exchanged(&self, evaluator: &Evaluator, packed: &Ciphertext) -> Result<Ciphertext, CkksError> {
         evaluator.rotate(packed, self.slots as i64)
     }
 

@@ -6,10 +6,7 @@ use crate::counters::Counts;
 use crate::testing::{Fixture, bits, random};
 
 fn bootstrapper(params: &Arc<CkksParams>, slots: Option<usize>) -> Bootstrapper {
-    let literal = BootstrapLiteral {
-        slots,
-        ..BootstrapLiteral::default()
-    };
+    let literal = BootstrapLiteral { slots, ..BootstrapLiteral::default() };
     Bootstrapper::new(params, literal).unwrap()
 }
 
@@ -49,10 +46,7 @@ fn messages_of_every_size_come_back() {
         let (least, mean) = f.bits(&out, &x);
         let predicted = out.noise().mean_bits().unwrap();
         println!("N = 2^{log_n}, {slots}: least {least:.2}, mean {mean:.2}, {predicted:.2}");
-        assert!(
-            least > 15.0 && mean > 17.0,
-            "{slots}: least {least}, mean {mean}"
-        );
+        assert!(least > 15.0 && mean > 17.0, "{slots}: least {least}, mean {mean}");
         assert!(predicted < mean + 1.0 && predicted > mean - 8.0);
         assert!(out.noise().magnitude() < 1.5);
         // And once more, from the result.
@@ -71,15 +65,10 @@ fn the_trace_leaves_the_coefficients_of_the_small_ring() {
     let ct = f.encrypt(&x, f.params.bootstrap_limbs());
     let low = bootstrapper.slots_to_coeffs();
     let low = low.apply(&f.evaluator, vec![ct]).unwrap();
-    let low: Vec<_> = low
-        .into_iter()
-        .map(|ct| encapsulate(&f.evaluator, ct).unwrap())
-        .collect();
+    let low: Vec<_> = low.into_iter().map(|ct| encapsulate(&f.evaluator, ct).unwrap()).collect();
     let halves = bootstrapper.coeffs_to_slots().apply(&f.evaluator, &low);
     let halves = halves.unwrap();
-    let [packed] = halves[0].as_slice() else {
-        panic!("two ciphertexts")
-    };
+    let [packed] = halves[0].as_slice() else { panic!("two ciphertexts") };
     assert_eq!(packed.limbs(), f.params.chain().eval_mod.end);
     let reach = 1.0 / bootstrapper.eval_mod().input_scaling();
     let found = f.decryptor.decrypt_raw(packed).unwrap();
@@ -90,10 +79,7 @@ fn the_trace_leaves_the_coefficients_of_the_small_ring() {
         let message = (u - u.round()) * 1024.0;
         let z = x[j % slots];
         let expected = if j / slots % 2 == 0 { z.re } else { z.im };
-        assert!(
-            (message - expected).abs() < 2f64.powi(-14),
-            "{j}: {message} {expected}"
-        );
+        assert!((message - expected).abs() < 2f64.powi(-14), "{j}: {message} {expected}");
         overflows += usize::from(u.round() != 0.0);
     }
     assert!(overflows > 0);
@@ -153,10 +139,7 @@ fn keys_are_those_that_are_used() {
     assert!(trace.iter().all(|&steps| has(steps, traced)));
     assert!(has(slots, chain.eval_mod.start));
     let maps: usize = bootstrapper.maps().map(|map| map.rotations().len()).sum();
-    let relin = specs
-        .iter()
-        .filter(|spec| spec.key == KeyUse::Relin)
-        .count();
+    let relin = specs.iter().filter(|spec| spec.key == KeyUse::Relin).count();
     assert_eq!(specs.len(), maps + trace.len() + 1 + 1 + relin + 1);
     // A missing trace key is detected before anything is done.
     let mut fewer = crate::keys::KeySpecs::new();
@@ -236,10 +219,7 @@ fn what_does_not_repeat_is_averaged() {
 fn other_numbers_of_slots_are_refused() {
     let params = CkksParams::insecure_test(10, 2).unwrap();
     for slots in [0, 1, 2, 12, 512, 1024] {
-        let literal = BootstrapLiteral {
-            slots: Some(slots),
-            ..BootstrapLiteral::default()
-        };
+        let literal = BootstrapLiteral { slots: Some(slots), ..BootstrapLiteral::default() };
         let refused = Bootstrapper::new(&params, literal);
         assert!(matches!(refused, Err(CkksError::NotPeriodic { given, .. }) if given == slots));
     }

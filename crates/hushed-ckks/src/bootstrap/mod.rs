@@ -102,11 +102,7 @@ struct Target {
 
 impl Target {
     fn new(scale: Scale, limbs: usize) -> Target {
-        Target {
-            scale,
-            limbs,
-            last_real: false,
-        }
+        Target { scale, limbs, last_real: false }
     }
 }
 
@@ -126,24 +122,15 @@ impl Bootstrapper {
     /// As [`Bootstrapper::new`], however often overflows leave the range. **Gives wrong results**, for tests that count
     /// them.
     #[cfg(any(test, feature = "insecure-test-parameters"))]
-    pub fn insecure_for_tests(
-        params: &Arc<CkksParams>,
-        literal: BootstrapLiteral,
-    ) -> Result<Self, CkksError> {
+    pub fn insecure_for_tests(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
         Self::of_any_range(params, literal)
     }
 
-    fn of_any_range(
-        params: &Arc<CkksParams>,
-        literal: BootstrapLiteral,
-    ) -> Result<Self, CkksError> {
+    fn of_any_range(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
         let eval_mod = EvalMod::new(literal.eval_mod)?;
         let available = params.eval_mod_levels();
         if !params.can_bootstrap() || eval_mod.levels() != available {
-            return Err(CkksError::BootstrapLevels {
-                needed: eval_mod.levels(),
-                available,
-            });
+            return Err(CkksError::BootstrapLevels { needed: eval_mod.levels(), available });
         }
         // Only the primes are used.
         let chain = Evaluator::without_keys(params);
@@ -248,24 +235,13 @@ impl Bootstrapper {
     /// [`CkksError::LevelTooLow`] below 1 + stc primes; [`CkksError::BootstrapRange`] for a message beyond the range at
     /// its scale; [`CkksError::NoKeys`], [`CkksError::Rlwe`] or [`CkksError::LinTrans`] for missing keys;
     /// [`CkksError::OtherParameters`].
-    pub fn bootstrap(
-        &self,
-        evaluator: &Evaluator,
-        ct: &Ciphertext,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn bootstrap(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let mut all = self.bootstrap_many(evaluator, &[ct])?;
-        all.pop().ok_or(CkksError::BootstrapLevels {
-            needed: 0,
-            available: 0,
-        })
+        all.pop().ok_or(CkksError::BootstrapLevels { needed: 0, available: 0 })
     }
 
     /// As [`Bootstrapper::bootstrap`] for several ciphertexts, reading keys and matrices once for every four.
-    pub fn bootstrap_many(
-        &self,
-        evaluator: &Evaluator,
-        cts: &[&Ciphertext],
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn bootstrap_many(&self, evaluator: &Evaluator, cts: &[&Ciphertext]) -> Result<Vec<Ciphertext>, CkksError> {
         self.bootstrap_many_to(evaluator, cts, self.output_limbs())
     }
 
@@ -284,26 +260,16 @@ impl Bootstrapper {
         let target = Target::new(self.output_scale, limbs);
         let halves = self.refresh_at(evaluator, cts, target)?;
         let both = halves.into_iter().zip(cts);
-        both.map(|(halves, ct)| self.joined(evaluator, halves, ct))
-            .collect()
+        both.map(|(halves, ct)| self.joined(evaluator, halves, ct)).collect()
     }
 
     /// real + i·imaginary.
-    fn joined(
-        &self,
-        evaluator: &Evaluator,
-        halves: Halves,
-        ct: &Ciphertext,
-    ) -> Result<Ciphertext, CkksError> {
+    fn joined(&self, evaluator: &Evaluator, halves: Halves, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let packed = matches!(halves, Halves::Packed(..));
         let out = halves.join(evaluator)?;
         // The modulus keeps its bound, rather than the sum of the parts' bounds.
         let noise = self.noise(ct);
-        let noise = if packed {
-            out.noise().within(noise.magnitude())
-        } else {
-            noise
-        };
+        let noise = if packed { out.noise().within(noise.magnitude()) } else { noise };
         Ok(out.with_noise(noise))
     }
 
@@ -312,21 +278,13 @@ impl Bootstrapper {
         let operation = "bootstrap";
         let (needed, available) = (self.params.bootstrap_limbs(), self.output_limbs());
         if limbs > available {
-            return Err(CkksError::LimbCount {
-                operation,
-                limbs,
-                available,
-            });
+            return Err(CkksError::LimbCount { operation, limbs, available });
         }
         if limbs == available {
             return Ok(None);
         }
         let Some(levels) = limbs.checked_sub(needed) else {
-            return Err(CkksError::LevelTooLow {
-                operation,
-                limbs,
-                needed,
-            });
+            return Err(CkksError::LevelTooLow { operation, limbs, needed });
         };
         // A panic while the lock is held leaves the map as it was.
         let mut known = self.shorter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -340,12 +298,7 @@ impl Bootstrapper {
     }
 
     /// Steps 1 to 5: real and imaginary parts of each message, with as many primes as unpacking needs.
-    fn refresh_at(
-        &self,
-        evaluator: &Evaluator,
-        cts: &[&Ciphertext],
-        target: Target,
-    ) -> Result<Vec<Halves>, CkksError> {
+    fn refresh_at(&self, evaluator: &Evaluator, cts: &[&Ciphertext], target: Target) -> Result<Vec<Halves>, CkksError> {
         // Detects missing keys and mismatches before any work is done.
         self.check_keys(evaluator.keys("bootstrap")?)?;
         let shorter = self.shorter(target.limbs)?;
@@ -365,10 +318,7 @@ impl Bootstrapper {
             let low = low.by_ref().take(tile.len()).collect();
             let low = self.encapsulated(evaluator, low)?;
             let last_real = target.last_real && (number + 1) * TILE >= cts.len();
-            let target = Target {
-                last_real,
-                ..target
-            };
+            let target = Target { last_real, ..target };
             done.extend(match &short {
                 None => {
                     let map = &self.coeffs_to_slots;
@@ -389,11 +339,7 @@ impl Bootstrapper {
     }
 
     /// Steps 1 and 2 for ciphertexts at the lowest primes.
-    fn encapsulated(
-        &self,
-        evaluator: &Evaluator,
-        low: Vec<Ciphertext>,
-    ) -> Result<Vec<Encapsulated>, CkksError> {
+    fn encapsulated(&self, evaluator: &Evaluator, low: Vec<Ciphertext>) -> Result<Vec<Encapsulated>, CkksError> {
         let low = self.slots_to_coeffs.apply(evaluator, low)?;
         let low = low.into_iter().map(|ct| encapsulate(evaluator, ct));
         low.collect()
@@ -432,18 +378,9 @@ impl Bootstrapper {
         &self.coeffs_to_slots
     }
 
-    fn lowered(
-        &self,
-        evaluator: &Evaluator,
-        ct: &Ciphertext,
-        limbs: usize,
-    ) -> Result<Ciphertext, CkksError> {
+    fn lowered(&self, evaluator: &Evaluator, ct: &Ciphertext, limbs: usize) -> Result<Ciphertext, CkksError> {
         if ct.limbs() < limbs {
-            return Err(CkksError::LevelTooLow {
-                operation: "bootstrap",
-                limbs: ct.limbs(),
-                needed: limbs,
-            });
+            return Err(CkksError::LevelTooLow { operation: "bootstrap", limbs: ct.limbs(), needed: limbs });
         }
         evaluator.drop_to(ct, limbs)
     }
@@ -451,12 +388,7 @@ impl Bootstrapper {
 
 /// EvalMod's relinearisation keys, for products of at most `limbs` primes and at least `fewest`: one for each
 /// number of special primes that is cheapest at some length. A key is small beside those of the maps.
-fn specify_relin(
-    params: &CkksParams,
-    limbs: usize,
-    fewest: usize,
-    specs: &mut KeySpecs,
-) -> Result<(), CkksError> {
+fn specify_relin(params: &CkksParams, limbs: usize, fewest: usize, specs: &mut KeySpecs) -> Result<(), CkksError> {
     let mut last = None;
     for limbs in (fewest..=limbs).rev() {
         let special = params.cheapest_special(limbs)?;

@@ -25,10 +25,7 @@ impl Bootstrapper {
         let packed = vectors.chunks(2).map(|both| self.packed(evaluator, both));
         let packed = packed.collect::<Result<Vec<_>, CkksError>>()?;
         let packed: Vec<_> = packed.iter().collect();
-        let target = Target {
-            last_real: vectors.len() % 2 == 1,
-            ..Target::new(self.output_scale, limbs)
-        };
+        let target = Target { last_real: vectors.len() % 2 == 1, ..Target::new(self.output_scale, limbs) };
         let halves = self.refresh_at(evaluator, &packed, target)?;
         let mut done = Vec::with_capacity(2 * packed.len());
         for (halves, ct) in halves.into_iter().zip(packed) {
@@ -47,10 +44,7 @@ impl Bootstrapper {
     fn packed(&self, evaluator: &Evaluator, both: &[&Ciphertext]) -> Result<Ciphertext, CkksError> {
         let limbs = self.params.bootstrap_limbs();
         let [first, rest @ ..] = both else {
-            return Err(CkksError::BootstrapLevels {
-                needed: 0,
-                available: 0,
-            });
+            return Err(CkksError::BootstrapLevels { needed: 0, available: 0 });
         };
         let mut sum = self.lowered(evaluator, first, limbs)?;
         let mut magnitude = first.noise().magnitude();

@@ -12,12 +12,7 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// As [`Bootstrapper::bootstrap`].
-    pub fn reduce(
-        &self,
-        evaluator: &Evaluator,
-        x: &Ciphertext,
-        ct: &Ciphertext,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn reduce(&self, evaluator: &Evaluator, x: &Ciphertext, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         self.reduce_at(evaluator, x, ct, self.output_scale)
     }
 
@@ -45,21 +40,13 @@ impl Bootstrapper {
     pub(super) fn noise(&self, ct: &Ciphertext) -> Noise {
         let report = self.eval_mod.report();
         let (factor, bound) = (self.factor(ct.scale()), self.eval_mod.literal().bound);
-        let magnitude = if ct.noise().magnitude().is_finite() {
-            ct.noise().magnitude()
-        } else {
-            bound * factor
-        };
+        let magnitude = if ct.noise().magnitude().is_finite() { ct.noise().magnitude() } else { bound * factor };
         // A part may be as large as |slot|, as in a real message. Where that exceeds the bound, the sine is less
         // linear.
         let part = (magnitude / factor).clamp(bound, bound * MODULUS);
         let sine_error = report.sine_error.max(self.eval_mod.sine_error(part));
         let own = (report.cosine_error + sine_error).hypot(self.rescaling);
-        let input = if ct.noise().is_known() {
-            ct.noise().deviation()
-        } else {
-            0.0
-        };
+        let input = if ct.noise().is_known() { ct.noise().deviation() } else { 0.0 };
         Noise::new(magnitude, input.hypot(own * factor))
     }
 
@@ -69,18 +56,10 @@ impl Bootstrapper {
         let limit = literal.bound * self.factor(ct.scale());
         let magnitude = ct.noise().magnitude();
         // Unknown magnitudes are assumed to be 1.
-        let magnitude = if magnitude.is_finite() {
-            magnitude
-        } else {
-            1.0
-        };
+        let magnitude = if magnitude.is_finite() { magnitude } else { 1.0 };
         if magnitude <= limit * room {
             return Ok(());
         }
-        Err(CkksError::BootstrapRange {
-            magnitude,
-            limit,
-            scale: ct.scale().log2(),
-        })
+        Err(CkksError::BootstrapRange { magnitude, limit, scale: ct.scale().log2() })
     }
 }

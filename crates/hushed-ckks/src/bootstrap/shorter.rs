@@ -28,18 +28,10 @@ pub(super) struct Shorter {
 
 impl Shorter {
     /// For results of `levels` levels.
-    pub(super) fn new(
-        params: &CkksParams,
-        whole: &CoeffsToSlots,
-        levels: usize,
-    ) -> Result<Self, CkksError> {
+    pub(super) fn new(params: &CkksParams, whole: &CoeffsToSlots, levels: usize) -> Result<Self, CkksError> {
         let gap = params.gap(levels);
         let short = params.with_levels(levels)?;
-        Ok(Self {
-            coeffs_to_slots: whole.without(&short, &gap),
-            params: short,
-            gap,
-        })
+        Ok(Self { coeffs_to_slots: whole.without(&short, &gap), params: short, gap })
     }
 
     /// An evaluator of the shorter chain with the keys and counters of `evaluator`.
@@ -55,11 +47,7 @@ impl Shorter {
     }
 
     /// Moves a result back to the primes of `whole`.
-    pub(super) fn leave(
-        &self,
-        ct: Ciphertext,
-        whole: &CkksParams,
-    ) -> Result<Ciphertext, CkksError> {
+    pub(super) fn leave(&self, ct: Ciphertext, whole: &CkksParams) -> Result<Ciphertext, CkksError> {
         let (scale, noise) = (ct.scale(), ct.noise());
         let (b, a): (RnsPoly<Eval>, RnsPoly<Eval>) = ct.into_parts();
         let ct = Ciphertext::from_parts(moved(b, whole)?, moved(a, whole)?, scale)?;

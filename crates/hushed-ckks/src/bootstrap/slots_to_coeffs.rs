@@ -51,13 +51,7 @@ impl SlotsToCoeffs {
     ///
     /// # Errors
     /// As [`LinearTransform::apply_many`].
-    pub fn apply(
-        &self,
-        evaluator: &Evaluator,
-        cts: Vec<Ciphertext>,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
-        self.factors.iter().try_fold(cts, |cts, map| {
-            map.apply_many(evaluator, &cts.iter().collect::<Vec<_>>())
-        })
+    pub fn apply(&self, evaluator: &Evaluator, cts: Vec<Ciphertext>) -> Result<Vec<Ciphertext>, CkksError> {
+        self.factors.iter().try_fold(cts, |cts, map| map.apply_many(evaluator, &cts.iter().collect::<Vec<_>>()))
     }
 }

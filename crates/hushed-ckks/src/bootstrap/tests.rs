@@ -17,10 +17,7 @@ fn steps_one_to_four_leave_the_message_modulo_one() {
     let (mut f, bootstrapper) = fixture(1);
     let x = f.random();
     let ct = f.encrypt(&x, f.params.bootstrap_limbs());
-    let low = bootstrapper
-        .slots_to_coeffs
-        .apply(&f.evaluator, vec![ct])
-        .unwrap();
+    let low = bootstrapper.slots_to_coeffs.apply(&f.evaluator, vec![ct]).unwrap();
     assert_eq!(low[0].limbs(), 1);
     // The coefficients are the slots in bit-reversed order.
     let coefficients = f.decryptor.decrypt_coefficients_raw(&low[0]).unwrap();
@@ -30,14 +27,8 @@ fn steps_one_to_four_leave_the_message_modulo_one() {
         assert!((coefficients[at] - z.re).abs() < 2f64.powi(-20));
         assert!((coefficients[at + slots] - z.im).abs() < 2f64.powi(-20));
     }
-    let low: Vec<_> = low
-        .into_iter()
-        .map(|ct| encapsulate(&f.evaluator, ct).unwrap())
-        .collect();
-    let parts = bootstrapper
-        .coeffs_to_slots
-        .apply(&f.evaluator, &low)
-        .unwrap();
+    let low: Vec<_> = low.into_iter().map(|ct| encapsulate(&f.evaluator, ct).unwrap()).collect();
+    let parts = bootstrapper.coeffs_to_slots.apply(&f.evaluator, &low).unwrap();
     let reach = 1.0 / bootstrapper.eval_mod.input_scaling();
     for (index, part) in parts[0].as_slice().iter().enumerate() {
         assert_eq!(part.limbs(), f.params.chain().eval_mod.end);
@@ -47,10 +38,7 @@ fn steps_one_to_four_leave_the_message_modulo_one() {
             assert!(u.abs() < 16.0 && (found.im * reach).abs() < 1e-6);
             let message = (u - u.round()) * 1024.0;
             let expected = [z.re, z.im][index];
-            assert!(
-                (message - expected).abs() < 2f64.powi(-14),
-                "{message} {expected}"
-            );
+            assert!((message - expected).abs() < 2f64.powi(-14), "{message} {expected}");
         }
     }
 }
@@ -68,10 +56,7 @@ fn messages_come_back_with_fourteen_usable_bits_at_all_slots() {
     println!("least {least:.2}, mean {mean:.2}");
     assert!(least > 15.0 && mean > 17.0, "least {least}, mean {mean}");
     // And once more, from the result.
-    let again = f
-        .evaluator
-        .drop_to(&out, f.params.bootstrap_limbs())
-        .unwrap();
+    let again = f.evaluator.drop_to(&out, f.params.bootstrap_limbs()).unwrap();
     let twice = bootstrapper.bootstrap(&f.evaluator, &again).unwrap();
     let (least, mean) = f.bits(&twice, &x);
     assert!(least > 14.0 && mean > 16.0, "least {least}, mean {mean}");
@@ -87,10 +72,7 @@ fn a_batch_is_its_members_and_threads_do_not_matter() {
         })
         .collect();
     let run = |threads: usize, cts: &[&Ciphertext]| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| bootstrapper.bootstrap_many(&f.evaluator, cts).unwrap())
     };
     let together = run(3, &cts.iter().collect::<Vec<_>>());
@@ -114,10 +96,7 @@ fn fewer_levels_cost_less_and_are_as_precise() {
         assert_eq!(out.limbs(), limbs);
         assert!(out.scale().matches(f.params.default_scale()));
         let (worst, mean) = f.bits(&out, &x);
-        assert!(
-            worst > 15.0 && mean > 17.0,
-            "{levels} levels: least {worst}, mean {mean}"
-        );
+        assert!(worst > 15.0 && mean > 17.0, "{levels} levels: least {worst}, mean {mean}");
         let counts = f.evaluator.counters().snapshot();
         assert_eq!((counts.ct_mul, counts.bootstrap), (24, 1));
         assert!(counts.ntt < before, "{levels} levels: {counts}");
@@ -134,19 +113,9 @@ fn fewer_levels_cost_less_and_are_as_precise() {
         assert_eq!(half.limbs(), least + 1);
         assert!(f.bits(half, &real).0 > 15.0);
     }
-    let refused = |limbs| {
-        bootstrapper
-            .bootstrap_many_to(&f.evaluator, &[&ct], limbs)
-            .err()
-    };
-    assert!(matches!(
-        refused(least + 5),
-        Some(CkksError::LimbCount { .. })
-    ));
-    assert!(matches!(
-        refused(least - 1),
-        Some(CkksError::LevelTooLow { .. })
-    ));
+    let refused = |limbs| bootstrapper.bootstrap_many_to(&f.evaluator, &[&ct], limbs).err();
+    assert!(matches!(refused(least + 5), Some(CkksError::LimbCount { .. })));
+    assert!(matches!(refused(least - 1), Some(CkksError::LevelTooLow { .. })));
 }
 
 #[test]
@@ -159,9 +128,7 @@ fn two_real_vectors_share_a_bootstrap_and_one_alone_takes_one_reduction() {
     let cts: Vec<_> = cts.iter().collect();
     let (top, counters) = (bootstrapper.output_limbs(), f.evaluator.counters());
     counters.reset();
-    let all = bootstrapper
-        .bootstrap_real(&f.evaluator, &cts, top)
-        .unwrap();
+    let all = bootstrapper.bootstrap_real(&f.evaluator, &cts, top).unwrap();
     let counts = counters.snapshot();
     assert_eq!((counts.bootstrap, counts.ct_mul), (2, 36));
     assert_eq!(all.len(), 3);
@@ -201,10 +168,7 @@ fn a_part_beyond_the_bound_has_the_error_that_it_has() {
     let found = f.decryptor.decrypt_raw(&out).unwrap();
     let errors = found.iter().zip(&x).map(|(found, x)| (found - x).re.abs());
     let largest = errors.fold(0.0, f64::max);
-    assert!(
-        largest > 2.0 * at_bound && largest < 3.0 * stated,
-        "{largest:e} {stated:e}"
-    );
+    assert!(largest > 2.0 * at_bound && largest < 3.0 * stated, "{largest:e} {stated:e}");
     // In a pair each part is bounded separately.
     let top = bootstrapper.output_limbs();
     let refused = bootstrapper.bootstrap_real(&f.evaluator, &[&ct, &ct], top);
@@ -243,10 +207,7 @@ fn another_scale_is_another_range() {
     let refused = bootstrapper.bootstrap(&f.evaluator, &ct);
     assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
     let ct = f.encrypt(&x, limbs - 1);
-    assert!(matches!(
-        bootstrapper.bootstrap(&f.evaluator, &ct),
-        Err(CkksError::LevelTooLow { needed: 4, .. })
-    ));
+    assert!(matches!(bootstrapper.bootstrap(&f.evaluator, &ct), Err(CkksError::LevelTooLow { needed: 4, .. })));
     let other = f.params.key_specs(4, true, &[1], true).unwrap();
     let few = Fixture::new(&f.params, &other, 9);
     assert!(matches!(
@@ -256,10 +217,7 @@ fn another_scale_is_another_range() {
     let keyless = Evaluator::without_keys(&f.params);
     let x = f.random();
     let ct = f.encrypt(&x, limbs);
-    assert!(matches!(
-        bootstrapper.bootstrap(&keyless, &ct),
-        Err(CkksError::NoKeys { .. })
-    ));
+    assert!(matches!(bootstrapper.bootstrap(&keyless, &ct), Err(CkksError::NoKeys { .. })));
 }
 
 /// Coefficients beyond a small K are entirely wrong, as often as the Irwin–Hall tail predicts.
@@ -268,19 +226,13 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
     let params = CkksParams::insecure_test(11, 4).unwrap();
     let range = 5;
     let literal = BootstrapLiteral {
-        eval_mod: EvalModLiteral {
-            range,
-            ..EvalModLiteral::default()
-        },
+        eval_mod: EvalModLiteral { range, ..EvalModLiteral::default() },
         ..BootstrapLiteral::default()
     };
     // Refused outside of this test.
     assert!(matches!(
         Bootstrapper::new(&params, literal),
-        Err(CkksError::Params(CkksParamsError::FailureBound {
-            range: 5,
-            ..
-        }))
+        Err(CkksError::Params(CkksParamsError::FailureBound { range: 5, .. }))
     ));
     let bootstrapper = Bootstrapper::insecure_for_tests(&params, literal).unwrap();
     let log2 = bootstrapper.log2_failure();
@@ -301,10 +253,7 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
     let expected = single * coefficients as f64;
     let found = wrong as f64;
     let spread = 6.0 * expected.sqrt();
-    assert!(
-        (found - expected).abs() < spread,
-        "{found} wrong, {expected} expected"
-    );
+    assert!((found - expected).abs() < spread, "{found} wrong, {expected} expected");
     assert!(wrong > 0, "{expected} expected");
 }
 
@@ -321,11 +270,7 @@ fn an_arcsine_makes_a_small_ratio_precise() {
         })
         .unwrap();
         let literal = BootstrapLiteral {
-            eval_mod: EvalModLiteral {
-                ratio,
-                arcsine,
-                ..EvalModLiteral::default()
-            },
+            eval_mod: EvalModLiteral { ratio, arcsine, ..EvalModLiteral::default() },
             output_scale: Some(scale),
             ..BootstrapLiteral::default()
         };
@@ -354,30 +299,20 @@ fn an_arcsine_makes_a_small_ratio_precise() {
 #[test]
 fn an_eval_mod_is_a_third_of_a_bootstrap() {
     let params = CkksParams::insecure_test(11, 14).unwrap();
-    let params = CkksParams::insecure_for_tests(CkksLiteral {
-        special: PrimeGroup::new(12, 50),
-        ..params.literal().clone()
-    })
-    .unwrap();
+    let params =
+        CkksParams::insecure_for_tests(CkksLiteral { special: PrimeGroup::new(12, 50), ..params.literal().clone() })
+            .unwrap();
     let eval_mod = EvalMod::new(EvalModLiteral::default()).unwrap();
     let limbs = params.chain().eval_mod.end;
     let mut specs = KeySpecs::new();
-    specify_relin(
-        &params,
-        limbs,
-        params.chain().eval_mod.start + 1,
-        &mut specs,
-    )
-    .unwrap();
+    specify_relin(&params, limbs, params.chain().eval_mod.start + 1, &mut specs).unwrap();
     let mut f = Fixture::new(&params, &specs, 12);
     let x = vec![0.125.into(); params.slots()];
     let scale = eval_mod.input_scale(&f.evaluator, limbs).unwrap();
     let plain = f.encoder.encode(&x, limbs, scale).unwrap();
     let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
     f.evaluator.counters().reset();
-    eval_mod
-        .evaluate(&f.evaluator, &ct, params.default_scale())
-        .unwrap();
+    eval_mod.evaluate(&f.evaluator, &ct, params.default_scale()).unwrap();
     let counts = f.evaluator.counters().snapshot();
     assert_eq!((counts.ct_mul, counts.key_switch), (12, 11));
     // Out of 4,834 at N = 2^16.

@@ -22,12 +22,7 @@ impl Bootstrapper {
     /// # Errors
     /// As [`Bootstrapper::bootstrap`], and [`CkksError::BootstrapRange`] if `gain` is too large for the predicted error
     /// of the first pass.
-    pub fn bootstrap_twice(
-        &self,
-        evaluator: &Evaluator,
-        ct: &Ciphertext,
-        gain: u32,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn bootstrap_twice(&self, evaluator: &Evaluator, ct: &Ciphertext, gain: u32) -> Result<Ciphertext, CkksError> {
         let first = self.bootstrap(evaluator, ct)?;
         let limbs = self.params.bootstrap_limbs();
         let low = self.lowered(evaluator, ct, limbs)?;
@@ -37,11 +32,7 @@ impl Bootstrapper {
         // Six deviations of the first pass's error.
         let magnitude = 6.0 * first.noise().deviation() * factor;
         if magnitude > MARGIN * limit {
-            return Err(CkksError::BootstrapRange {
-                magnitude,
-                limit: MARGIN * limit,
-                scale: ct.scale().log2(),
-            });
+            return Err(CkksError::BootstrapRange { magnitude, limit: MARGIN * limit, scale: ct.scale().log2() });
         }
         let mut difference = self.bootstrapped_at(evaluator, &first, low.scale())?;
         evaluator.neg_assign(&mut difference)?;
@@ -50,18 +41,10 @@ impl Bootstrapper {
         let noise = difference.noise().within(MARGIN * limit);
         let difference = difference.with_noise(noise);
         // 2^k times the error, at 2^−k of the scale, is the error at that scale.
-        let target = Target::new(
-            Scale::new(first.scale().value() / factor)?,
-            self.output_limbs(),
-        );
+        let target = Target::new(Scale::new(first.scale().value() / factor)?, self.output_limbs());
         let mut correction = self.refresh_at(evaluator, &[&difference], target)?;
-        let correction = correction.pop().ok_or(CkksError::BootstrapLevels {
-            needed: 0,
-            available: 0,
-        })?;
-        let correction = self
-            .joined(evaluator, correction, &difference)?
-            .read_as(1.0 / factor)?;
+        let correction = correction.pop().ok_or(CkksError::BootstrapLevels { needed: 0, available: 0 })?;
+        let correction = self.joined(evaluator, correction, &difference)?.read_as(1.0 / factor)?;
         let mut out = first;
         let rest = correction.noise().deviation().hypot(ct.noise().deviation());
         let noise = ct.noise();

@@ -40,23 +40,15 @@ impl Constant {
             if scaled.abs() < LIMIT {
                 Ok(scaled as i128)
             } else {
-                Err(CkksError::ValueOutOfRange {
-                    scale: scale.log2(),
-                })
+                Err(CkksError::ValueOutOfRange { scale: scale.log2() })
             }
         };
-        Ok(Self {
-            re: part(value.re)?,
-            im: part(value.im)?,
-        })
+        Ok(Self { re: part(value.re)?, im: part(value.im)? })
     }
 
     /// The integer `value`.
     pub fn integer(value: i64) -> Self {
-        Self {
-            re: value.into(),
-            im: 0,
-        }
+        Self { re: value.into(), im: 0 }
     }
 
     /// i.
@@ -75,13 +67,7 @@ impl Constant {
             let sign = (x >> 127) as u64;
             r ^ ((r ^ m.neg(r)) & sign)
         };
-        let (re, im) = (
-            reduce(self.re),
-            m.mul(reduce(self.im), params.imaginary(id)),
-        );
-        ConstantResidue {
-            first: m.add(re, im),
-            second: m.sub(re, im),
-        }
+        let (re, im) = (reduce(self.re), m.mul(reduce(self.im), params.imaginary(id)));
+        ConstantResidue { first: m.add(re, im), second: m.sub(re, im) }
     }
 }

@@ -16,11 +16,7 @@ pub(super) fn centred(poly: &RnsPoly<Coeff>) -> Zeroizing<Vec<f64>> {
 }
 
 fn numbers(poly: &RnsPoly<Coeff>) -> Vec<f64> {
-    let moduli: Vec<Modulus> = poly
-        .ids()
-        .iter()
-        .map(|&id| *poly.basis().modulus(id))
-        .collect();
+    let moduli: Vec<Modulus> = poly.ids().iter().map(|&id| *poly.basis().modulus(id)).collect();
     let every = |j: usize| poly.limb(j).iter().copied();
     let Some(q1) = moduli.get(1) else {
         return every(0).map(|r| moduli[0].centre(r) as f64).collect();
@@ -30,10 +26,7 @@ fn numbers(poly: &RnsPoly<Coeff>) -> Vec<f64> {
     let values = every(0).zip(every(1)).map(|(x, y)| pair.value(x, y));
     let values: Zeroizing<Vec<i128>> = Zeroizing::new(values.collect());
     let agree = moduli.iter().enumerate().skip(2).all(|(j, m)| {
-        let differences = values
-            .iter()
-            .zip(every(j))
-            .fold(0, |all, (&value, r)| all | (reduce(m, value) ^ r));
+        let differences = values.iter().zip(every(j)).fold(0, |all, (&value, r)| all | (reduce(m, value) ^ r));
         differences == 0
     });
     if agree {
@@ -62,11 +55,7 @@ impl Pair {
     fn new(q0: &Modulus, q1: &Modulus) -> Self {
         // By Fermat: the moduli of a basis are distinct primes.
         let inverse = q1.pow(q1.reduce(q0.value()), q1.value() - 2);
-        Self {
-            q0: *q0,
-            q1: *q1,
-            inverse,
-        }
+        Self { q0: *q0, q1: *q1, inverse }
     }
 
     /// The integer in (−q0·q1/2, q0·q1/2) with residues x and y.
@@ -100,15 +89,10 @@ impl MixedRadix {
             .enumerate()
             .map(|(i, m)| {
                 let earlier = moduli.iter().take(i);
-                earlier
-                    .map(|q| m.pow(m.reduce(q.value()), m.value() - 2))
-                    .collect()
+                earlier.map(|q| m.pow(m.reduce(q.value()), m.value() - 2)).collect()
             })
             .collect();
-        Self {
-            moduli: moduli.to_vec(),
-            inverses,
-        }
+        Self { moduli: moduli.to_vec(), inverses }
     }
 
     /// The number with the residues in `digits`, which are replaced by its mixed-radix digits.
@@ -128,16 +112,11 @@ impl MixedRadix {
             more | (equal & lower)
         });
         let mask = negative.wrapping_neg();
-        let sum = self
-            .moduli
-            .iter()
-            .zip(&*digits)
-            .rev()
-            .fold(0.0, |sum, (m, &d)| {
-                // Q − 1 − value has the digits q_i − 1 − d_i.
-                let d = (d & !mask) | ((m.value() - 1 - d) & mask);
-                sum * m.value() as f64 + d as f64
-            });
+        let sum = self.moduli.iter().zip(&*digits).rev().fold(0.0, |sum, (m, &d)| {
+            // Q − 1 − value has the digits q_i − 1 − d_i.
+            let d = (d & !mask) | ((m.value() - 1 - d) & mask);
+            sum * m.value() as f64 + d as f64
+        });
         // value − Q = −((Q − 1 − value) + 1).
         let negative = negative as f64;
         (1.0 - 2.0 * negative) * (sum + negative)
@@ -167,15 +146,10 @@ mod tests {
     fn numbers_of_any_size_come_back() {
         let params = CkksParams::insecure_test(4, 3).unwrap();
         for limbs in [1, 2, 3, 5, 15] {
-            let q: BigInt = params.rlwe().q()[..limbs]
-                .iter()
-                .map(|&q| BigInt::from(q))
-                .product();
+            let q: BigInt = params.rlwe().q()[..limbs].iter().map(|&q| BigInt::from(q)).product();
             let half: BigInt = q / 2;
             let shifted = |bits: usize| -> BigInt { half.clone() >> bits };
-            let mut values: Vec<BigInt> = (0..6usize)
-                .map(|i| shifted(7 * i) - BigInt::from(i * i))
-                .collect();
+            let mut values: Vec<BigInt> = (0..6usize).map(|i| shifted(7 * i) - BigInt::from(i * i)).collect();
             values.extend((0..6usize).map(|i| -shifted(9 * i)));
             values.extend([0, 1, -1, 12345].map(BigInt::from));
             let found = centred(&poly(&params, limbs, &values));
@@ -190,9 +164,7 @@ mod tests {
     #[test]
     fn small_numbers_are_exact_under_many_primes() {
         let params = CkksParams::insecure_test(4, 3).unwrap();
-        let values: Vec<BigInt> = (0..16)
-            .map(|i| BigInt::from((i - 8) * 1_234_567_891_234i64))
-            .collect();
+        let values: Vec<BigInt> = (0..16).map(|i| BigInt::from((i - 8) * 1_234_567_891_234i64)).collect();
         let found = centred(&poly(&params, 10, &values));
         for (i, found) in found.iter().enumerate() {
             assert_eq!(*found, ((i as i64 - 8) * 1_234_567_891_234) as f64);

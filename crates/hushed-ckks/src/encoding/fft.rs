@@ -99,18 +99,12 @@ mod tests {
         let n = 32;
         let transform = SlotTransform::new(n);
         let roots = roots_of_unity(4 * n);
-        let w: Vec<Complex64> = (0..n)
-            .map(|k| Complex64::new((k as f64).sin(), (3.0 * k as f64).cos()))
-            .collect();
+        let w: Vec<Complex64> = (0..n).map(|k| Complex64::new((k as f64).sin(), (3.0 * k as f64).cos())).collect();
         let mut z = w.clone();
         transform.forward(&mut z);
         let mut power = 1;
         for (j, z) in z.iter().enumerate() {
-            let direct: Complex64 = w
-                .iter()
-                .enumerate()
-                .map(|(k, w)| w * roots[power * k % (4 * n)])
-                .sum();
+            let direct: Complex64 = w.iter().enumerate().map(|(k, w)| w * roots[power * k % (4 * n)]).sum();
             assert!((z - direct).norm() < 1e-12, "slot {j}");
             power = power * 5 % (4 * n);
         }

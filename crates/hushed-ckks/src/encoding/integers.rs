@@ -31,16 +31,11 @@ impl Integers {
         let finite = values.iter().fold(true, |all, x| all & x.is_finite());
         let max = values.iter().fold(0.0, |max: f64, x| max.max(x.abs()));
         if !finite || max >= LIMIT {
-            return Err(CkksError::ValueOutOfRange {
-                scale: scale.log2(),
-            });
+            return Err(CkksError::ValueOutOfRange { scale: scale.log2() });
         }
         let gap = n / values.len();
         let (low, high) = if max < WORD {
-            (
-                values.iter().map(|x| x.round() as i64).collect(),
-                Vec::new(),
-            )
+            (values.iter().map(|x| x.round() as i64).collect(), Vec::new())
         } else {
             // Scaling by powers of two and these differences are exact. |low| ≤ 2^60.
             values
@@ -52,12 +47,7 @@ impl Integers {
                 })
                 .unzip()
         };
-        Ok(Self {
-            low,
-            high,
-            gap,
-            max,
-        })
+        Ok(Self { low, high, gap, max })
     }
 
     /// Distance between neighbouring integers, in coefficients.

@@ -43,10 +43,7 @@ pub struct Encoder {
 impl Encoder {
     /// The encoder of `params`.
     pub fn new(params: &Arc<CkksParams>) -> Self {
-        Self {
-            params: params.clone(),
-            transform: SlotTransform::new(params.slots()),
-        }
+        Self { params: params.clone(), transform: SlotTransform::new(params.slots()) }
     }
 
     /// The parameter set.
@@ -59,23 +56,13 @@ impl Encoder {
     /// # Errors
     /// [`CkksError::TooManyValues`], [`CkksError::ValueOutOfRange`], [`CkksError::LimbCount`],
     /// [`CkksError::ScaleTooLarge`] if an integer would not fit the modulus.
-    pub fn encode(
-        &self,
-        values: &[Complex64],
-        limbs: usize,
-        scale: Scale,
-    ) -> Result<Plaintext, CkksError> {
+    pub fn encode(&self, values: &[Complex64], limbs: usize, scale: Scale) -> Result<Plaintext, CkksError> {
         let integers = self.integers(values, scale)?;
         self.plaintext(&integers, limbs, scale, magnitude(values))
     }
 
     /// As [`Encoder::encode`] for real values.
-    pub fn encode_real(
-        &self,
-        values: &[f64],
-        limbs: usize,
-        scale: Scale,
-    ) -> Result<Plaintext, CkksError> {
+    pub fn encode_real(&self, values: &[f64], limbs: usize, scale: Scale) -> Result<Plaintext, CkksError> {
         let values = Wiped(values.iter().map(|&x| x.into()).collect());
         self.encode(&values.0, limbs, scale)
     }
@@ -84,12 +71,7 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Encoder::encode`], and [`CkksError::NotPeriodic`].
-    pub fn encode_periodic(
-        &self,
-        values: &[Complex64],
-        limbs: usize,
-        scale: Scale,
-    ) -> Result<Plaintext, CkksError> {
+    pub fn encode_periodic(&self, values: &[Complex64], limbs: usize, scale: Scale) -> Result<Plaintext, CkksError> {
         let integers = self.periodic_integers(values, scale)?;
         self.plaintext(&integers, limbs, scale, magnitude(values))
     }
@@ -101,10 +83,7 @@ impl Encoder {
     pub fn integers(&self, values: &[Complex64], scale: Scale) -> Result<Integers, CkksError> {
         let slots = self.params.slots();
         if values.len() > slots {
-            return Err(CkksError::TooManyValues {
-                given: values.len(),
-                slots,
-            });
+            return Err(CkksError::TooManyValues { given: values.len(), slots });
         }
         let mut padded = Wiped(vec![Complex64::new(0.0, 0.0); slots]);
         for (slot, value) in padded.0.iter_mut().zip(values) {
@@ -117,11 +96,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`CkksError::NotPeriodic`], [`CkksError::ValueOutOfRange`].
-    pub fn periodic_integers(
-        &self,
-        values: &[Complex64],
-        scale: Scale,
-    ) -> Result<Integers, CkksError> {
+    pub fn periodic_integers(&self, values: &[Complex64], scale: Scale) -> Result<Integers, CkksError> {
         let (given, slots) = (values.len(), self.params.slots());
         if !given.is_power_of_two() || given > slots {
             return Err(CkksError::NotPeriodic { given, slots });
@@ -171,25 +146,13 @@ impl Encoder {
     }
 
     /// Checks that the integers lie within (−Q/2, Q/2).
-    fn check_room(
-        &self,
-        integers: &Integers,
-        ids: &[usize],
-        scale: Scale,
-    ) -> Result<(), CkksError> {
+    fn check_room(&self, integers: &Integers, ids: &[usize], scale: Scale) -> Result<(), CkksError> {
         let basis = self.params.rlwe().basis();
-        let modulus_bits: f64 = ids
-            .iter()
-            .map(|&id| (basis.modulus(id).value() as f64).log2())
-            .sum();
+        let modulus_bits: f64 = ids.iter().map(|&id| (basis.modulus(id).value() as f64).log2()).sum();
         if integers.max_bits() + 1.0 < modulus_bits {
             return Ok(());
         }
-        Err(CkksError::ScaleTooLarge {
-            scale: scale.log2(),
-            limbs: ids.len(),
-            modulus_bits,
-        })
+        Err(CkksError::ScaleTooLarge { scale: scale.log2(), limbs: ids.len(), modulus_bits })
     }
 
     /// The n slots of a decrypted polynomial.
@@ -214,10 +177,7 @@ impl Encoder {
 
 /// The largest modulus of `values`.
 fn magnitude(values: &[Complex64]) -> f64 {
-    values
-        .iter()
-        .fold(0.0, |largest: f64, z| largest.max(z.norm_sqr()))
-        .sqrt()
+    values.iter().fold(0.0, |largest: f64, z| largest.max(z.norm_sqr())).sqrt()
 }
 
 #[cfg(test)]

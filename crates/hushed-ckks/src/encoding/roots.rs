@@ -10,19 +10,13 @@ use num_complex::Complex64;
 pub(super) fn roots_of_unity(order: usize) -> Vec<Complex64> {
     let quarter = order / 4;
     // e^(iπ/2 · 2^-t) for t = 0, 1, …: halving the right angle.
-    let mut halved = vec![Root {
-        re: Pair::from(0.0),
-        im: Pair::from(1.0),
-    }];
+    let mut halved = vec![Root { re: Pair::from(0.0), im: Pair::from(1.0) }];
     for _ in 0..quarter.trailing_zeros() {
         let last = halved[halved.len() - 1];
         halved.push(last.half());
     }
     // Binary expansion of k: the table doubles with each bit, least significant first.
-    let mut first = vec![Root {
-        re: Pair::from(1.0),
-        im: Pair::from(0.0),
-    }];
+    let mut first = vec![Root { re: Pair::from(1.0), im: Pair::from(0.0) }];
     for step in halved.iter().skip(1).rev() {
         let turned: Vec<Root> = first.iter().map(|root| root.mul(*step)).collect();
         first.extend(turned);
@@ -51,10 +45,7 @@ impl Pair {
     /// high + low, for |high| ≥ |low| (Dekker's fast two-sum).
     fn normalised(high: f64, low: f64) -> Self {
         let sum = high + low;
-        Self {
-            high: sum,
-            low: low - (sum - high),
-        }
+        Self { high: sum, low: low - (sum - high) }
     }
 
     fn add(self, other: Self) -> Self {
@@ -65,10 +56,7 @@ impl Pair {
     }
 
     fn neg(self) -> Self {
-        Self {
-            high: -self.high,
-            low: -self.low,
-        }
+        Self { high: -self.high, low: -self.low }
     }
 
     fn mul(self, other: Self) -> Self {
@@ -93,10 +81,7 @@ impl Pair {
     }
 
     fn scaled(self, power_of_two: f64) -> Self {
-        Self {
-            high: self.high * power_of_two,
-            low: self.low * power_of_two,
-        }
+        Self { high: self.high * power_of_two, low: self.low * power_of_two }
     }
 }
 
@@ -130,10 +115,7 @@ impl Root {
     /// The root of half the angle, for angles up to π/2: cos = √((1 + c)/2), sin = s/(2·cos).
     fn half(&self) -> Self {
         let re = Pair::from(1.0).add(self.re).scaled(0.5).sqrt();
-        Self {
-            re,
-            im: self.im.div(re.scaled(2.0)),
-        }
+        Self { re, im: self.im.div(re.scaled(2.0)) }
     }
 
     fn round(&self) -> Complex64 {

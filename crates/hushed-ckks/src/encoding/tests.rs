@@ -75,37 +75,19 @@ fn periodic_messages_repeat_and_short_ones_are_padded() {
     let scale = Scale::from_bits(40);
     for period in [1, 2, 64, 256] {
         let values = random(&mut rng, period);
-        let poly = encoder
-            .encode_periodic(&values, 2, scale)
-            .unwrap()
-            .poly()
-            .clone()
-            .into_coeff();
+        let poly = encoder.encode_periodic(&values, 2, scale).unwrap().poly().clone().into_coeff();
         let repeated: Vec<Complex64> = values.iter().copied().cycle().take(256).collect();
         assert!(distance(&repeated, &encoder.decode(&poly, scale)) < 2f64.powi(-33));
-        let whole = encoder
-            .encode(&repeated, 2, scale)
-            .unwrap()
-            .poly()
-            .clone()
-            .into_coeff();
+        let whole = encoder.encode(&repeated, 2, scale).unwrap().poly().clone().into_coeff();
         assert!(whole.data() == poly.data(), "the same polynomial");
     }
     let values = random(&mut rng, 100);
-    let poly = encoder
-        .encode(&values, 2, scale)
-        .unwrap()
-        .poly()
-        .clone()
-        .into_coeff();
+    let poly = encoder.encode(&values, 2, scale).unwrap().poly().clone().into_coeff();
     let decoded = encoder.decode(&poly, scale);
     assert!(decoded[100..].iter().all(|z| z.norm() < 2f64.powi(-33)));
     assert!(matches!(
         encoder.encode_periodic(&values, 2, scale),
-        Err(CkksError::NotPeriodic {
-            given: 100,
-            slots: 256
-        })
+        Err(CkksError::NotPeriodic { given: 100, slots: 256 })
     ));
 }
 
@@ -149,23 +131,11 @@ fn refusals_name_what_is_wrong() {
     let encoder = Encoder::new(&params);
     let one = Complex64::new(1.0, 0.0);
     let scale = Scale::from_bits(40);
-    assert!(matches!(
-        encoder.encode(&[one; 33], 1, scale),
-        Err(CkksError::TooManyValues {
-            given: 33,
-            slots: 32
-        })
-    ));
-    assert!(matches!(
-        encoder.encode(&[one], 99, scale),
-        Err(CkksError::LimbCount { limbs: 99, .. })
-    ));
+    assert!(matches!(encoder.encode(&[one; 33], 1, scale), Err(CkksError::TooManyValues { given: 33, slots: 32 })));
+    assert!(matches!(encoder.encode(&[one], 99, scale), Err(CkksError::LimbCount { limbs: 99, .. })));
     assert!(matches!(
         encoder.encode_periodic(&[one], 1, Scale::from_bits(50)),
         Err(CkksError::ScaleTooLarge { limbs: 1, .. })
     ));
-    assert!(matches!(
-        encoder.encode(&[one * f64::NAN], 1, scale),
-        Err(CkksError::ValueOutOfRange { .. })
-    ));
+    assert!(matches!(encoder.encode(&[one * f64::NAN], 1, scale), Err(CkksError::ValueOutOfRange { .. })));
 }

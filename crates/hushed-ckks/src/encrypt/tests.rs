@@ -51,34 +51,19 @@ fn flooding_costs_what_it_says_and_hides_the_error() {
     let ct = f.encrypt(&x, 5);
     let raw = f.decryptor.decrypt_raw(&ct).unwrap();
     let (_, mean) = bits(&raw, &x);
-    let flooded = Opening::Flooded {
-        security: 20,
-        decryptions: 16,
-    };
+    let flooded = Opening::Flooded { security: 20, decryptions: 16 };
     let first = f.decryptor.open(&ct, flooded).unwrap();
     assert!((first.flooding_bits - 19.4).abs() < 0.1);
     let (least, after) = bits(&first.values, &x);
-    assert!(
-        (mean - after - first.flooding_bits).abs() < 1.5,
-        "{mean} {after}"
-    );
+    assert!((mean - after - first.flooding_bits).abs() < 1.5, "{mean} {after}");
     assert!(least > f64::from(first.bits.unwrap()) - 3.0);
     // Fresh noise each time.
     let second = f.decryptor.open(&ct, flooded).unwrap();
     assert!(first.values != second.values);
-    let far = Opening::Flooded {
-        security: 128,
-        decryptions: 1 << 20,
-    };
-    assert!(matches!(
-        f.decryptor.open(&ct, far),
-        Err(CkksError::FloodingTooLarge { .. })
-    ));
+    let far = Opening::Flooded { security: 128, decryptions: 1 << 20 };
+    assert!(matches!(f.decryptor.open(&ct, far), Err(CkksError::FloodingTooLarge { .. })));
     let blind = ct.with_noise(Noise::UNKNOWN);
-    assert!(matches!(
-        f.decryptor.open(&blind, flooded),
-        Err(CkksError::UnknownError { .. })
-    ));
+    assert!(matches!(f.decryptor.open(&blind, flooded), Err(CkksError::UnknownError { .. })));
 }
 
 /// The divergence between noise alone and noise plus error is |e|²/(2σ²), over all coefficients of the error, and σ² is
@@ -116,10 +101,7 @@ fn an_exact_zero_is_opened_like_any_other() {
     let f = fixture();
     let zero = Ciphertext::zero(&f.params, 2, f.params.default_scale()).unwrap();
     let zero = zero.with_noise(Noise::exact(0.0));
-    let flooded = Opening::Flooded {
-        security: 20,
-        decryptions: 16,
-    };
+    let flooded = Opening::Flooded { security: 20, decryptions: 16 };
     for opening in [Opening::Certified, flooded] {
         let opened = f.decryptor.open(&zero, opening).unwrap();
         assert_eq!(opened.bits, Some(200));
@@ -152,10 +134,7 @@ fn the_error_can_be_read_off_a_raw_opening_and_off_no_other() {
     };
     assert!(recovered(&f.decryptor.decrypt_raw(&ct).unwrap()));
     assert!(!recovered(&f.decryptor.decrypt(&ct).unwrap()));
-    let flooded = Opening::Flooded {
-        security: 20,
-        decryptions: 16,
-    };
+    let flooded = Opening::Flooded { security: 20, decryptions: 16 };
     assert!(!recovered(&f.decryptor.open(&ct, flooded).unwrap().values));
 }
 
@@ -168,26 +147,14 @@ fn decryptions_are_counted_and_end() {
     for _ in 0..2 {
         decryptor.decrypt(&ct).unwrap();
     }
-    assert!(matches!(
-        decryptor.decrypt_raw(&ct),
-        Err(CkksError::DecryptionsSpent { limit: 2 })
-    ));
+    assert!(matches!(decryptor.decrypt_raw(&ct), Err(CkksError::DecryptionsSpent { limit: 2 })));
     assert_eq!(decryptor.opened(), 2);
     // The key keeps the count: another decryptor does not start afresh.
     let again = Decryptor::with_limit(&f.encoder, &f.key, 2).unwrap();
-    assert!(matches!(
-        again.decrypt(&ct),
-        Err(CkksError::DecryptionsSpent { limit: 2 })
-    ));
+    assert!(matches!(again.decrypt(&ct), Err(CkksError::DecryptionsSpent { limit: 2 })));
     // Nor does flooding allow more openings than its noise was made for.
-    let flooded = |decryptions| Opening::Flooded {
-        security: 20,
-        decryptions,
-    };
-    assert!(matches!(
-        f.decryptor.open(&ct, flooded(2)),
-        Err(CkksError::FloodingSpent { decryptions: 2 })
-    ));
+    let flooded = |decryptions| Opening::Flooded { security: 20, decryptions };
+    assert!(matches!(f.decryptor.open(&ct, flooded(2)), Err(CkksError::FloodingSpent { decryptions: 2 })));
     f.decryptor.open(&ct, flooded(3)).unwrap();
     assert!(f.decryptor.open(&ct, flooded(3)).is_err());
     assert_eq!(f.decryptor.opened(), 3);
@@ -216,17 +183,10 @@ fn fork_refuses_an_opening_in_the_child_and_counts_none() {
     let x = f.random();
     let ct = f.encrypt(&x, 3);
     let plain = f.encoder.encode(&x, 3, f.params.default_scale()).unwrap();
-    let flooded = Opening::Flooded {
-        security: 20,
-        decryptions: 4,
-    };
+    let flooded = Opening::Flooded { security: 20, decryptions: 4 };
     let seen = in_child(|| {
-        let forked = |error: Option<CkksError>| {
-            matches!(
-                error,
-                Some(CkksError::Rlwe(RlweError::Math(MathError::Forked)))
-            )
-        };
+        let forked =
+            |error: Option<CkksError>| matches!(error, Some(CkksError::Rlwe(RlweError::Math(MathError::Forked))));
         for opening in [Opening::Certified, Opening::Raw, flooded] {
             if !forked(f.decryptor.open(&ct, opening).err()) {
                 return 1;

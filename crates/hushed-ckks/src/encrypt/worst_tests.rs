@@ -50,17 +50,8 @@ fn recovered(f: &Fixture, fresh: &Ciphertext, slots: &[Complex64], log_unit: i32
 }
 
 /// What the attack finds in a flooded opening; `None` if the opening is refused because of its error.
-fn flooded(
-    f: &Fixture,
-    ct: &Ciphertext,
-    fresh: &Ciphertext,
-    security: u32,
-    log_unit: i32,
-) -> Option<usize> {
-    let opening = Opening::Flooded {
-        security,
-        decryptions: f.decryptor.opened() + 1,
-    };
+fn flooded(f: &Fixture, ct: &Ciphertext, fresh: &Ciphertext, security: u32, log_unit: i32) -> Option<usize> {
+    let opening = Opening::Flooded { security, decryptions: f.decryptor.opened() + 1 };
     match f.decryptor.open(ct, opening) {
         Ok(opened) => Some(recovered(f, fresh, &opened.values, log_unit)),
         Err(CkksError::FloodingTooLarge { .. } | CkksError::ErrorOutgrown { .. }) => None,
@@ -144,10 +135,7 @@ fn c1_without_a_bound_nothing_is_flooded() {
     let x = f.random();
     let ct = f.encrypt(&x, 3);
     let opening = |f: &Fixture, ct: &Ciphertext| {
-        let opening = Opening::Flooded {
-            security: 20,
-            decryptions: f.decryptor.opened() + 1,
-        };
+        let opening = Opening::Flooded { security: 20, decryptions: f.decryptor.opened() + 1 };
         f.decryptor.open(ct, opening).map(|opened| opened.values)
     };
     assert!(opening(&f, &ct).is_ok());
@@ -168,17 +156,11 @@ fn c1_without_a_bound_nothing_is_flooded() {
         assert!(unknown(opening(&f, &seeded.expand())));
     }
     for bad in [f64::NAN, -1.0, f64::INFINITY] {
-        assert!(unknown(opening(
-            &f,
-            &ct.clone().with_noise(noise.with_norm(bad))
-        )));
+        assert!(unknown(opening(&f, &ct.clone().with_noise(noise.with_norm(bad)))));
     }
     let mut large = ct.clone();
     double(&f, &mut large, 125);
-    assert!(matches!(
-        opening(&f, &large),
-        Err(CkksError::ErrorOutgrown { .. })
-    ));
+    assert!(matches!(opening(&f, &large), Err(CkksError::ErrorOutgrown { .. })));
 }
 
 /// The default opening, on a 128-bit parameter set at the default scale: sixteen doublings used to be rounded to 19
@@ -219,14 +201,8 @@ fn m4_flooding_has_a_floor() {
     let x = f.random();
     let ct = f.encrypt(&x, 3);
     for security in [0, 1, 10, 19] {
-        let opening = Opening::Flooded {
-            security,
-            decryptions: 1 << 10,
-        };
+        let opening = Opening::Flooded { security, decryptions: 1 << 10 };
         let refused = f.decryptor.open(&ct, opening).err();
-        assert!(
-            matches!(refused, Some(CkksError::FloodingTooWeak { least: 20, .. })),
-            "{security}"
-        );
+        assert!(matches!(refused, Some(CkksError::FloodingTooWeak { least: 20, .. })), "{security}");
     }
 }

@@ -69,29 +69,17 @@ impl Evaluator {
         Ok(grid)
     }
 
-    fn grid_shape(
-        &self,
-        left: &[Vec<Ciphertext>],
-        right: &[Vec<Ciphertext>],
-    ) -> Result<Shape, GemmError> {
+    fn grid_shape(&self, left: &[Vec<Ciphertext>], right: &[Vec<Ciphertext>]) -> Result<Shape, GemmError> {
         let terms = left.len();
         check_count("terms on the right", terms, right.len())?;
         let [rows, columns] = [left, right].map(|side| side.first().map_or(0, Vec::len));
-        for (what, side, count) in [
-            ("operands on the left", left, rows),
-            ("operands on the right", right, columns),
-        ] {
+        for (what, side, count) in [("operands on the left", left, rows), ("operands on the right", right, columns)] {
             for list in side {
                 check_count(what, count.max(1), list.len())?;
             }
         }
-        let (Some(x), Some(y)) = (left.iter().flatten().next(), right.iter().flatten().next())
-        else {
-            return Err(GemmError::Count {
-                what: "terms",
-                expected: 1,
-                found: 0,
-            });
+        let (Some(x), Some(y)) = (left.iter().flatten().next(), right.iter().flatten().next()) else {
+            return Err(GemmError::Count { what: "terms", expected: 1, found: 0 });
         };
         let mut limbs = x.limbs();
         for (first, side) in [(x, left), (y, right)] {
@@ -100,13 +88,7 @@ impl Evaluator {
                 first.scale.check(ct.scale, "dot_grid")?;
             }
         }
-        Ok(Shape {
-            terms,
-            rows,
-            columns,
-            limbs,
-            scale: x.scale.times(y.scale),
-        })
+        Ok(Shape { terms, rows, columns, limbs, scale: x.scale.times(y.scale) })
     }
 
     /// The sums of the given rows of the grid, row by row, not relinearised.
@@ -144,9 +126,8 @@ impl Evaluator {
         let width = strip_words(shape.terms * (rows.len() + shape.columns)).min(self.params.n());
         let strips = self.params.n() / width;
         // For each strip of each limb, the words of all sums, three parts per sum.
-        let mut targets: Vec<Vec<[&mut [u64]; 3]>> = (0..shape.limbs * strips)
-            .map(|_| Vec::with_capacity(rows.len() * shape.columns))
-            .collect();
+        let mut targets: Vec<Vec<[&mut [u64]; 3]>> =
+            (0..shape.limbs * strips).map(|_| Vec::with_capacity(rows.len() * shape.columns)).collect();
         for Tensor { d, .. } in &mut sums {
             let [d0, d1, d2] = d.each_mut().map(|d| {
                 let limbs = d.limbs_mut();
@@ -187,12 +168,7 @@ fn strip_words(operands: usize) -> usize {
 }
 
 /// The given words of one limb of an operand, for each term: of b and of a.
-fn strip(
-    side: &[Vec<Ciphertext>],
-    operand: usize,
-    limb: usize,
-    words: Range<usize>,
-) -> [Vec<&[u64]>; 2] {
+fn strip(side: &[Vec<Ciphertext>], operand: usize, limb: usize, words: Range<usize>) -> [Vec<&[u64]>; 2] {
     let of = |part: Part| {
         let limbs = side.iter().map(|list| part.of(&list[operand]).limb(limb));
         limbs.map(|limb| &limb[words.clone()]).collect()
@@ -242,8 +218,7 @@ mod tests {
                 for (j, found) in row.iter().enumerate() {
                     let mut sum = e.tensor(&left[0][i], &right[0][j]).unwrap();
                     for k in 1..terms {
-                        e.tensor_add_assign(&mut sum, &left[k][i], &right[k][j])
-                            .unwrap();
+                        e.tensor_add_assign(&mut sum, &left[k][i], &right[k][j]).unwrap();
                     }
                     let expected = e.relinearize_rescale(&sum).unwrap();
                     assert!(found.b() == expected.b() && found.a() == expected.a());
@@ -262,16 +237,10 @@ mod tests {
         let mut f = fixture(2);
         let (x, y) = (operands(&mut f, 2, 2, 5), operands(&mut f, 2, 3, 5));
         let e = &f.evaluator;
-        assert!(matches!(
-            e.dot_grid(&x, &y[..1]),
-            Err(GemmError::Count { .. })
-        ));
+        assert!(matches!(e.dot_grid(&x, &y[..1]), Err(GemmError::Count { .. })));
         assert!(e.dot_grid(&[], &[]).is_err() && e.dot_grid(&[vec![], vec![]], &y).is_err());
         let ragged = vec![x[0].clone(), x[1][..1].to_vec()];
-        assert!(matches!(
-            e.dot_grid(&ragged, &y),
-            Err(GemmError::Count { .. })
-        ));
+        assert!(matches!(e.dot_grid(&ragged, &y), Err(GemmError::Count { .. })));
         let mut scaled = x.clone();
         scaled[1][1] = scaled[1][1].clone().read_as(2.0).unwrap();
         assert!(matches!(e.dot_grid(&scaled, &y), Err(GemmError::Ckks(_))));

@@ -28,23 +28,16 @@ impl Part {
 pub(super) fn each(poly: &mut RnsPoly<Eval>, f: impl Fn(usize, &NttTables, &mut [u64]) + Sync) {
     let basis = poly.basis().clone();
     let limbs: Vec<_> = poly.limbs_mut().collect();
-    limbs
-        .into_par_iter()
-        .for_each(|(id, limb)| f(id, basis.ntt(id), limb));
+    limbs.into_par_iter().for_each(|(id, limb)| f(id, basis.ntt(id), limb));
 }
 
 /// Calls `f` with each limb of both parts.
-pub(super) fn each_part(
-    ct: &mut Ciphertext,
-    f: impl Fn(Part, usize, &NttTables, &mut [u64]) + Sync,
-) {
+pub(super) fn each_part(ct: &mut Ciphertext, f: impl Fn(Part, usize, &NttTables, &mut [u64]) + Sync) {
     let basis = ct.basis().clone();
     let b = ct.b.limbs_mut().map(|(id, limb)| (Part::B, id, limb));
     let a = ct.a.limbs_mut().map(|(id, limb)| (Part::A, id, limb));
     let limbs: Vec<_> = b.chain(a).collect();
-    limbs
-        .into_par_iter()
-        .for_each(|(part, id, limb)| f(part, id, basis.ntt(id), limb));
+    limbs.into_par_iter().for_each(|(part, id, limb)| f(part, id, basis.ntt(id), limb));
 }
 
 /// A ciphertext of `limbs` primes like `ct`, whose residues are yet to be written.
@@ -73,28 +66,19 @@ pub(super) fn truncate(ct: &mut Ciphertext, limbs: usize) {
 pub(super) fn add_multiple(ntt: &NttTables, acc: &mut [u64], from: &[u64], c: ConstantResidue) {
     let half = acc.len() / 2;
     let (first, second) = acc.split_at_mut(half);
-    ntt.pointwise()
-        .mul_scalar_add_assign(first, &from[..half], c.first);
-    ntt.pointwise()
-        .mul_scalar_add_assign(second, &from[half..], c.second);
+    ntt.pointwise().mul_scalar_add_assign(first, &from[..half], c.first);
+    ntt.pointwise().mul_scalar_add_assign(second, &from[half..], c.second);
 }
 
 /// acc ← acc + Σ constant·from, as [`add_multiple`] of each.
-pub(super) fn add_combination(
-    ntt: &NttTables,
-    acc: &mut [u64],
-    from: &[&[u64]],
-    constants: &[ConstantResidue],
-) {
+pub(super) fn add_combination(ntt: &NttTables, acc: &mut [u64], from: &[&[u64]], constants: &[ConstantResidue]) {
     if let ([from], [c]) = (from, constants) {
         return add_multiple(ntt, acc, from, *c);
     }
     let half = acc.len() / 2;
     let (first, second) = acc.split_at_mut(half);
     let (low, high): (Vec<_>, Vec<_>) = from.iter().map(|x| x.split_at(half)).unzip();
-    let (by_first, by_second): (Vec<_>, Vec<_>) =
-        constants.iter().map(|c| (c.first, c.second)).unzip();
+    let (by_first, by_second): (Vec<_>, Vec<_>) = constants.iter().map(|c| (c.first, c.second)).unzip();
     ntt.pointwise().dot_scalars_assign(first, &low, &by_first);
-    ntt.pointwise()
-        .dot_scalars_assign(second, &high, &by_second);
+    ntt.pointwise().dot_scalars_assign(second, &high, &by_second);
 }

@@ -92,11 +92,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`].
-    pub fn add_plain_assign(
-        &self,
-        ct: &mut Ciphertext,
-        plain: &Plaintext,
-    ) -> Result<(), CkksError> {
+    pub fn add_plain_assign(&self, ct: &mut Ciphertext, plain: &Plaintext) -> Result<(), CkksError> {
         self.check(ct, "add_plain")?;
         self.check_plain(plain, "add_plain")?;
         truncate(ct, ct.limbs().min(plain.limbs()));
@@ -121,8 +117,7 @@ impl Evaluator {
         out.scale = ct.scale.times(plain.scale);
         out.noise = ct.noise.product(plain.noise, self.params.n());
         each_part(&mut out, |part, j, ntt, out| {
-            ntt.pointwise()
-                .mul(out, part.of(ct).limb(j), plain.poly.limb(j));
+            ntt.pointwise().mul(out, part.of(ct).limb(j), plain.poly.limb(j));
         });
         Ok(out)
     }
@@ -158,11 +153,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::ValueOutOfRange`], [`CkksError::OtherParameters`].
-    pub fn add_scalar_assign(
-        &self,
-        ct: &mut Ciphertext,
-        value: Complex64,
-    ) -> Result<(), CkksError> {
+    pub fn add_scalar_assign(&self, ct: &mut Ciphertext, value: Complex64) -> Result<(), CkksError> {
         self.check(ct, "add_scalar")?;
         let constant = Constant::new(value, ct.scale)?;
         ct.noise = ct.noise.plus_rounded(value.norm(), ct.scale);
@@ -179,12 +170,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::ValueOutOfRange`], [`CkksError::OtherParameters`].
-    pub fn mul_scalar(
-        &self,
-        ct: &Ciphertext,
-        value: Complex64,
-        scale: Scale,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn mul_scalar(&self, ct: &Ciphertext, value: Complex64, scale: Scale) -> Result<Ciphertext, CkksError> {
         self.check(ct, "mul_scalar")?;
         let constant = Constant::new(value, scale)?;
         let mut out = blank(ct, ct.limbs());
@@ -266,11 +252,7 @@ impl Evaluator {
         });
     }
 
-    pub(super) fn check_plain(
-        &self,
-        plain: &Plaintext,
-        operation: &'static str,
-    ) -> Result<(), CkksError> {
+    pub(super) fn check_plain(&self, plain: &Plaintext, operation: &'static str) -> Result<(), CkksError> {
         if self.params.same_ring(plain.poly.basis()) {
             return Ok(());
         }
@@ -278,20 +260,11 @@ impl Evaluator {
     }
 
     /// Checks that an operand of `limbs` primes covers all primes of `acc`.
-    fn check_long(
-        &self,
-        acc: &Ciphertext,
-        limbs: usize,
-        operation: &'static str,
-    ) -> Result<(), CkksError> {
+    fn check_long(&self, acc: &Ciphertext, limbs: usize, operation: &'static str) -> Result<(), CkksError> {
         if limbs >= acc.limbs() {
             return Ok(());
         }
-        Err(CkksError::LevelTooLow {
-            operation,
-            limbs,
-            needed: acc.limbs(),
-        })
+        Err(CkksError::LevelTooLow { operation, limbs, needed: acc.limbs() })
     }
 }
 

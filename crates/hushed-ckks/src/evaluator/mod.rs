@@ -43,35 +43,19 @@ impl Evaluator {
     /// [`CkksError::OtherParameters`] if the keys were made or read under another parameter set.
     pub fn new(params: &Arc<CkksParams>, keys: Arc<EvalKeys>) -> Result<Self, CkksError> {
         if !Arc::ptr_eq(keys.params().basis(), params.rlwe().basis()) {
-            return Err(CkksError::OtherParameters {
-                operation: "evaluator",
-            });
+            return Err(CkksError::OtherParameters { operation: "evaluator" });
         }
-        Ok(Self {
-            keys: Some(keys),
-            ..Self::without_keys(params)
-        })
+        Ok(Self { keys: Some(keys), ..Self::without_keys(params) })
     }
 
     /// An evaluator without keys, for sums, products with plaintexts and constants, and rescales.
     pub fn without_keys(params: &Arc<CkksParams>) -> Self {
-        Self {
-            params: params.clone(),
-            keys: None,
-            counters: Arc::default(),
-        }
+        Self { params: params.clone(), keys: None, counters: Arc::default() }
     }
 
     /// An evaluator for the same circuit under other parameters, sharing this one's counters.
-    pub(crate) fn beside(
-        &self,
-        params: &Arc<CkksParams>,
-        keys: EvalKeys,
-    ) -> Result<Self, CkksError> {
-        Ok(Self {
-            counters: Arc::clone(&self.counters),
-            ..Self::new(params, Arc::new(keys))?
-        })
+    pub(crate) fn beside(&self, params: &Arc<CkksParams>, keys: EvalKeys) -> Result<Self, CkksError> {
+        Ok(Self { counters: Arc::clone(&self.counters), ..Self::new(params, Arc::new(keys))? })
     }
 
     /// The parameter set.
@@ -101,12 +85,7 @@ impl Evaluator {
     }
 
     /// [`Evaluator::check`] for two ciphertexts; returns the number of primes they share.
-    fn check_pair(
-        &self,
-        left: &Ciphertext,
-        right: &Ciphertext,
-        operation: &'static str,
-    ) -> Result<usize, CkksError> {
+    fn check_pair(&self, left: &Ciphertext, right: &Ciphertext, operation: &'static str) -> Result<usize, CkksError> {
         self.check(left, operation)?;
         self.check(right, operation)?;
         Ok(left.limbs().min(right.limbs()))
@@ -123,18 +102,9 @@ impl Evaluator {
         let found = self.keys(operation)?.get(key, limbs);
         found.map_err(|error| match (error, steps) {
             (RlweError::MissingKey { limbs, longest, .. }, Some(steps)) => {
-                CkksError::MissingRotation {
-                    operation,
-                    steps,
-                    limbs,
-                    longest,
-                }
+                CkksError::MissingRotation { operation, steps, limbs, longest }
             }
-            (RlweError::MissingKey { limbs, longest, .. }, None) => CkksError::MissingKey {
-                operation,
-                limbs,
-                longest,
-            },
+            (RlweError::MissingKey { limbs, longest, .. }, None) => CkksError::MissingKey { operation, limbs, longest },
             (error, _) => error.into(),
         })
     }
@@ -142,25 +112,14 @@ impl Evaluator {
     /// The prime that a rescale of a ciphertext of `limbs` primes divides by.
     fn last_prime(&self, limbs: usize, operation: &'static str) -> Result<u64, CkksError> {
         if limbs < 2 {
-            return Err(CkksError::LevelTooLow {
-                operation,
-                limbs,
-                needed: 2,
-            });
+            return Err(CkksError::LevelTooLow { operation, limbs, needed: 2 });
         }
         Ok(self.params.prime(limbs - 1))
     }
 
     /// Noise after a key switch of `limbs` primes with `gadget`; `rescaled` if the same division also drops the last
     /// prime.
-    fn switched(
-        &self,
-        noise: Noise,
-        gadget: &Gadget,
-        limbs: usize,
-        scale: Scale,
-        rescaled: bool,
-    ) -> Noise {
+    fn switched(&self, noise: Noise, gadget: &Gadget, limbs: usize, scale: Scale, rescaled: bool) -> Noise {
         let n = self.params.n();
         let noise = noise.switched(n, scale, self.params.digit_ratios(gadget, limbs));
         if rescaled {

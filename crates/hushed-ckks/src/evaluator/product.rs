@@ -57,11 +57,7 @@ impl Tensor {
     /// [`CkksError::InvalidScale`] unless the new scale is positive and finite.
     pub fn read_as(self, factor: f64) -> Result<Self, CkksError> {
         let scale = Scale::new(self.scale.value() / factor)?;
-        Ok(Self {
-            scale,
-            noise: self.noise.times(factor),
-            ..self
-        })
+        Ok(Self { scale, noise: self.noise.times(factor), ..self })
     }
 }
 
@@ -93,20 +89,11 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::LevelTooLow`] if an operand has fewer, [`CkksError::LimbCount`], [`CkksError::OtherParameters`].
-    pub fn tensor_over(
-        &self,
-        left: &Ciphertext,
-        right: &Ciphertext,
-        limbs: usize,
-    ) -> Result<Tensor, CkksError> {
+    pub fn tensor_over(&self, left: &Ciphertext, right: &Ciphertext, limbs: usize) -> Result<Tensor, CkksError> {
         let shared = self.check_pair(left, right, "tensor")?;
         check_limbs(&self.params, "tensor", limbs)?;
         if shared < limbs {
-            return Err(CkksError::LevelTooLow {
-                operation: "tensor",
-                limbs: shared,
-                needed: limbs,
-            });
+            return Err(CkksError::LevelTooLow { operation: "tensor", limbs: shared, needed: limbs });
         }
         self.counters.ct_mul.one();
         self.counters.products.many(4 * limbs);
@@ -129,22 +116,12 @@ impl Evaluator {
     /// # Errors
     /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`]; [`CkksError::LevelTooLow`] if an operand has fewer
     /// primes than `acc`.
-    pub fn tensor_add_assign(
-        &self,
-        acc: &mut Tensor,
-        left: &Ciphertext,
-        right: &Ciphertext,
-    ) -> Result<(), CkksError> {
+    pub fn tensor_add_assign(&self, acc: &mut Tensor, left: &Ciphertext, right: &Ciphertext) -> Result<(), CkksError> {
         let limbs = self.check_pair(left, right, "tensor_add")?;
         self.check_tensor(acc, "tensor_add")?;
-        acc.scale
-            .check(left.scale.times(right.scale), "tensor_add")?;
+        acc.scale.check(left.scale.times(right.scale), "tensor_add")?;
         if limbs < acc.limbs() {
-            return Err(CkksError::LevelTooLow {
-                operation: "tensor_add",
-                limbs,
-                needed: acc.limbs(),
-            });
+            return Err(CkksError::LevelTooLow { operation: "tensor_add", limbs, needed: acc.limbs() });
         }
         self.counters.ct_mul.one();
         self.counters.products.many(4 * acc.limbs());
@@ -154,8 +131,7 @@ impl Evaluator {
         acc.noise = acc.noise.sum(product);
         each_limb(acc, |j, d| {
             let ntt = left.basis().ntt(j);
-            ntt.pointwise()
-                .tensor_add_assign(d, parts(left, j), parts(right, j));
+            ntt.pointwise().tensor_add_assign(d, parts(left, j), parts(right, j));
         });
         Ok(())
     }
@@ -164,12 +140,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Evaluator::tensor_add_combination`].
-    pub fn tensor_add_multiple(
-        &self,
-        acc: &mut Tensor,
-        ct: &Ciphertext,
-        value: Complex64,
-    ) -> Result<(), CkksError> {
+    pub fn tensor_add_multiple(&self, acc: &mut Tensor, ct: &Ciphertext, value: Complex64) -> Result<(), CkksError> {
         self.tensor_add_combination(acc, &[(value, ct)])
     }
 
@@ -191,11 +162,7 @@ impl Evaluator {
         for &(value, ct) in terms {
             self.check(ct, operation)?;
             if ct.limbs() < acc.limbs() {
-                return Err(CkksError::LevelTooLow {
-                    operation,
-                    limbs: ct.limbs(),
-                    needed: acc.limbs(),
-                });
+                return Err(CkksError::LevelTooLow { operation, limbs: ct.limbs(), needed: acc.limbs() });
             }
             let scale = acc.scale.over(ct.scale);
             constants.push(Constant::new(value, scale)?);
@@ -204,9 +171,7 @@ impl Evaluator {
         acc.noise = noise;
         self.counters.scalar_mul.many(terms.len());
         self.counters.add.many(terms.len());
-        self.counters
-            .products
-            .many(2 * acc.limbs() * constants.len());
+        self.counters.products.many(2 * acc.limbs() * constants.len());
         let [d0, d1, _] = &mut acc.d;
         for (d, part) in [(d0, Part::B), (d1, Part::A)] {
             each(d, |j, ntt, limb| {
@@ -223,23 +188,14 @@ impl Evaluator {
     /// # Errors
     /// [`CkksError::ScaleMismatch`] unless the product has the scale of `acc`, [`CkksError::OtherParameters`],
     /// [`CkksError::LevelTooLow`] if `ct` or `plain` has fewer primes than `acc`.
-    pub fn tensor_add_plain(
-        &self,
-        acc: &mut Tensor,
-        ct: &Ciphertext,
-        plain: &Plaintext,
-    ) -> Result<(), CkksError> {
+    pub fn tensor_add_plain(&self, acc: &mut Tensor, ct: &Ciphertext, plain: &Plaintext) -> Result<(), CkksError> {
         let operation = "tensor_add_plain";
         self.check(ct, operation)?;
         self.check_plain(plain, operation)?;
         self.check_tensor(acc, operation)?;
         let limbs = ct.limbs().min(plain.limbs());
         if limbs < acc.limbs() {
-            return Err(CkksError::LevelTooLow {
-                operation,
-                limbs,
-                needed: acc.limbs(),
-            });
+            return Err(CkksError::LevelTooLow { operation, limbs, needed: acc.limbs() });
         }
         acc.scale.check(ct.scale.times(plain.scale), operation)?;
         self.counters.pt_mul.one();
@@ -339,19 +295,11 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Evaluator::relinearize_rescale`].
-    pub fn mul_rescale(
-        &self,
-        left: &Ciphertext,
-        right: &Ciphertext,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn mul_rescale(&self, left: &Ciphertext, right: &Ciphertext) -> Result<Ciphertext, CkksError> {
         self.relinearize_rescale(&self.tensor(left, right)?)
     }
 
-    fn relin_key(
-        &self,
-        tensor: &Tensor,
-        operation: &'static str,
-    ) -> Result<(&SwitchKey, usize), CkksError> {
+    fn relin_key(&self, tensor: &Tensor, operation: &'static str) -> Result<(&SwitchKey, usize), CkksError> {
         self.check_tensor(tensor, operation)?;
         let limbs = tensor.limbs();
         Ok((self.key(operation, KeyUse::Relin, None, limbs)?, limbs))

@@ -26,10 +26,7 @@ impl Evaluator {
         self.counters.ntt.many(2 * limbs);
         self.counters.products.many(2 * limbs);
         let (mut b, mut a) = (last_limb(&ct.b), last_limb(&ct.a));
-        rayon::join(
-            || last.inverse(b.limb_mut(0)),
-            || last.inverse(a.limb_mut(0)),
-        );
+        rayon::join(|| last.inverse(b.limb_mut(0)), || last.inverse(a.limb_mut(0)));
         let mut out = blank(ct, limbs - 1);
         out.scale = ct.scale.over_prime(q);
         out.noise = ct.noise.rounded(self.params.n(), out.scale);
@@ -39,12 +36,10 @@ impl Evaluator {
         let work: Vec<_> = b.chain(a).collect();
         work.into_par_iter().for_each(|((from, dropped), id, out)| {
             let ntt = basis.ntt(id);
-            ntt.pointwise()
-                .lift_centred(out, dropped.limb(0), last.modulus());
+            ntt.pointwise().lift_centred(out, dropped.limb(0), last.modulus());
             ntt.forward(out);
             // (lifted − c)·(−1/q): the overwritten operand comes first.
-            ntt.pointwise()
-                .sub_mul_scalar_assign(out, from.limb(id), negated_inverse(ntt, q));
+            ntt.pointwise().sub_mul_scalar_assign(out, from.limb(id), negated_inverse(ntt, q));
         });
         Ok(out)
     }
@@ -65,18 +60,10 @@ impl Evaluator {
     fn check_drop(&self, ct: &Ciphertext, limbs: usize) -> Result<(), CkksError> {
         self.check(ct, "drop_to")?;
         if limbs == 0 {
-            return Err(CkksError::LimbCount {
-                operation: "drop_to",
-                limbs,
-                available: ct.limbs(),
-            });
+            return Err(CkksError::LimbCount { operation: "drop_to", limbs, available: ct.limbs() });
         }
         if limbs > ct.limbs() {
-            return Err(CkksError::LevelTooLow {
-                operation: "drop_to",
-                limbs: ct.limbs(),
-                needed: limbs,
-            });
+            return Err(CkksError::LevelTooLow { operation: "drop_to", limbs: ct.limbs(), needed: limbs });
         }
         Ok(())
     }

@@ -37,17 +37,11 @@ struct Turn {
 
 impl Turn {
     fn rotation(params: &CkksParams, steps: i64) -> Self {
-        Self {
-            element: params.rotation_element(steps),
-            steps: Some(steps),
-        }
+        Self { element: params.rotation_element(steps), steps: Some(steps) }
     }
 
     fn conjugation(params: &CkksParams) -> Self {
-        Self {
-            element: params.conjugation_element(),
-            steps: None,
-        }
+        Self { element: params.conjugation_element(), steps: None }
     }
 }
 
@@ -75,10 +69,7 @@ impl Evaluator {
     /// [`CkksError::OtherParameters`].
     pub fn hoist<'a>(&self, ct: &'a Ciphertext) -> Result<Hoisted<'a>, CkksError> {
         self.check(ct, "hoist")?;
-        Ok(Hoisted {
-            ct,
-            digits: Mutex::default(),
-        })
+        Ok(Hoisted { ct, digits: Mutex::default() })
     }
 
     /// As [`Evaluator::rotate`], reusing the decomposition.
@@ -97,18 +88,10 @@ impl Evaluator {
         each(&mut b, |j, ntt, limb| {
             ntt.pointwise().add_assign(limb, ct.b.limb(j));
         });
-        let prepared = Switches {
-            up: 0,
-            ..Switches::ONE
-        };
+        let prepared = Switches { up: 0, ..Switches::ONE };
         self.counters.switched(key.gadget(), limbs, &prepared);
         self.counters.rotation.one();
-        self.turned(
-            ct,
-            b.automorphism(turn.element),
-            a.automorphism(turn.element),
-            key,
-        )
+        self.turned(ct, b.automorphism(turn.element), a.automorphism(turn.element), key)
     }
 
     /// Rotates by each of `steps`, with one decomposition and one pass over the primes: the fastest form when all
@@ -116,11 +99,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Evaluator::rotate`].
-    pub fn rotate_many(
-        &self,
-        ct: &Ciphertext,
-        steps: &[i64],
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn rotate_many(&self, ct: &Ciphertext, steps: &[i64]) -> Result<Vec<Ciphertext>, CkksError> {
         let operation = "rotate_many";
         self.check(ct, operation)?;
         let limbs = ct.limbs();
@@ -134,9 +113,7 @@ impl Evaluator {
                 continue;
             }
             let key = self.turn_key(turn, limbs, operation)?;
-            let same = |(_, keys): &&mut (_, Vec<&SwitchKey>)| {
-                keys.first().is_some_and(|k| k.gadget() == key.gadget())
-            };
+            let same = |(_, keys): &&mut (_, Vec<&SwitchKey>)| keys.first().is_some_and(|k| k.gadget() == key.gadget());
             match groups.iter_mut().find(same) {
                 Some((positions, keys)) => {
                     positions.push(position);
@@ -148,12 +125,7 @@ impl Evaluator {
         for (positions, keys) in groups {
             let parts = automorphisms(&ct.b, &ct.a, &keys)?;
             if let Some(key) = keys.first() {
-                let all = Switches {
-                    up: 1,
-                    products: keys.len(),
-                    down: 2 * keys.len(),
-                    keys: keys.len(),
-                };
+                let all = Switches { up: 1, products: keys.len(), down: 2 * keys.len(), keys: keys.len() };
                 self.counters.switched(key.gadget(), limbs, &all);
                 self.counters.rotation.many(keys.len());
             }
@@ -167,20 +139,14 @@ impl Evaluator {
         Ok(out.into_iter().flatten().collect())
     }
 
-    fn automorphism(
-        &self,
-        ct: &Ciphertext,
-        turn: Turn,
-        operation: &'static str,
-    ) -> Result<Ciphertext, CkksError> {
+    fn automorphism(&self, ct: &Ciphertext, turn: Turn, operation: &'static str) -> Result<Ciphertext, CkksError> {
         self.check(ct, operation)?;
         if turn.element == 1 {
             return Ok(ct.clone());
         }
         let key = self.turn_key(turn, ct.limbs(), operation)?;
         let (b, a) = automorphism(&ct.b, &ct.a, key)?;
-        self.counters
-            .switched(key.gadget(), ct.limbs(), &Switches::ONE);
+        self.counters.switched(key.gadget(), ct.limbs(), &Switches::ONE);
         self.counters.rotation.one();
         self.turned(ct, b, a, key)
     }
@@ -189,34 +155,19 @@ impl Evaluator {
     /// rayon may hand a waiting thread another rotation of the same ciphertext. Two threads may then both compute them,
     /// with the same result.
     fn digits(&self, hoisted: &Hoisted, gadget: &Gadget) -> Result<Arc<Decomposed>, CkksError> {
-        let known = || {
-            hoisted
-                .digits
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let known = || hoisted.digits.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known().iter().find(|d| d.gadget() == gadget).cloned();
         if let Some(found) = found {
             return Ok(found);
         }
         let made = Arc::new(decompose(self.params.rlwe(), gadget, &hoisted.ct.a)?);
-        let digits = Switches {
-            up: 1,
-            products: 0,
-            down: 0,
-            keys: 0,
-        };
+        let digits = Switches { up: 1, products: 0, down: 0, keys: 0 };
         self.counters.switched(gadget, hoisted.ct.limbs(), &digits);
         known().push(made.clone());
         Ok(made)
     }
 
-    fn turn_key(
-        &self,
-        turn: Turn,
-        limbs: usize,
-        operation: &'static str,
-    ) -> Result<&SwitchKey, CkksError> {
+    fn turn_key(&self, turn: Turn, limbs: usize, operation: &'static str) -> Result<&SwitchKey, CkksError> {
         self.key(operation, KeyUse::Galois(turn.element), turn.steps, limbs)
     }
 

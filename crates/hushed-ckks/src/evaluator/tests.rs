@@ -18,28 +18,16 @@ fn fixture(seed: u64) -> Fixture {
 fn check(f: &Fixture, ct: &Ciphertext, expected: &[Complex64], floor: f64) {
     let (least, mean) = f.bits(ct, expected);
     assert!(least >= floor, "least {least:.1}, mean {mean:.1}");
-    let (predicted, low) = (
-        ct.noise().mean_bits(),
-        ct.noise().min_bits(f.params.slots()),
-    );
+    let (predicted, low) = (ct.noise().mean_bits(), ct.noise().min_bits(f.params.slots()));
     let (predicted, low) = (predicted.unwrap(), low.unwrap());
-    assert!(
-        predicted <= mean + 0.5 && predicted >= mean - 4.0,
-        "mean: predicted {predicted:.2}, found {mean:.2}"
-    );
-    assert!(
-        low <= least + 1.0,
-        "least: predicted {low:.2}, found {least:.2}"
-    );
+    assert!(predicted <= mean + 0.5 && predicted >= mean - 4.0, "mean: predicted {predicted:.2}, found {mean:.2}");
+    assert!(low <= least + 1.0, "least: predicted {low:.2}, found {least:.2}");
     // The bound holds, and is tight enough that a flooded opening still leaves some precision.
     let (norm, bound) = norm_bits(f, ct, expected);
     assert!(bound < norm + 8.0, "norm 2^{norm:.1}, bound 2^{bound:.1}");
 }
 
-fn in_place(
-    ct: &Ciphertext,
-    call: impl FnOnce(&mut Ciphertext) -> Result<(), CkksError>,
-) -> Ciphertext {
+fn in_place(ct: &Ciphertext, call: impl FnOnce(&mut Ciphertext) -> Result<(), CkksError>) -> Ciphertext {
     let mut ct = ct.clone();
     call(&mut ct).unwrap();
     ct
@@ -64,38 +52,18 @@ fn sums_constants_and_plaintexts() {
     let (x, y) = (f.random(), f.random());
     let (cx, cy) = (f.encrypt(&x, 6), f.encrypt(&y, 5));
     let e = &f.evaluator;
-    check(
-        &f,
-        &e.add(&cx, &cy).unwrap(),
-        &map2(&x, &y, |x, y| x + y),
-        24.0,
-    );
-    check(
-        &f,
-        &e.sub(&cy, &cx).unwrap(),
-        &map2(&x, &y, |x, y| y - x),
-        24.0,
-    );
+    check(&f, &e.add(&cx, &cy).unwrap(), &map2(&x, &y, |x, y| x + y), 24.0);
+    check(&f, &e.sub(&cy, &cx).unwrap(), &map2(&x, &y, |x, y| y - x), 24.0);
     let minus: Vec<Complex64> = x.iter().map(|x| -x).collect();
     check(&f, &in_place(&cx, |ct| e.neg_assign(ct)), &minus, 24.0);
     let turned: Vec<Complex64> = x.iter().map(|x| x * Complex64::i()).collect();
     check(&f, &in_place(&cx, |ct| e.mul_i_assign(ct)), &turned, 24.0);
     let thrice: Vec<Complex64> = x.iter().map(|x| x * -3.0).collect();
-    check(
-        &f,
-        &in_place(&cx, |ct| e.mul_int_assign(ct, -3)),
-        &thrice,
-        22.0,
-    );
+    check(&f, &in_place(&cx, |ct| e.mul_int_assign(ct, -3)), &thrice, 22.0);
 
     let c = Complex64::new(0.7, -1.3);
     let moved: Vec<Complex64> = x.iter().map(|x| x + c).collect();
-    check(
-        &f,
-        &in_place(&cx, |ct| e.add_scalar_assign(ct, c)),
-        &moved,
-        24.0,
-    );
+    check(&f, &in_place(&cx, |ct| e.add_scalar_assign(ct, c)), &moved, 24.0);
     let scale = f.params.default_scale();
     let product = e.mul_scalar(&cx, c, scale).unwrap();
     assert_eq!(product.scale(), scale.times(scale));
@@ -106,12 +74,7 @@ fn sums_constants_and_plaintexts() {
     check(&f, &rescaled, &scaled, 23.0);
 
     let plain = f.encoder.encode(&y, 6, scale).unwrap();
-    check(
-        &f,
-        &in_place(&cx, |ct| e.add_plain_assign(ct, &plain)),
-        &map2(&x, &y, |x, y| x + y),
-        24.0,
-    );
+    check(&f, &in_place(&cx, |ct| e.add_plain_assign(ct, &plain)), &map2(&x, &y, |x, y| x + y), 24.0);
     let product = e.rescale(&e.mul_plain(&cx, &plain).unwrap()).unwrap();
     check(&f, &product, &map2(&x, &y, |x, y| x * y), 23.0);
 }
@@ -141,10 +104,8 @@ fn in_place_forms_are_the_allocating_ones() {
     e.mul_scalar_add_assign(&mut acc, &cx, c, scale).unwrap();
     e.mul_plain_add_assign(&mut acc, &cx, &plain).unwrap();
     let mut apart = e.mul_scalar(&five, c, scale).unwrap();
-    e.add_assign(&mut apart, &e.mul_scalar(&five, c, scale).unwrap())
-        .unwrap();
-    e.add_assign(&mut apart, &e.mul_plain(&cx, &plain).unwrap())
-        .unwrap();
+    e.add_assign(&mut apart, &e.mul_scalar(&five, c, scale).unwrap()).unwrap();
+    e.add_assign(&mut apart, &e.mul_plain(&cx, &plain).unwrap()).unwrap();
     same(&acc, &apart);
 }
 
@@ -157,12 +118,7 @@ fn products_and_their_sums() {
     let e = &f.evaluator;
     let xy = map2(&x, &y, |x, y| x * y);
     check(&f, &e.mul(&cx, &cy).unwrap(), &xy, 23.0);
-    check(
-        &f,
-        &e.rescale(&e.mul(&cx, &cy).unwrap()).unwrap(),
-        &xy,
-        23.0,
-    );
+    check(&f, &e.rescale(&e.mul(&cx, &cy).unwrap()).unwrap(), &xy, 23.0);
     let fused = e.mul_rescale(&cx, &cy).unwrap();
     check(&f, &fused, &xy, 23.0);
     assert_eq!(fused.limbs(), limbs - 1);
@@ -174,15 +130,11 @@ fn products_and_their_sums() {
     let before = e.counters().snapshot();
     let mut sum = e.tensor(&cx, &cy).unwrap();
     e.tensor_add_assign(&mut sum, &cx, &cx).unwrap();
-    e.add_tensor(&mut sum, &e.tensor(&cx, &cy).unwrap())
-        .unwrap();
+    e.add_tensor(&mut sum, &e.tensor(&cx, &cy).unwrap()).unwrap();
     let expected = map2(&x, &y, |x, y| 2.0 * x * y + x * x);
     check(&f, &e.relinearize_rescale(&sum).unwrap(), &expected, 21.0);
     let counts = e.counters().snapshot().since(&before);
-    assert_eq!(
-        (counts.ct_mul, counts.key_switch, counts.rescale),
-        (3, 1, 1)
-    );
+    assert_eq!((counts.ct_mul, counts.key_switch, counts.rescale), (3, 1, 1));
 }
 
 #[test]
@@ -215,18 +167,11 @@ fn sums_of_products_and_multiples_are_relinearised_and_rescaled_once() {
 fn multiples_added_together_are_those_added_one_by_one() {
     let mut f = fixture(15);
     let vectors: Vec<_> = (0..12).map(|i| (f.random(), 4 + i % 3)).collect();
-    let cts: Vec<_> = vectors
-        .iter()
-        .map(|(v, limbs)| f.encrypt(v, *limbs))
-        .collect();
+    let cts: Vec<_> = vectors.iter().map(|(v, limbs)| f.encrypt(v, *limbs)).collect();
     let e = &f.evaluator;
     let scale = cts[0].scale().times(cts[0].scale());
     let constant = |i: usize| Complex64::new(0.5 - i as f64 / 7.0, i as f64 / 11.0);
-    let terms: Vec<_> = cts
-        .iter()
-        .enumerate()
-        .map(|(i, ct)| (constant(i), ct))
-        .collect();
+    let terms: Vec<_> = cts.iter().enumerate().map(|(i, ct)| (constant(i), ct)).collect();
     let mut one_by_one = e.empty_tensor(4, scale).unwrap();
     let mut together = one_by_one.clone();
     e.tensor_add_combination(&mut together, &[]).unwrap();
@@ -236,25 +181,12 @@ fn multiples_added_together_are_those_added_one_by_one() {
     let before = e.counters().snapshot();
     e.tensor_add_combination(&mut together, &terms).unwrap();
     let counts = e.counters().snapshot().since(&before);
-    assert_eq!(
-        (counts.scalar_mul, counts.add, counts.products),
-        (12, 12, 2 * 4 * 12)
-    );
+    assert_eq!((counts.scalar_mul, counts.add, counts.products), (12, 12, 2 * 4 * 12));
     assert!(together.parts() == one_by_one.parts() && together.noise() == one_by_one.noise());
     // A ciphertext that is too short, after one that is not.
     let short = e.drop_to(&cts[0], 3).unwrap();
-    let refused = e.tensor_add_combination(
-        &mut together,
-        &[(constant(1), &cts[1]), (constant(2), &short)],
-    );
-    assert!(matches!(
-        refused,
-        Err(CkksError::LevelTooLow {
-            limbs: 3,
-            needed: 4,
-            ..
-        })
-    ));
+    let refused = e.tensor_add_combination(&mut together, &[(constant(1), &cts[1]), (constant(2), &short)]);
+    assert!(matches!(refused, Err(CkksError::LevelTooLow { limbs: 3, needed: 4, .. })));
     assert!(together.parts() == one_by_one.parts() && together.noise() == one_by_one.noise());
 }
 
@@ -295,10 +227,7 @@ fn rotations_and_conjugation() {
         x.rotate_left(steps);
         x
     };
-    let plain = f
-        .encoder
-        .encode(&x, limbs, f.params.default_scale())
-        .unwrap();
+    let plain = f.encoder.encode(&x, limbs, f.params.default_scale()).unwrap();
     let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
     for steps in ROTATIONS {
         check(&f, &e.rotate(&ct, steps).unwrap(), &turned(steps), 23.0);
@@ -356,12 +285,7 @@ fn laws_that_hold_whatever_the_message() {
     let (xy, yx) = (e.mul(&cx, &cy).unwrap(), e.mul(&cy, &cx).unwrap());
     assert!(xy.b() == yx.b() && xy.a() == yx.a());
     let left = e.mul_rescale(&sum, &cx).unwrap();
-    let right = e
-        .add(
-            &e.mul_rescale(&cx, &cx).unwrap(),
-            &e.mul_rescale(&cx, &cy).unwrap(),
-        )
-        .unwrap();
+    let right = e.add(&e.mul_rescale(&cx, &cx).unwrap(), &e.mul_rescale(&cx, &cy).unwrap()).unwrap();
     close(&left, &right);
 }
 
@@ -370,10 +294,7 @@ fn any_number_of_threads_makes_the_same_bytes() {
     let results: Vec<_> = [1, 3]
         .into_iter()
         .map(|threads| {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build()
-                .unwrap();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
                 let mut f = fixture(9);
                 let x = f.random();
@@ -381,11 +302,7 @@ fn any_number_of_threads_makes_the_same_bytes() {
                 let e = &f.evaluator;
                 let ct = e.mul_rescale(&ct, &ct).unwrap();
                 let ct = e.rotate(&ct, 3).unwrap();
-                e.rescale(
-                    &e.mul_scalar(&ct, 0.3.into(), f.params.default_scale())
-                        .unwrap(),
-                )
-                .unwrap()
+                e.rescale(&e.mul_scalar(&ct, 0.3.into(), f.params.default_scale()).unwrap()).unwrap()
             })
         })
         .collect();
@@ -421,91 +338,33 @@ fn refusals_name_level_scale_and_remedy() {
     let error = e.add(&ct, &down).err().unwrap();
     assert!(matches!(error, CkksError::ScaleMismatch { .. }));
     assert!(error.to_string().contains("2^40"), "{error}");
-    assert!(matches!(
-        e.rescale(&down),
-        Err(CkksError::LevelTooLow {
-            limbs: 1,
-            needed: 2,
-            ..
-        })
-    ));
-    assert!(matches!(
-        e.mul_rescale(&down, &down),
-        Err(CkksError::LevelTooLow {
-            limbs: 1,
-            needed: 2,
-            ..
-        })
-    ));
-    assert!(matches!(
-        e.drop_to(&ct, 3),
-        Err(CkksError::LevelTooLow {
-            limbs: 2,
-            needed: 3,
-            ..
-        })
-    ));
-    assert!(matches!(
-        e.drop_to(&ct, 0),
-        Err(CkksError::LimbCount { .. })
-    ));
+    assert!(matches!(e.rescale(&down), Err(CkksError::LevelTooLow { limbs: 1, needed: 2, .. })));
+    assert!(matches!(e.mul_rescale(&down, &down), Err(CkksError::LevelTooLow { limbs: 1, needed: 2, .. })));
+    assert!(matches!(e.drop_to(&ct, 3), Err(CkksError::LevelTooLow { limbs: 2, needed: 3, .. })));
+    assert!(matches!(e.drop_to(&ct, 0), Err(CkksError::LimbCount { .. })));
     let error = e.rotate(&ct, 5).err().unwrap();
-    assert!(matches!(
-        error,
-        CkksError::MissingRotation {
-            steps: 5,
-            limbs: 2,
-            longest: 0,
-            ..
-        }
-    ));
-    assert!(
-        error.to_string().contains("add it to the key specs"),
-        "{error}"
-    );
+    assert!(matches!(error, CkksError::MissingRotation { steps: 5, limbs: 2, longest: 0, .. }));
+    assert!(error.to_string().contains("add it to the key specs"), "{error}");
     let long = f.encrypt(&x, f.params.max_limbs());
-    assert!(matches!(
-        f.evaluator.rotate(&long, 1),
-        Err(CkksError::MissingRotation { longest: 10, .. })
-    ));
-    assert!(matches!(
-        f.evaluator.conjugate(&long),
-        Err(CkksError::MissingKey { longest: 10, .. })
-    ));
+    assert!(matches!(f.evaluator.rotate(&long, 1), Err(CkksError::MissingRotation { longest: 10, .. })));
+    assert!(matches!(f.evaluator.conjugate(&long), Err(CkksError::MissingKey { longest: 10, .. })));
     let keyless = Evaluator::without_keys(&f.params);
-    assert!(matches!(
-        keyless.rotate(&ct, 1),
-        Err(CkksError::NoKeys {
-            operation: "rotate"
-        })
-    ));
+    assert!(matches!(keyless.rotate(&ct, 1), Err(CkksError::NoKeys { operation: "rotate" })));
 
     let other = CkksParams::insecure_test(11, 6).unwrap();
     let specs = KeySpecs::new();
     let g = Fixture::new(&other, &specs, 1);
-    assert!(matches!(
-        g.evaluator.add(&ct, &ct),
-        Err(CkksError::OtherParameters { .. })
-    ));
-    assert!(matches!(
-        g.decryptor.decrypt(&ct),
-        Err(CkksError::OtherParameters { .. })
-    ));
+    assert!(matches!(g.evaluator.add(&ct, &ct), Err(CkksError::OtherParameters { .. })));
+    assert!(matches!(g.decryptor.decrypt(&ct), Err(CkksError::OtherParameters { .. })));
     let keys = f.evaluator.keys("test").unwrap().clone();
-    assert!(matches!(
-        Evaluator::new(&other, keys),
-        Err(CkksError::OtherParameters { .. })
-    ));
+    assert!(matches!(Evaluator::new(&other, keys), Err(CkksError::OtherParameters { .. })));
 }
 
 #[test]
 fn the_whole_declared_range_is_served() {
     // Values up to 2^8, near q0/scale = 2^10, under one prime.
     let mut f = fixture(12);
-    let x: Vec<Complex64> = random(&mut f.rng, f.params.slots())
-        .iter()
-        .map(|x| x * 180.0)
-        .collect();
+    let x: Vec<Complex64> = random(&mut f.rng, f.params.slots()).iter().map(|x| x * 180.0).collect();
     let ct = f.encrypt(&x, 1);
     let (least, _) = f.bits(&ct, &x);
     assert!(least > 24.0, "{least}");

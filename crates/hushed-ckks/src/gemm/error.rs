@@ -45,9 +45,7 @@ pub enum GemmError {
         found: usize,
     },
     /// Ciphertexts of different lengths.
-    #[error(
-        "ciphertexts of {found} primes beside others of {expected}: drop all of them to one length first"
-    )]
+    #[error("ciphertexts of {found} primes beside others of {expected}: drop all of them to one length first")]
     Lengths {
         /// Primes of the first.
         expected: usize,
@@ -70,17 +68,9 @@ pub enum GemmError {
 }
 
 /// [`GemmError::Count`] unless there are as many as needed.
-pub(crate) fn check_count(
-    what: &'static str,
-    expected: usize,
-    found: usize,
-) -> Result<(), GemmError> {
+pub(crate) fn check_count(what: &'static str, expected: usize, found: usize) -> Result<(), GemmError> {
     if expected == found {
         return Ok(());
     }
-    Err(GemmError::Count {
-        what,
-        expected,
-        found,
-    })
+    Err(GemmError::Count { what, expected, found })
 }

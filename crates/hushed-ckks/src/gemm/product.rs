@@ -45,9 +45,7 @@ impl ModularGemm {
         let basis = params.rlwe().basis();
         Self {
             params: params.clone(),
-            kernels: (0..params.max_limbs())
-                .map(|limb| LimbGemm::with_cpu(*basis.modulus(limb), cpu))
-                .collect(),
+            kernels: (0..params.max_limbs()).map(|limb| LimbGemm::with_cpu(*basis.modulus(limb), cpu)).collect(),
             counters: Counters::default(),
         }
     }
@@ -128,10 +126,7 @@ impl ModularGemm {
         let before = common(&self.params, outputs)?;
         check_count("outputs", shape.count, before.count)?;
         if before.limbs != shape.limbs {
-            return Err(GemmError::Lengths {
-                expected: shape.limbs,
-                found: before.limbs,
-            });
+            return Err(GemmError::Lengths { expected: shape.limbs, found: before.limbs });
         }
         before.scale.check(shape.scale, "gemm")?;
         self.run(weights, source, outputs)?;
@@ -157,37 +152,27 @@ impl ModularGemm {
         sink.begin(shape)?;
         for limb in 0..shape.limbs {
             let packed = self.pack(weights, limb);
-            let biases: Vec<u64> = (0..shape.count)
-                .map(|o| bias.residue(&self.params, o, limb))
-                .collect();
-            self.strips(limb).into_par_iter().try_for_each_init(
-                Buffers::default,
-                |buffers, strip| {
-                    let width = strip.words.len();
-                    let x = source.strip(&strip, &mut buffers.inputs)?;
-                    buffers.outputs.resize(shape.count * width, 0);
-                    let outputs = buffers.outputs.chunks_exact_mut(width);
-                    let mut out: Vec<&mut [u64]> = outputs.collect();
-                    for (out, &bias) in out.iter_mut().zip(&biases) {
-                        out.fill(if strip.part == Part::B { bias } else { 0 });
-                    }
-                    self.kernels[limb].multiply_add(&packed, &x, &mut out, &mut buffers.scratch);
-                    let done: Vec<&[u64]> = out.iter().map(|out| &**out).collect();
-                    sink.put(&strip, &done)
-                },
-            )?;
+            let biases: Vec<u64> = (0..shape.count).map(|o| bias.residue(&self.params, o, limb)).collect();
+            self.strips(limb).into_par_iter().try_for_each_init(Buffers::default, |buffers, strip| {
+                let width = strip.words.len();
+                let x = source.strip(&strip, &mut buffers.inputs)?;
+                buffers.outputs.resize(shape.count * width, 0);
+                let outputs = buffers.outputs.chunks_exact_mut(width);
+                let mut out: Vec<&mut [u64]> = outputs.collect();
+                for (out, &bias) in out.iter_mut().zip(&biases) {
+                    out.fill(if strip.part == Part::B { bias } else { 0 });
+                }
+                self.kernels[limb].multiply_add(&packed, &x, &mut out, &mut buffers.scratch);
+                let done: Vec<&[u64]> = out.iter().map(|out| &**out).collect();
+                sink.put(&strip, &done)
+            })?;
         }
         self.count(weights, shape.limbs);
         Ok(())
     }
 
     /// Adds the product to `outputs`, in place.
-    fn run(
-        &self,
-        weights: &GemmWeights,
-        source: &MemorySource,
-        outputs: &mut [Ciphertext],
-    ) -> Result<(), GemmError> {
+    fn run(&self, weights: &GemmWeights, source: &MemorySource, outputs: &mut [Ciphertext]) -> Result<(), GemmError> {
         for limb in 0..source.shape().limbs {
             let packed = self.pack(weights, limb);
             let strips = self.strips(limb);
@@ -202,14 +187,11 @@ impl ModularGemm {
                     target.push(words);
                 }
             }
-            strips.par_iter().zip(targets).try_for_each_init(
-                Buffers::default,
-                |buffers, (strip, mut out)| {
-                    let x = source.strip(strip, &mut buffers.inputs)?;
-                    self.kernels[limb].multiply_add(&packed, &x, &mut out, &mut buffers.scratch);
-                    Ok::<_, GemmError>(())
-                },
-            )?;
+            strips.par_iter().zip(targets).try_for_each_init(Buffers::default, |buffers, (strip, mut out)| {
+                let x = source.strip(strip, &mut buffers.inputs)?;
+                self.kernels[limb].multiply_add(&packed, &x, &mut out, &mut buffers.scratch);
+                Ok::<_, GemmError>(())
+            })?;
         }
         self.count(weights, source.shape().limbs);
         Ok(())
@@ -219,13 +201,8 @@ impl ModularGemm {
     fn strips(&self, limb: usize) -> Vec<Strip> {
         let n = self.params.n();
         let width = STRIP.min(n.div_ceil(LEAST_STRIPS));
-        let of = |part| {
-            (0..n).step_by(width).map(move |start| Strip {
-                part,
-                limb,
-                words: start..(start + width).min(n),
-            })
-        };
+        let of =
+            |part| (0..n).step_by(width).map(move |start| Strip { part, limb, words: start..(start + width).min(n) });
         Part::BOTH.into_iter().flat_map(of).collect()
     }
 
@@ -241,12 +218,7 @@ impl ModularGemm {
     }
 
     /// The shape of the outputs and the bias at their scale.
-    fn check(
-        &self,
-        weights: &GemmWeights,
-        inputs: Shape,
-        bias: Option<&[f64]>,
-    ) -> Result<(Shape, Bias), GemmError> {
+    fn check(&self, weights: &GemmWeights, inputs: Shape, bias: Option<&[f64]>) -> Result<(Shape, Bias), GemmError> {
         check_count("inputs", weights.columns(), inputs.count)?;
         crate::ciphertext::check_limbs(&self.params, "gemm", inputs.limbs)?;
         let scale = inputs.scale.times(weights.scale());
@@ -256,9 +228,7 @@ impl ModularGemm {
             Some(bias) => {
                 check_count("biases", weights.rows(), bias.len())?;
                 magnitude = bias.iter().fold(0.0, |most, b| b.abs().max(most));
-                bias.iter()
-                    .map(|&b| Constant::new(Complex64::new(b, 0.0), scale))
-                    .collect::<Result<_, _>>()?
+                bias.iter().map(|&b| Constant::new(Complex64::new(b, 0.0), scale)).collect::<Result<_, _>>()?
             }
         };
         let shape = Shape {
@@ -291,15 +261,9 @@ fn noise(weights: &GemmWeights, input: Noise) -> Noise {
         0.0 => 0.0,
         _ => rounding + DOUBLES * bound,
     };
-    Noise::new(
-        terms * bound * input.magnitude(),
-        terms.sqrt() * bound * input.deviation(),
-    )
-    .with_norm(terms * (bound + off) * input.norm())
-    .plus(
-        terms.sqrt() * rounding * input.magnitude(),
-        terms * off * input.magnitude(),
-    )
+    Noise::new(terms * bound * input.magnitude(), terms.sqrt() * bound * input.deviation())
+        .with_norm(terms * (bound + off) * input.norm())
+        .plus(terms.sqrt() * rounding * input.magnitude(), terms * off * input.magnitude())
 }
 
 /// The biases as integers at the scale of the outputs; empty without a bias.

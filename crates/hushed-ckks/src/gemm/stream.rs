@@ -66,11 +66,7 @@ pub trait Source: Sync {
     ///
     /// # Errors
     /// If the strip cannot be read, for sources outside memory.
-    fn strip<'a>(
-        &'a self,
-        strip: &Strip,
-        buffer: &'a mut Vec<u64>,
-    ) -> Result<Vec<&'a [u64]>, GemmError>;
+    fn strip<'a>(&'a self, strip: &Strip, buffer: &'a mut Vec<u64>) -> Result<Vec<&'a [u64]>, GemmError>;
 }
 
 /// Outputs of a product. Threads deliver different strips concurrently, each once, in any order.
@@ -109,17 +105,10 @@ impl<'a> MemorySource<'a> {
     ///
     /// # Errors
     /// As [`MemorySource::new`]; [`GemmError::Lengths`] if they have fewer.
-    pub fn at(
-        params: &CkksParams,
-        ciphertexts: &'a [Ciphertext],
-        limbs: usize,
-    ) -> Result<Self, GemmError> {
+    pub fn at(params: &CkksParams, ciphertexts: &'a [Ciphertext], limbs: usize) -> Result<Self, GemmError> {
         let mut source = Self::new(params, ciphertexts)?;
         if limbs > source.shape.limbs {
-            return Err(GemmError::Lengths {
-                expected: limbs,
-                found: source.shape.limbs,
-            });
+            return Err(GemmError::Lengths { expected: limbs, found: source.shape.limbs });
         }
         source.shape.limbs = limbs;
         Ok(source)
@@ -131,11 +120,7 @@ impl Source for MemorySource<'_> {
         self.shape
     }
 
-    fn strip<'a>(
-        &'a self,
-        strip: &Strip,
-        _: &'a mut Vec<u64>,
-    ) -> Result<Vec<&'a [u64]>, GemmError> {
+    fn strip<'a>(&'a self, strip: &Strip, _: &'a mut Vec<u64>) -> Result<Vec<&'a [u64]>, GemmError> {
         let words = |ct| &strip.part.of(ct).limb(strip.limb)[strip.words.clone()];
         Ok(self.ciphertexts.iter().map(words).collect())
     }
@@ -144,11 +129,7 @@ impl Source for MemorySource<'_> {
 /// The common shape of `ciphertexts`.
 pub(super) fn common(params: &CkksParams, ciphertexts: &[Ciphertext]) -> Result<Shape, GemmError> {
     let Some(first) = ciphertexts.first() else {
-        return Err(GemmError::Count {
-            what: "ciphertexts",
-            expected: 1,
-            found: 0,
-        });
+        return Err(GemmError::Count { what: "ciphertexts", expected: 1, found: 0 });
     };
     let mut noise = first.noise();
     for ct in ciphertexts {
@@ -156,18 +137,10 @@ pub(super) fn common(params: &CkksParams, ciphertexts: &[Ciphertext]) -> Result<
             return Err(crate::CkksError::OtherParameters { operation: "gemm" }.into());
         }
         if ct.limbs() != first.limbs() {
-            return Err(GemmError::Lengths {
-                expected: first.limbs(),
-                found: ct.limbs(),
-            });
+            return Err(GemmError::Lengths { expected: first.limbs(), found: ct.limbs() });
         }
         first.scale().check(ct.scale(), "gemm")?;
         noise = noise.worse(ct.noise().read_at(ct.scale(), first.scale()));
     }
-    Ok(Shape {
-        count: ciphertexts.len(),
-        limbs: first.limbs(),
-        scale: first.scale(),
-        noise,
-    })
+    Ok(Shape { count: ciphertexts.len(), limbs: first.limbs(), scale: first.scale(), noise })
 }

@@ -32,13 +32,7 @@ impl GemmWeights {
     ///
     /// # Errors
     /// [`GemmError::Shape`], [`GemmError::Bound`].
-    pub fn from_f64(
-        values: &[f64],
-        rows: usize,
-        columns: usize,
-        bound: f64,
-        scale: Scale,
-    ) -> Result<Self, GemmError> {
+    pub fn from_f64(values: &[f64], rows: usize, columns: usize, bound: f64, scale: Scale) -> Result<Self, GemmError> {
         Self::rounded(values, rows, columns, bound, scale, u64::MAX)
     }
 
@@ -74,10 +68,7 @@ impl GemmWeights {
     ) -> Result<Self, GemmError> {
         check_shape(rows, columns, values.len())?;
         let whole = (bound * scale.value()).ceil();
-        let refused = GemmError::Bound {
-            bound,
-            limit_bits: whole.log2(),
-        };
+        let refused = GemmError::Bound { bound, limit_bits: whole.log2() };
         if !(1.0..=MAX_LIMIT).contains(&whole) {
             return Err(refused);
         }
@@ -93,15 +84,7 @@ impl GemmWeights {
                 ((w * step).round() as i64).clamp(-(limit as i64), limit as i64)
             })
             .collect();
-        let weights = Self {
-            rows,
-            columns,
-            values,
-            limit,
-            factor: factor as u64,
-            scale,
-            bound,
-        };
+        let weights = Self { rows, columns, values, limit, factor: factor as u64, scale, bound };
         if beyond { Err(refused) } else { Ok(weights) }
     }
 
@@ -118,28 +101,12 @@ impl GemmWeights {
     ///
     /// # Errors
     /// [`GemmError::Shape`], [`GemmError::Bound`].
-    pub fn integers(
-        values: Vec<i64>,
-        rows: usize,
-        columns: usize,
-        limit: u64,
-    ) -> Result<Self, GemmError> {
+    pub fn integers(values: Vec<i64>, rows: usize, columns: usize, limit: u64) -> Result<Self, GemmError> {
         check_shape(rows, columns, values.len())?;
-        let weights = Self {
-            rows,
-            columns,
-            values,
-            limit,
-            factor: 1,
-            scale: Scale::ONE,
-            bound: limit as f64,
-        };
+        let weights = Self { rows, columns, values, limit, factor: 1, scale: Scale::ONE, bound: limit as f64 };
         let beyond = |bad: bool, v: &i64| bad | (v.unsigned_abs() > limit);
         if limit == 0 || limit as f64 > MAX_LIMIT || weights.values.iter().fold(false, beyond) {
-            return Err(GemmError::Bound {
-                bound: limit as f64,
-                limit_bits: (limit as f64).log2(),
-            });
+            return Err(GemmError::Bound { bound: limit as f64, limit_bits: (limit as f64).log2() });
         }
         Ok(weights)
     }
@@ -167,11 +134,7 @@ impl GemmWeights {
     /// Largest error of a weight from rounding to an integer.
     pub fn rounding(&self) -> f64 {
         let exact = self.scale == Scale::ONE && self.factor == 1;
-        if exact {
-            0.0
-        } else {
-            0.5 * self.factor as f64 / self.scale.value()
-        }
+        if exact { 0.0 } else { 0.5 * self.factor as f64 / self.scale.value() }
     }
 
     /// The weights of some rows, to compute a few outputs at a time.
@@ -180,18 +143,10 @@ impl GemmWeights {
     /// [`GemmError::Block`].
     pub fn row_block(&self, range: Range<usize>) -> Result<Self, GemmError> {
         if range.is_empty() || range.end > self.rows {
-            return Err(GemmError::Block {
-                start: range.start,
-                end: range.end,
-                available: self.rows,
-            });
+            return Err(GemmError::Block { start: range.start, end: range.end, available: self.rows });
         }
         let values = &self.values[range.start * self.columns..range.end * self.columns];
-        Ok(Self {
-            rows: range.len(),
-            values: values.to_vec(),
-            ..*self
-        })
+        Ok(Self { rows: range.len(), values: values.to_vec(), ..*self })
     }
 
     pub(super) fn values(&self) -> &[i64] {
@@ -217,9 +172,5 @@ fn check_shape(rows: usize, columns: usize, found: usize) -> Result<(), GemmErro
     if rows > 0 && columns > 0 && rows.checked_mul(columns) == Some(found) {
         return Ok(());
     }
-    Err(GemmError::Shape {
-        rows,
-        columns,
-        found,
-    })
+    Err(GemmError::Shape { rows, columns, found })
 }

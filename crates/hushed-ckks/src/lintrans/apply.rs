@@ -19,9 +19,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use hushed_math::{Coeff, Eval, RnsPoly};
-use hushed_rlwe::hybrid::{
-    Decomposed, EvalKeys, Extended, decompose, decompose_raised, mod_down, mod_down_rescale,
-};
+use hushed_rlwe::hybrid::{Decomposed, EvalKeys, Extended, decompose, decompose_raised, mod_down, mod_down_rescale};
 use hushed_rlwe::{RlweError, RlweParams};
 use rayon::prelude::*;
 
@@ -41,11 +39,7 @@ impl LinearTransform {
     /// [`CkksError::LinTrans`] with [`LinTransError::Level`] for a ciphertext with fewer primes than
     /// [`LinearTransform::limbs`] (longer ones are truncated), with `MissingKey`, or with `Codec` or `File` if a file
     /// of diagonals is damaged or cannot be read; [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
-    pub fn apply_many(
-        &self,
-        evaluator: &Evaluator,
-        inputs: &[&Ciphertext],
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn apply_many(&self, evaluator: &Evaluator, inputs: &[&Ciphertext]) -> Result<Vec<Ciphertext>, CkksError> {
         let operation = "linear transform";
         let keys = evaluator.keys(operation)?;
         let mut shorter = Vec::new();
@@ -75,9 +69,7 @@ impl LinearTransform {
     /// As [`LinearTransform::apply_many`] for one ciphertext.
     pub fn apply(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let mut products = self.apply_many(evaluator, &[ct])?;
-        products
-            .pop()
-            .ok_or(CkksError::LinTrans(LinTransError::Empty))
+        products.pop().ok_or(CkksError::LinTrans(LinTransError::Empty))
     }
 
     /// The matrix times each of `inputs`, parts only.
@@ -94,11 +86,7 @@ impl LinearTransform {
         for (b, a) in inputs {
             let differ = a.ids() != b.ids();
             self.check_limbs(if differ { 0 } else { b.ids().len() })?;
-            digits.push(decompose(
-                self.common.params.rlwe(),
-                &self.common.gadget,
-                a,
-            )?);
+            digits.push(decompose(self.common.params.rlwe(), &self.common.gadget, a)?);
         }
         let b: Vec<_> = inputs.iter().map(|&(b, _)| b).collect();
         let a: Vec<_> = inputs.iter().map(|&(_, a)| a).collect();
@@ -119,12 +107,7 @@ impl LinearTransform {
         let params = self.common.params.rlwe();
         let (mut raised, mut digits) = (Vec::new(), Vec::new());
         for (b, a) in inputs {
-            digits.push(decompose_raised(
-                params,
-                &self.common.gadget,
-                a,
-                self.limbs(),
-            )?);
+            digits.push(decompose_raised(params, &self.common.gadget, a, self.limbs())?);
             raised.push(mod_raise(params, b, self.limbs())?);
         }
         let b: Vec<_> = raised.iter().collect();
@@ -135,11 +118,7 @@ impl LinearTransform {
         if found == self.limbs() {
             return Ok(());
         }
-        Err(LinTransError::Level {
-            limbs: found,
-            needed: self.limbs(),
-            available: self.common.params.max_limbs(),
-        })
+        Err(LinTransError::Level { limbs: found, needed: self.limbs(), available: self.common.params.max_limbs() })
     }
 
     /// `a` is needed only for rotations by 0 without a key.
@@ -190,10 +169,7 @@ impl LinearTransform {
             .iter()
             .map(|&k| match self.needs_key(k) {
                 false => Ok(None),
-                true => Ok(Some((
-                    self.common.key(keys, k)?,
-                    self.common.permutation(k),
-                ))),
+                true => Ok(Some((self.common.key(keys, k)?, self.common.permutation(k)))),
             })
             .collect::<Result<_, LinTransError>>()?;
         let ids = self.common.ids();
@@ -202,16 +178,10 @@ impl LinearTransform {
             b: RnsPoly::scratch(params.basis(), &ids),
             a: RnsPoly::scratch(params.basis(), &ids),
         };
-        let mut sums: Vec<Vec<Extended>> = self
-            .giants
-            .iter()
-            .map(|_| b.iter().map(|_| scratch()).collect())
-            .collect();
+        let mut sums: Vec<Vec<Extended>> = self.giants.iter().map(|_| b.iter().map(|_| scratch()).collect()).collect();
         let weights = self.weights();
-        Extended::by_limb(sums.iter_mut().flatten(), ids.len())
-            .into_par_iter()
-            .enumerate()
-            .try_for_each(|(j, mut out)| {
+        Extended::by_limb(sums.iter_mut().flatten(), ids.len()).into_par_iter().enumerate().try_for_each(
+            |(j, mut out)| {
                 let pass = Pass {
                     map: self,
                     babies: &babies,
@@ -222,16 +192,13 @@ impl LinearTransform {
                     id: ids[j],
                 };
                 pass.run(&mut out)
-            })?;
+            },
+        )?;
         Ok(sums)
     }
 
     /// Rotates the sums and adds them up over Q·P, to one total per input.
-    fn giant_steps(
-        &self,
-        keys: &EvalKeys,
-        sums: Vec<Vec<Extended>>,
-    ) -> Result<Vec<Extended>, LinTransError> {
+    fn giant_steps(&self, keys: &EvalKeys, sums: Vec<Vec<Extended>>) -> Result<Vec<Extended>, LinTransError> {
         let params = self.common.params.rlwe();
         let ids = self.common.ids();
         let mut totals: Option<Vec<Extended>> = None;
@@ -262,9 +229,7 @@ impl LinearTransform {
                 let mut products: Vec<_> = work.iter_mut().map(Pair::parts).collect();
                 let pointwise = params.basis().ntt(ids[j]).pointwise();
                 key.multiply_limb(&digits, j, &mut products);
-                for (([sum_b, sum_a], b), [total_b, total_a]) in
-                    products.into_iter().zip(&b_parts).zip(out)
-                {
+                for (([sum_b, sum_a], b), [total_b, total_a]) in products.into_iter().zip(&b_parts).zip(out) {
                     pointwise.add_assign(sum_b, b.limb(j));
                     for (sum, total) in [(sum_b, total_b), (sum_a, total_a)] {
                         if fresh {
@@ -294,18 +259,12 @@ impl LinearTransform {
         counters.pt_mul.many(inputs * self.products());
         counters.rescale.many(inputs);
         let words = 2 * (limbs + gadget.special());
-        counters
-            .products
-            .many(inputs * (self.products() * words + 2 * limbs));
+        counters.products.many(inputs * (self.products() * words + 2 * limbs));
     }
 }
 
 /// `low`, coefficients modulo q_0, read as integers in (−q_0/2, q_0/2) under `limbs` primes: ModRaise of one part.
-fn mod_raise(
-    params: &RlweParams,
-    low: &RnsPoly<Coeff>,
-    limbs: usize,
-) -> Result<RnsPoly<Eval>, LinTransError> {
+fn mod_raise(params: &RlweParams, low: &RnsPoly<Coeff>, limbs: usize) -> Result<RnsPoly<Eval>, LinTransError> {
     if low.ids() != [0] || !Arc::ptr_eq(low.basis(), params.basis()) {
         return Err(RlweError::IncompatibleParameters.into());
     }
@@ -314,9 +273,7 @@ fn mod_raise(
     let work: Vec<_> = raised.limbs_mut().collect();
     work.into_par_iter().for_each(|(id, limb)| {
         let specs = basis.ntt(id);
-        specs
-            .pointwise()
-            .lift_centred(limb, low.limb(0), basis.modulus(0));
+        specs.pointwise().lift_centred(limb, low.limb(0), basis.modulus(0));
         specs.forward(limb);
     });
     Ok(raised)

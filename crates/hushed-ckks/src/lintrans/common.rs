@@ -45,11 +45,7 @@ impl Common {
     }
 
     /// The key of a rotation, with exactly its gadget.
-    pub(crate) fn key<'k>(
-        &self,
-        keys: &'k EvalKeys,
-        rotation: usize,
-    ) -> Result<&'k SwitchKey, LinTransError> {
+    pub(crate) fn key<'k>(&self, keys: &'k EvalKeys, rotation: usize) -> Result<&'k SwitchKey, LinTransError> {
         let spec = self.spec(rotation);
         let exact = keys.iter().find(|key| key.spec() == spec);
         exact.ok_or_else(|| {
@@ -65,11 +61,7 @@ impl Common {
     fn spec(&self, rotation: usize) -> KeySpec {
         let element = self.element(rotation);
         KeySpec {
-            key: if self.gadget.is_raised() {
-                KeyUse::Raised(element)
-            } else {
-                KeyUse::Galois(element)
-            },
+            key: if self.gadget.is_raised() { KeyUse::Raised(element) } else { KeyUse::Galois(element) },
             limbs: self.gadget.limbs(),
             special: self.gadget.special(),
         }
@@ -110,8 +102,7 @@ impl Common {
         let [ratios, _] = self.params.digit_ratios(&self.gadget, self.limbs);
         let switching = worst::switching(n, ratios);
         let error = input.norm() + switching / scale.value();
-        let encoding =
-            count * worst::encoding(n) / self.plain_scale.value() + worst::DOUBLES * diagonals;
+        let encoding = count * worst::encoding(n) / self.plain_scale.value() + worst::DOUBLES * diagonals;
         let meets = input.magnitude() + (n as f64).sqrt() * error;
         let giants = giants as f64 * (switching + worst::rounding(n));
         let products = scale.times(self.plain_scale).value();

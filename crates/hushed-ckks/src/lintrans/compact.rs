@@ -76,13 +76,7 @@ pub struct CompactEncoder<'a> {
 impl<'a> CompactEncoder<'a> {
     /// An encoder for the primes `ids` of `basis`.
     pub fn new(basis: &'a RnsBasis, ids: &[usize], scale: f64) -> Self {
-        Self {
-            basis,
-            ids: ids.to_vec(),
-            scale,
-            rings: BTreeMap::new(),
-            layers: BTreeMap::new(),
-        }
+        Self { basis, ids: ids.to_vec(), scale, rings: BTreeMap::new(), layers: BTreeMap::new() }
     }
 
     /// The polynomial whose slots are `values` repeated over all N/2.
@@ -94,11 +88,7 @@ impl<'a> CompactEncoder<'a> {
         let mut words = vec![0; self.length(values.len())];
         self.encode_into(values, &mut words)?;
         let stored = words.len() / self.ids.len().max(1);
-        Ok(CompactPlain {
-            repeat: self.basis.n() / stored.max(1),
-            stored,
-            words,
-        })
+        Ok(CompactPlain { repeat: self.basis.n() / stored.max(1), stored, words })
     }
 
     /// Number of words that `values` values take under all primes.
@@ -110,17 +100,10 @@ impl<'a> CompactEncoder<'a> {
     ///
     /// # Errors
     /// As [`CompactEncoder::encode`], and [`LinTransError::Length`] for any other number of words.
-    pub fn encode_into(
-        &mut self,
-        values: &[Complex64],
-        words: &mut [u64],
-    ) -> Result<(), LinTransError> {
+    pub fn encode_into(&mut self, values: &[Complex64], words: &mut [u64]) -> Result<(), LinTransError> {
         let (slots, expected) = (self.basis.n() / 2, self.length(values.len()));
         if values.is_empty() || !slots.is_multiple_of(values.len()) {
-            return Err(LinTransError::Length {
-                expected: slots,
-                found: values.len(),
-            });
+            return Err(LinTransError::Length { expected: slots, found: values.len() });
         }
         let period = values.len().max(LEAST_PERIOD.min(slots));
         let values: Vec<_> = values.iter().copied().cycle().take(period).collect();
@@ -135,8 +118,7 @@ impl<'a> CompactEncoder<'a> {
             _ if degree == basis.n() => None,
             Entry::Occupied(entry) => Some(entry.into_mut()),
             Entry::Vacant(entry) => {
-                let ntt =
-                    |&id: &usize| NttTables::new(degree, Modulus::new(basis.modulus(id).value())?);
+                let ntt = |&id: &usize| NttTables::new(degree, Modulus::new(basis.modulus(id).value())?);
                 let transforms = ids.iter().map(ntt).collect::<Result<Vec<_>, MathError>>()?;
                 Some(entry.insert(transforms))
             }
@@ -163,8 +145,7 @@ impl<'a> CompactEncoder<'a> {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
                     let single = vec![1; bits as usize];
-                    let map =
-                        DftFactors::new(Direction::CoeffsToSlots, values.len(), &single, 1.0)?;
+                    let map = DftFactors::new(Direction::CoeffsToSlots, values.len(), &single, 1.0)?;
                     entry.insert(map)
                 }
             };
@@ -180,9 +161,7 @@ impl<'a> CompactEncoder<'a> {
                 if scaled.abs() < LARGEST {
                     Ok(scaled as i64)
                 } else {
-                    Err(LinTransError::Overflow {
-                        scale_bits: self.scale.log2(),
-                    })
+                    Err(LinTransError::Overflow { scale_bits: self.scale.log2() })
                 }
             })
             .collect()
@@ -216,37 +195,19 @@ mod tests {
             let whole: Vec<_> = values.iter().copied().cycle().take(n / 2).collect();
             let coefficients = encoder.coefficients(&whole).unwrap();
             let gap = n / (2 * period);
-            assert!(
-                coefficients
-                    .iter()
-                    .enumerate()
-                    .all(|(i, &c)| i % gap == 0 || c.abs() <= 1)
-            );
-            let cleaned: Vec<_> = coefficients
-                .iter()
-                .enumerate()
-                .map(|(i, &c)| if i % gap == 0 { c } else { 0 })
-                .collect();
+            assert!(coefficients.iter().enumerate().all(|(i, &c)| i % gap == 0 || c.abs() <= 1));
+            let cleaned: Vec<_> =
+                coefficients.iter().enumerate().map(|(i, &c)| if i % gap == 0 { c } else { 0 }).collect();
             let poly = RnsPoly::<Coeff>::from_signed(&basis, &ids, &cleaned).into_eval();
             for (j, &id) in ids.iter().enumerate() {
-                let repeated: Vec<u64> = compact
-                    .limb(j)
-                    .iter()
-                    .flat_map(|&w| std::iter::repeat_n(w, compact.repeat()))
-                    .collect();
+                let repeated: Vec<u64> =
+                    compact.limb(j).iter().flat_map(|&w| std::iter::repeat_n(w, compact.repeat())).collect();
                 let q = basis.modulus(id).value();
                 // Rounding in the smaller and the larger transform occasionally differs by one unit.
-                let far = repeated
-                    .iter()
-                    .zip(poly.limb(j))
-                    .filter(|&(&a, &b)| a != b)
-                    .count();
+                let far = repeated.iter().zip(poly.limb(j)).filter(|&(&a, &b)| a != b).count();
                 let ntt = basis.ntt(id);
-                let mut difference: Vec<u64> = repeated
-                    .iter()
-                    .zip(poly.limb(j))
-                    .map(|(&a, &b)| ntt.modulus().sub(a, b))
-                    .collect();
+                let mut difference: Vec<u64> =
+                    repeated.iter().zip(poly.limb(j)).map(|(&a, &b)| ntt.modulus().sub(a, b)).collect();
                 ntt.inverse(&mut difference);
                 let small = difference.iter().all(|&d| d <= 1 || d == q - 1);
                 assert!(small, "period {period}: {far} values off");
@@ -283,14 +244,8 @@ mod tests {
         let basis = RnsBasis::new(n, &ntt_primes(50, n, 1)).unwrap();
         let mut encoder = CompactEncoder::new(&basis, &[0], (1_u64 << 60) as f64);
         let huge = vec![Complex64::new(8.0, 0.0)];
-        assert!(matches!(
-            encoder.encode(&huge),
-            Err(LinTransError::Overflow { .. })
-        ));
-        assert!(matches!(
-            encoder.encode(&[Complex64::new(f64::NAN, 0.0)]),
-            Err(LinTransError::Overflow { .. })
-        ));
+        assert!(matches!(encoder.encode(&huge), Err(LinTransError::Overflow { .. })));
+        assert!(matches!(encoder.encode(&[Complex64::new(f64::NAN, 0.0)]), Err(LinTransError::Overflow { .. })));
         assert!(encoder.encode(&vector(3)).is_err());
         assert!(encoder.encode(&vector(64)).is_err());
     }

@@ -41,19 +41,11 @@ impl DftFactors {
     /// # Errors
     /// [`LinTransError::Dimension`] if `slots` is not a power of two, [`LinTransError::Layers`] if the layers do not
     /// add up or a factor has none.
-    pub fn new(
-        direction: Direction,
-        slots: usize,
-        layers: &[usize],
-        constant: f64,
-    ) -> Result<Self, LinTransError> {
+    pub fn new(direction: Direction, slots: usize, layers: &[usize], constant: f64) -> Result<Self, LinTransError> {
         Diagonals::new(slots)?;
         let total = slots.trailing_zeros() as usize;
         if layers.iter().sum::<usize>() != total || layers.contains(&0) || layers.is_empty() {
-            return Err(LinTransError::Layers {
-                layers: layers.to_vec(),
-                total,
-            });
+            return Err(LinTransError::Layers { layers: layers.to_vec(), total });
         }
         let share = constant.abs().powf(1.0 / layers.len() as f64);
         let sign = constant.signum();
@@ -106,9 +98,7 @@ impl DftFactors {
     /// # Errors
     /// [`LinTransError::Length`].
     pub fn apply(&self, x: &[Complex64]) -> Result<Vec<Complex64>, LinTransError> {
-        self.factors
-            .iter()
-            .try_fold(x.to_vec(), |x, factor| factor.apply(&x))
+        self.factors.iter().try_fold(x.to_vec(), |x, factor| factor.apply(&x))
     }
 }
 
@@ -128,18 +118,12 @@ fn layer(direction: Direction, slots: usize, m: usize) -> Result<Diagonals, LinT
     let join = |low: Vec<Complex64>, high: Vec<Complex64>| [low, high].concat();
     // Row j < half, then row j + half.
     let (main, above, below) = match direction {
-        Direction::SlotsToCoeffs => (
-            join(vec![one; half], twiddles.iter().map(|w| -w).collect()),
-            twiddles.clone(),
-            vec![one; half],
-        ),
+        Direction::SlotsToCoeffs => {
+            (join(vec![one; half], twiddles.iter().map(|w| -w).collect()), twiddles.clone(), vec![one; half])
+        }
         Direction::CoeffsToSlots => {
             let halved: Vec<_> = twiddles.iter().map(|w| w.conj() * 0.5).collect();
-            (
-                join(vec![one * 0.5; half], halved.iter().map(|w| -w).collect()),
-                vec![one * 0.5; half],
-                halved,
-            )
+            (join(vec![one * 0.5; half], halved.iter().map(|w| -w).collect()), vec![one * 0.5; half], halved)
         }
     };
     let mut layer = Diagonals::new(slots)?;
@@ -163,9 +147,7 @@ mod tests {
 
     fn reversed(x: &[Complex64]) -> Vec<Complex64> {
         let bits = x.len().trailing_zeros();
-        (0..x.len())
-            .map(|i| x[hushed_math::ntt::reverse_bits(i, bits)])
-            .collect()
+        (0..x.len()).map(|i| x[hushed_math::ntt::reverse_bits(i, bits)]).collect()
     }
 
     /// U·t by its definition.
@@ -222,11 +204,7 @@ mod tests {
         let negated: Vec<_> = z.iter().map(|z| -z).collect();
         assert!(distance(&back, &negated) < 1e-12);
         // Each factor takes the same share of |constant|.
-        let greatest = |m: &Diagonals| {
-            m.iter()
-                .flat_map(|(_, d)| d.iter().map(|x| x.norm()))
-                .fold(0.0, f64::max)
-        };
+        let greatest = |m: &Diagonals| m.iter().flat_map(|(_, d)| d.iter().map(|x| x.norm())).fold(0.0, f64::max);
         for factor in down.factors() {
             assert!((greatest(factor) - 0.5).abs() < 1e-12);
         }
@@ -236,11 +214,7 @@ mod tests {
     fn merged_layers_have_the_expected_diagonals_and_periods() {
         let slots = 1 << 12;
         let up = DftFactors::new(Direction::CoeffsToSlots, slots, &[4, 4, 4], 1.0).unwrap();
-        let shape: Vec<_> = up
-            .factors()
-            .iter()
-            .map(|m| (m.count(), m.period()))
-            .collect();
+        let shape: Vec<_> = up.factors().iter().map(|m| (m.count(), m.period())).collect();
         assert_eq!(shape, [(16, 1 << 12), (31, 1 << 8), (31, 1 << 4)]);
         let steps = [256, 16, 1];
         for (factor, step) in up.factors().iter().zip(steps) {

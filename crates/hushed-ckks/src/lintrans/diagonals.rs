@@ -31,15 +31,9 @@ impl Diagonals {
     /// [`LinTransError::Dimension`] unless `dim` is a power of two.
     pub fn new(dim: usize) -> Result<Self, LinTransError> {
         if !dim.is_power_of_two() {
-            return Err(LinTransError::Dimension {
-                given: dim,
-                limit: usize::MAX,
-            });
+            return Err(LinTransError::Dimension { given: dim, limit: usize::MAX });
         }
-        Ok(Self {
-            dim,
-            map: BTreeMap::new(),
-        })
+        Ok(Self { dim, map: BTreeMap::new() })
     }
 
     /// The matrix with these rows of `dim` entries each. Diagonals that are exactly zero are kept, because which
@@ -52,10 +46,7 @@ impl Diagonals {
         let mut matrix = Self::new(dim)?;
         let lengths = std::iter::once(rows.len()).chain(rows.iter().map(Vec::len));
         if let Some(found) = lengths.into_iter().find(|&length| length != dim) {
-            return Err(LinTransError::Length {
-                expected: dim,
-                found,
-            });
+            return Err(LinTransError::Length { expected: dim, found });
         }
         for k in 0..dim {
             let diagonal = (0..dim).map(|j| rows[j][(j + k) % dim]).collect();
@@ -75,10 +66,7 @@ impl Diagonals {
     /// [`LinTransError::Length`] unless the number of values divides `dim`.
     pub fn set(&mut self, offset: i64, values: Vec<Complex64>) -> Result<(), LinTransError> {
         if values.is_empty() || !self.dim.is_multiple_of(values.len()) {
-            return Err(LinTransError::Length {
-                expected: self.dim,
-                found: values.len(),
-            });
+            return Err(LinTransError::Length { expected: self.dim, found: values.len() });
         }
         let offset = offset.rem_euclid(self.dim as i64) as usize;
         self.map.insert(offset, values);
@@ -111,10 +99,7 @@ impl Diagonals {
     /// [`LinTransError::Length`].
     pub fn apply(&self, x: &[Complex64]) -> Result<Vec<Complex64>, LinTransError> {
         if x.len() != self.dim {
-            return Err(LinTransError::Length {
-                expected: self.dim,
-                found: x.len(),
-            });
+            return Err(LinTransError::Length { expected: self.dim, found: x.len() });
         }
         let mut out = vec![Complex64::ZERO; self.dim];
         for (k, values) in self.iter() {
@@ -131,20 +116,14 @@ impl Diagonals {
     /// [`LinTransError::Dimension`] if the dimensions differ.
     pub fn after(&self, first: &Diagonals) -> Result<Diagonals, LinTransError> {
         if self.dim != first.dim {
-            return Err(LinTransError::Dimension {
-                given: first.dim,
-                limit: self.dim,
-            });
+            return Err(LinTransError::Dimension { given: first.dim, limit: self.dim });
         }
         let mut product = Self::new(self.dim)?;
         for (a, left) in self.iter() {
             for (b, right) in first.iter() {
                 // Periods are powers of two, so the longer one is a period of both.
                 let period = left.len().max(right.len());
-                let sum = product
-                    .map
-                    .entry((a + b) % self.dim)
-                    .or_insert_with(|| vec![Complex64::ZERO; period]);
+                let sum = product.map.entry((a + b) % self.dim).or_insert_with(|| vec![Complex64::ZERO; period]);
                 if sum.len() < period {
                     *sum = sum.iter().copied().cycle().take(period).collect();
                 }
@@ -158,10 +137,7 @@ impl Diagonals {
 
     /// Multiplies every entry by `factor`.
     pub fn scale(&mut self, factor: Complex64) {
-        self.map
-            .values_mut()
-            .flatten()
-            .for_each(|entry| *entry *= factor);
+        self.map.values_mut().flatten().for_each(|entry| *entry *= factor);
     }
 
     /// Reduces each diagonal to its smallest period (a power of two). Only for public matrices, because the stored size
@@ -200,9 +176,7 @@ mod tests {
         let (a, b) = (random_rows(dim, 1), random_rows(dim, 2));
         let x = &random_rows(dim, 3)[0];
         let dense = |rows: &[Vec<Complex64>], x: &[Complex64]| -> Vec<Complex64> {
-            rows.iter()
-                .map(|row| row.iter().zip(x).map(|(m, v)| m * v).sum())
-                .collect()
+            rows.iter().map(|row| row.iter().zip(x).map(|(m, v)| m * v).sum()).collect()
         };
         let left = Diagonals::from_rows(dim, &a).unwrap();
         let right = Diagonals::from_rows(dim, &b).unwrap();
@@ -226,23 +200,14 @@ mod tests {
         assert_eq!(m.apply(&x).unwrap(), whole.apply(&x).unwrap());
         let square = m.after(&m).unwrap();
         assert_eq!(square.period(), 2);
-        assert!(near(
-            &square.apply(&x).unwrap(),
-            &m.apply(&m.apply(&x).unwrap()).unwrap()
-        ));
+        assert!(near(&square.apply(&x).unwrap(), &m.apply(&m.apply(&x).unwrap()).unwrap()));
     }
 
     #[test]
     fn shapes_are_checked() {
-        assert!(matches!(
-            Diagonals::new(12),
-            Err(LinTransError::Dimension { given: 12, .. })
-        ));
+        assert!(matches!(Diagonals::new(12), Err(LinTransError::Dimension { given: 12, .. })));
         let mut m = Diagonals::new(8).unwrap();
-        assert!(matches!(
-            m.set(0, vec![Complex64::ZERO; 3]),
-            Err(LinTransError::Length { .. })
-        ));
+        assert!(matches!(m.set(0, vec![Complex64::ZERO; 3]), Err(LinTransError::Length { .. })));
         assert!(matches!(m.apply(&[]), Err(LinTransError::Length { .. })));
         assert!(m.after(&Diagonals::new(4).unwrap()).is_err());
     }

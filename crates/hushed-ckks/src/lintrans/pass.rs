@@ -92,9 +92,7 @@ impl Pass<'_> {
             return store.read((giant, place, start / length), block);
         }
         let plains = self.map.giants[giant].plains.iter();
-        Ok(plains
-            .map(|plain| plain.strip(place, start, length))
-            .collect())
+        Ok(plains.map(|plain| plain.strip(place, start, length)).collect())
     }
 
     fn inputs(&self) -> usize {
@@ -108,13 +106,7 @@ impl Pass<'_> {
 
     /// P·(b, 0) + Σ digits·key of each baby before its permutation, or P·(b, a) for the input itself, for one run of
     /// values, at pair baby·inputs + c. All keys pass over one strip of digits while it is in the cache.
-    fn products(
-        &self,
-        first: usize,
-        keys: &mut [Option<KeyStrips<'_>>],
-        products: &mut [u64],
-        rooms: &mut Vec<Room>,
-    ) {
+    fn products(&self, first: usize, keys: &mut [Option<KeyStrips<'_>>], products: &mut [u64], rooms: &mut Vec<Room>) {
         let (inputs, pointwise) = (self.inputs(), self.pointwise());
         let run = products.len() / (2 * keys.len() * inputs);
         let strip = KEY_STRIP.min(run);
@@ -124,13 +116,8 @@ impl Pass<'_> {
         for start in (0..run).step_by(strip) {
             let here = first + start..first + start + strip;
             self.lift(here.start, lifted);
-            for (key, pairs) in keys
-                .iter_mut()
-                .zip(products.chunks_exact_mut(2 * inputs * run))
-            {
-                let pairs = pairs
-                    .chunks_exact_mut(2 * run)
-                    .zip(lifted.chunks_exact(2 * strip));
+            for (key, pairs) in keys.iter_mut().zip(products.chunks_exact_mut(2 * inputs * run)) {
+                let pairs = pairs.chunks_exact_mut(2 * run).zip(lifted.chunks_exact(2 * strip));
                 let Some(key) = key else {
                     for (pair, lifted) in pairs {
                         for (part, lifted) in pair.chunks_exact_mut(run).zip(lifted.chunks(strip)) {
@@ -156,13 +143,7 @@ impl Pass<'_> {
     }
 
     /// Every baby for one closed run of values, at pair baby·inputs + c.
-    fn turned(
-        &self,
-        first: usize,
-        keys: &mut [Option<KeyStrips<'_>>],
-        turned: &mut [u64],
-        rooms: &mut Vec<Room>,
-    ) {
+    fn turned(&self, first: usize, keys: &mut [Option<KeyStrips<'_>>], turned: &mut [u64], rooms: &mut Vec<Room>) {
         let inputs = self.inputs();
         let run = turned.len() / (2 * keys.len() * inputs);
         let mut lifted = Room::new();
@@ -179,9 +160,7 @@ impl Pass<'_> {
                 continue;
             };
             let [key_b, key_a] = key.next_strip(run, rooms);
-            let pairs = row
-                .chunks_exact_mut(2 * run)
-                .zip(lifted.chunks_exact(2 * run));
+            let pairs = row.chunks_exact_mut(2 * run).zip(lifted.chunks_exact(2 * run));
             for ((pair, lifted), digits) in pairs.zip(&self.digits) {
                 words.clear();
                 words.extend(digits.iter().map(|digit| &digit[first..first + run]));
@@ -270,17 +249,12 @@ impl Pass<'_> {
         let part = |index: usize| -> Vec<&[u64]> {
             let places = giant.babies.iter();
             let places = places.map(|&baby| 2 * (baby * inputs + c) + index);
-            places
-                .map(|place| &turned[place * strip..(place + 1) * strip])
-                .collect()
+            places.map(|place| &turned[place * strip..(place + 1) * strip]).collect()
         };
         let keys = [&part(0)[..], &part(1)[..]];
         match self.map.repeat {
             1 => self.pointwise().dot_pair(out, diagonals, keys),
-            repeat => {
-                self.pointwise()
-                    .dot_pair_repeated(out, diagonals, repeat.trailing_zeros(), keys)
-            }
+            repeat => self.pointwise().dot_pair_repeated(out, diagonals, repeat.trailing_zeros(), keys),
         }
     }
 }

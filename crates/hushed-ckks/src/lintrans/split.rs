@@ -90,11 +90,7 @@ impl Split {
         // for larger ones: the cost is flat around its minimum, and a shift saves at most one giant step.
         let fine = span <= 128;
         for width in (1..=span as i64).step_by(if fine { 1 } else { span / 128 }) {
-            for shift in (0..width).step_by(if fine {
-                1
-            } else {
-                (width as usize).div_ceil(2)
-            }) {
+            for shift in (0..width).step_by(if fine { 1 } else { (width as usize).div_ceil(2) }) {
                 let (babies, giants) = counts(&steps, width, shift);
                 let total = cost.total(babies, giants);
                 if best.is_none_or(|(least, ..)| total < least) {
@@ -116,10 +112,7 @@ impl Split {
         let mut sorted = babies.clone();
         sorted.sort_unstable();
         let terms = sorted.iter().enumerate().map(|(i, &k)| (i, k)).collect();
-        Ok(Self {
-            babies: sorted,
-            giants: vec![Giant { rotation: 0, terms }],
-        })
+        Ok(Self { babies: sorted, giants: vec![Giant { rotation: 0, terms }] })
     }
 
     /// Baby steps by 0 … `width` − 1 times the stride of the offsets.
@@ -148,10 +141,7 @@ impl Split {
             let index = babies.binary_search(&baby).unwrap_or(0);
             match giants.iter_mut().find(|giant| giant.rotation == rotation) {
                 Some(giant) => giant.terms.push((index, offset)),
-                None => giants.push(Giant {
-                    rotation,
-                    terms: vec![(index, offset)],
-                }),
+                None => giants.push(Giant { rotation, terms: vec![(index, offset)] }),
             }
         }
         giants.sort_by_key(|giant| giant.rotation);
@@ -176,10 +166,7 @@ impl Split {
 /// of slots, the input repeats, so both signs mean the same.
 fn signed_offsets(matrix: &Diagonals, slots: usize) -> Result<Vec<(i64, usize)>, LinTransError> {
     if matrix.dim() > slots {
-        return Err(LinTransError::Dimension {
-            given: matrix.dim(),
-            limit: slots,
-        });
+        return Err(LinTransError::Dimension { given: matrix.dim(), limit: slots });
     }
     if matrix.count() == 0 {
         return Err(LinTransError::Empty);
@@ -191,11 +178,7 @@ fn signed_offsets(matrix: &Diagonals, slots: usize) -> Result<Vec<(i64, usize)>,
     let mut offsets: Vec<(i64, usize)> = all
         .into_iter()
         .map(|k| {
-            let signed = if fold && 2 * k as i64 > dim {
-                k as i64 - dim
-            } else {
-                k as i64
-            };
+            let signed = if fold && 2 * k as i64 > dim { k as i64 - dim } else { k as i64 };
             (signed, k)
         })
         .collect();
@@ -247,9 +230,7 @@ mod tests {
     fn matrix(dim: usize, offsets: &[i64]) -> Diagonals {
         let mut m = Diagonals::new(dim).unwrap();
         for &k in offsets {
-            let diagonal = (0..dim)
-                .map(|j| Complex64::new(j as f64 + k as f64, 1.0))
-                .collect();
+            let diagonal = (0..dim).map(|j| Complex64::new(j as f64 + k as f64, 1.0)).collect();
             m.set(k, diagonal).unwrap();
         }
         m
@@ -258,9 +239,7 @@ mod tests {
     /// The defining sum, by cyclic shifts.
     fn apply(split: &Split, m: &Diagonals, x: &[Complex64]) -> Vec<Complex64> {
         let n = x.len();
-        let rotate = |x: &[Complex64], k: usize| -> Vec<Complex64> {
-            (0..n).map(|j| x[(j + k) % n]).collect()
-        };
+        let rotate = |x: &[Complex64], k: usize| -> Vec<Complex64> { (0..n).map(|j| x[(j + k) % n]).collect() };
         let diagonals: std::collections::BTreeMap<_, _> = m.iter().collect();
         let mut out = vec![Complex64::ZERO; n];
         for giant in &split.giants {
@@ -282,32 +261,21 @@ mod tests {
     #[test]
     fn any_split_is_the_matrix() {
         let dim = 64;
-        let shapes: [Vec<i64>; 4] = [
-            (0..dim).collect(),
-            (-7..=7).map(|k| 4 * k).collect(),
-            vec![5, -9, 31, 32],
-            vec![0],
-        ];
-        let x: Vec<_> = (0..dim)
-            .map(|i| Complex64::new(i as f64, -(i as f64) / 2.0))
-            .collect();
+        let shapes: [Vec<i64>; 4] =
+            [(0..dim).collect(), (-7..=7).map(|k| 4 * k).collect(), vec![5, -9, 31, 32], vec![0]];
+        let x: Vec<_> = (0..dim).map(|i| Complex64::new(i as f64, -(i as f64) / 2.0)).collect();
         for offsets in shapes {
             let m = matrix(dim as usize, &offsets);
             let expected = m.apply(&x).unwrap();
             let cost = CostModel::new(1 << 16, 20, 7, 3);
-            let mut splits = vec![
-                Split::best(&m, dim as usize, &cost).unwrap(),
-                Split::diagonal(&m, dim as usize).unwrap(),
-            ];
+            let mut splits =
+                vec![Split::best(&m, dim as usize, &cost).unwrap(), Split::diagonal(&m, dim as usize).unwrap()];
             for width in [1, 2, 5, 8, 64] {
                 splits.push(Split::fixed(&m, dim as usize, width).unwrap());
             }
             for split in splits {
                 let found = apply(&split, &m, &x);
-                let far = found
-                    .iter()
-                    .zip(&expected)
-                    .any(|(a, b)| (a - b).norm() > 1e-6);
+                let far = found.iter().zip(&expected).any(|(a, b)| (a - b).norm() > 1e-6);
                 assert!(!far, "{offsets:?} {split:?}");
             }
         }

@@ -68,14 +68,7 @@ impl Layout {
                 end = end.checked_add(block.checked_mul(strips)? as u64)?;
             }
         }
-        Some(Self {
-            primes,
-            words,
-            packed,
-            strips,
-            giants,
-            end,
-        })
+        Some(Self { primes, words, packed, strips, giants, end })
     }
 
     /// Modulus and its bit length, for each prime of the diagonals.
@@ -112,11 +105,7 @@ pub(super) fn block_digest(file: &[u8; DIGEST], number: usize, bytes: &[u8]) -> 
 impl Store {
     /// The blocks of `file`, whose head has the given digest.
     pub(super) fn new(file: Box<dyn Bytes>, layout: Layout, digest: [u8; DIGEST]) -> Self {
-        Self {
-            file: Mutex::new(file),
-            layout,
-            digest,
-        }
+        Self { file: Mutex::new(file), layout, digest }
     }
 
     /// Words of the longest block.
@@ -155,16 +144,11 @@ impl Store {
             file.read_exact(&mut block.bytes)?;
         }
         let damaged = CodecError::Damaged { chunk: number };
-        let (bytes, digest) = block
-            .bytes
-            .split_at_checked(length)
-            .ok_or(damaged.clone())?;
+        let (bytes, digest) = block.bytes.split_at_checked(length).ok_or(damaged.clone())?;
         if block_digest(&self.digest, number, bytes) != digest {
             return Err(damaged.into());
         }
-        let (Some(&(q, bits)), Some(&packed)) =
-            (self.layout.primes.get(limb), self.layout.packed.get(limb))
-        else {
+        let (Some(&(q, bits)), Some(&packed)) = (self.layout.primes.get(limb), self.layout.packed.get(limb)) else {
             return Err(damaged.into());
         };
         for bytes in bytes.chunks_exact(packed) {

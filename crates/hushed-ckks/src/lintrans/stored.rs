@@ -53,12 +53,7 @@ impl LinearTransform {
         let layout = self.layout(lists as u64).ok_or(LinTransError::Stored)?;
         let mut head = Vec::with_capacity(lists);
         let payload = layout.end() as usize - HEADER_BYTES;
-        write_header(
-            &mut head,
-            Kind::LinearTransform,
-            self.common.params.rlwe(),
-            payload,
-        );
+        write_header(&mut head, Kind::LinearTransform, self.common.params.rlwe(), payload);
         head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
         let digest: [u8; DIGEST] = Sha256::digest(&head).into();
         head.extend_from_slice(&digest);
@@ -89,18 +84,11 @@ impl LinearTransform {
     /// [`LinTransError::Codec`] for a file of another kind, version, parameter set or length, or with a damaged head;
     /// [`LinTransError::Stored`] for an impossible shape; [`LinTransError::File`] if it cannot be read. A damaged block
     /// is reported by the product that reads it.
-    pub fn open(
-        params: &Arc<CkksParams>,
-        file: impl Read + Seek + Send + 'static,
-    ) -> Result<Self, LinTransError> {
+    pub fn open(params: &Arc<CkksParams>, file: impl Read + Seek + Send + 'static) -> Result<Self, LinTransError> {
         let mut file: Box<dyn Bytes> = Box::new(file);
         let length = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(0))?;
-        let mut head = Head {
-            file: &mut *file,
-            left: length,
-            bytes: Vec::new(),
-        };
+        let mut head = Head { file: &mut *file, left: length, bytes: Vec::new() };
         head.more(HEADER_BYTES)?;
         let claimed = read_header(&head.bytes, Kind::LinearTransform, params.rlwe())?;
         let expected = claimed.saturating_add(HEADER_BYTES as u64);
@@ -183,10 +171,8 @@ struct Head<'f> {
 
 impl Head<'_> {
     fn more(&mut self, count: usize) -> Result<&[u8], LinTransError> {
-        let truncated = CodecError::Truncated {
-            given: usize::try_from(self.left).unwrap_or(usize::MAX),
-            expected: count,
-        };
+        let truncated =
+            CodecError::Truncated { given: usize::try_from(self.left).unwrap_or(usize::MAX), expected: count };
         self.left = self.left.checked_sub(count as u64).ok_or(truncated)?;
         let at = self.bytes.len();
         self.bytes.resize(at + count, 0);
@@ -215,18 +201,7 @@ impl Head<'_> {
     fn shape(&mut self, params: &CkksParams) -> Result<Shape, LinTransError> {
         let (n, slots) = (params.n(), params.slots());
         let counts = self.below(FIXED - 4, n + 1)?;
-        let [
-            limbs,
-            special,
-            raised,
-            dim,
-            repeat,
-            strip,
-            babies,
-            giants,
-            terms,
-        ] = *counts.as_slice()
-        else {
+        let [limbs, special, raised, dim, repeat, strip, babies, giants, terms] = *counts.as_slice() else {
             return Err(LinTransError::Stored);
         };
         let reals = self.numbers(4)?;
@@ -259,24 +234,11 @@ impl Head<'_> {
                 return Err(LinTransError::Stored);
             }
             left = left.checked_sub(count).ok_or(LinTransError::Stored)?;
-            list.push(EncodedGiant {
-                rotation,
-                babies: self.below(count, babies)?,
-                plains: Vec::new(),
-            });
+            list.push(EncodedGiant { rotation, babies: self.below(count, babies)?, plains: Vec::new() });
         }
         if left != 0 {
             return Err(LinTransError::Stored);
         }
-        Ok(Shape {
-            gadget,
-            plain_scale,
-            dim,
-            repeat,
-            strip,
-            babies: rotations,
-            giants: list,
-            sums,
-        })
+        Ok(Shape { gadget, plain_scale, dim, repeat, strip, babies: rotations, giants: list, sums })
     }
 }

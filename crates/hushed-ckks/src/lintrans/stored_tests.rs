@@ -24,14 +24,9 @@ fn map(params: &Arc<CkksParams>, step: i64, count: i64, period: usize) -> Linear
     let mut matrix = Diagonals::new(params.slots()).unwrap();
     for k in 0..count {
         let value = |j: usize| Complex64::new((k + 1) as f64 / count as f64, j as f64 / 4096.0);
-        matrix
-            .set(k * step, (0..period).map(value).collect())
-            .unwrap();
+        matrix.set(k * step, (0..period).map(value).collect()).unwrap();
     }
-    let options = Options {
-        method: Method::Width(4),
-        ..Options::default()
-    };
+    let options = Options { method: Method::Width(4), ..Options::default() };
     LinearTransform::new(params, &matrix, LIMBS, options).unwrap()
 }
 
@@ -80,11 +75,8 @@ fn products_from_a_file_are_those_from_memory_and_hold_one_block() {
         let digests = 32 * held.giants.len() * 16 * 8 + 1024;
         assert!(bytes.len() < held.plaintext_bytes() * 50 / 64 + digests);
         let (largest, total) = (Arc::default(), Arc::default());
-        let file = Counting {
-            file: Cursor::new(bytes.clone()),
-            largest: Arc::clone(&largest),
-            total: Arc::clone(&total),
-        };
+        let file =
+            Counting { file: Cursor::new(bytes.clone()), largest: Arc::clone(&largest), total: Arc::clone(&total) };
         let opened = LinearTransform::open(&params, file).unwrap();
         assert_eq!(opened.plaintext_bytes(), 0);
         assert_eq!(opened.rotations(), held.rotations());
@@ -109,15 +101,9 @@ fn products_from_a_file_are_those_from_memory_and_hold_one_block() {
         }
         // One block per read, and every block once for all three inputs.
         let largest = largest.load(Ordering::Relaxed);
-        assert!(
-            largest <= opened.block_bytes() + 32,
-            "{largest} bytes at a time"
-        );
+        assert!(largest <= opened.block_bytes() + 32, "{largest} bytes at a time");
         assert_eq!(total.load(Ordering::Relaxed) + head, bytes.len());
-        assert!(matches!(
-            opened.write(&mut Vec::new()),
-            Err(LinTransError::Stored)
-        ));
+        assert!(matches!(opened.write(&mut Vec::new()), Err(LinTransError::Stored)));
     }
 }
 
@@ -130,19 +116,10 @@ fn damaged_and_truncated_files_are_named() {
     assert!(open(&good).is_none());
     for length in [0, 7, HEADER_BYTES, HEADER_BYTES + 50, good.len() - 1] {
         let refused = open(&good[..length]);
-        assert!(
-            matches!(
-                refused,
-                Some(LinTransError::Codec(CodecError::Truncated { .. }))
-            ),
-            "{length}: {refused:?}"
-        );
+        assert!(matches!(refused, Some(LinTransError::Codec(CodecError::Truncated { .. }))), "{length}: {refused:?}");
     }
     let longer = [&good[..], &[0]].concat();
-    assert!(matches!(
-        open(&longer),
-        Some(LinTransError::Codec(CodecError::Length { .. }))
-    ));
+    assert!(matches!(open(&longer), Some(LinTransError::Codec(CodecError::Length { .. }))));
     let with = |at: usize, value: u8| {
         let mut bytes = good.clone();
         bytes[at] ^= value;
@@ -151,20 +128,8 @@ fn damaged_and_truncated_files_are_named() {
     // Magic, kind, version and parameters in the header.
     for (at, expected) in [
         (0, CodecError::Magic),
-        (
-            4,
-            CodecError::Kind {
-                given: 13,
-                expected: 12,
-            },
-        ),
-        (
-            6,
-            CodecError::Version {
-                given: 0,
-                expected: 1,
-            },
-        ),
+        (4, CodecError::Kind { given: 13, expected: 12 }),
+        (6, CodecError::Version { given: 0, expected: 1 }),
         (8, CodecError::Parameters),
     ] {
         assert_eq!(open(&with(at, 1)), Some(LinTransError::Codec(expected)));
@@ -196,19 +161,16 @@ fn damaged_and_truncated_files_are_named() {
         )
     };
     assert!(damaged(apply(with(lists + 100, 4)), 0));
-    assert!(damaged(
-        apply(with(good.len() - 1, 4)),
-        2 * 4 * limbs_of(&held) - 1
-    ));
+    assert!(damaged(apply(with(good.len() - 1, 4)), 2 * 4 * limbs_of(&held) - 1));
     // The first two strips of one prime, swapped.
     let size = 4 * 1024 * 50 / 8 + 32;
     let mut swapped = good.clone();
     let (first, second) = swapped[lists..lists + 2 * size].split_at_mut(size);
     first.swap_with_slice(second);
-    assert!(apply(swapped).is_some_and(|e| matches!(
-        e,
-        CkksError::LinTrans(LinTransError::Codec(CodecError::Damaged { .. }))
-    )));
+    assert!(
+        apply(swapped)
+            .is_some_and(|e| matches!(e, CkksError::LinTrans(LinTransError::Codec(CodecError::Damaged { .. }))))
+    );
 }
 
 /// Including the one for raised ciphertexts.
@@ -258,8 +220,6 @@ fn a_file_that_ends_during_a_product_is_an_error() {
     let ct = f.encrypt(&x, LIMBS);
     assert!(matches!(
         opened.apply(&f.evaluator, &ct),
-        Err(CkksError::LinTrans(LinTransError::File {
-            kind: std::io::ErrorKind::UnexpectedEof
-        }))
+        Err(CkksError::LinTrans(LinTransError::File { kind: std::io::ErrorKind::UnexpectedEof }))
     ));
 }

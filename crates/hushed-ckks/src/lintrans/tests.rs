@@ -29,32 +29,20 @@ pub(super) fn room(seed: u64) -> Room {
 
 impl Room {
     pub(super) fn encrypt(&mut self, slots: &[Complex64], limbs: usize) -> Ciphertext {
-        let t = DftFactors::new(Direction::CoeffsToSlots, SLOTS, &[1; 7], 1.0)
-            .unwrap()
-            .apply(slots)
-            .unwrap();
+        let t = DftFactors::new(Direction::CoeffsToSlots, SLOTS, &[1; 7], 1.0).unwrap().apply(slots).unwrap();
         let natural = (0..SLOTS).map(|k| t[hushed_math::ntt::reverse_bits(k, 7)]);
-        let (re, im): (Vec<_>, Vec<_>) = natural
-            .map(|z| ((z.re * SCALE).round() as i64, (z.im * SCALE).round() as i64))
-            .unzip();
+        let (re, im): (Vec<_>, Vec<_>) =
+            natural.map(|z| ((z.re * SCALE).round() as i64, (z.im * SCALE).round() as i64)).unzip();
         let ids = self.params.rlwe().ciphertext_ids(limbs);
-        let message =
-            RnsPoly::<Coeff>::from_signed(self.params.rlwe().basis(), &ids, &[re, im].concat());
-        self.sk
-            .encrypt_seeded(message, &mut self.rng)
-            .unwrap()
-            .expand()
+        let message = RnsPoly::<Coeff>::from_signed(self.params.rlwe().basis(), &ids, &[re, im].concat());
+        self.sk.encrypt_seeded(message, &mut self.rng).unwrap().expand()
     }
 
     pub(super) fn decrypt(&self, (b, a): Parts) -> Vec<Complex64> {
         let phase = self.sk.decrypt_phase(&Ciphertext { b, a }).unwrap();
         let q = self.params.prime(0);
         let centred = |&r: &u64| {
-            let signed = if r > q / 2 {
-                r as i64 - q as i64
-            } else {
-                r as i64
-            };
+            let signed = if r > q / 2 { r as i64 - q as i64 } else { r as i64 };
             signed as f64 / SCALE
         };
         let m: Vec<f64> = phase.limb(0).iter().map(centred).collect();
@@ -62,10 +50,7 @@ impl Room {
             .map(|k| hushed_math::ntt::reverse_bits(k, 7))
             .map(|k| Complex64::new(m[k], m[k + SLOTS]))
             .collect();
-        DftFactors::new(Direction::SlotsToCoeffs, SLOTS, &[1; 7], 1.0)
-            .unwrap()
-            .apply(&t)
-            .unwrap()
+        DftFactors::new(Direction::SlotsToCoeffs, SLOTS, &[1; 7], 1.0).unwrap().apply(&t).unwrap()
     }
 
     pub(super) fn keys(&mut self, maps: &[&LinearTransform]) -> EvalKeys {
@@ -88,10 +73,7 @@ fn matrix(dim: usize, offsets: &[i64], period: usize, rng: &mut SecretRng) -> Di
 }
 
 fn with(method: Method) -> Options {
-    Options {
-        method,
-        ..Options::default()
-    }
+    Options { method, ..Options::default() }
 }
 
 #[test]
@@ -165,11 +147,8 @@ fn periodic_diagonals_are_stored_once() {
     let mut room = room(3);
     let m = matrix(SLOTS, &[0, 1, 2, 3], 16, &mut room.rng);
     let whole = matrix(SLOTS, &[0, 1, 2, 3], SLOTS, &mut room.rng);
-    let sizes = [m, whole].map(|m| {
-        LinearTransform::new(&room.params, &m, 5, with(Method::Width(2)))
-            .unwrap()
-            .plaintext_bytes()
-    });
+    let sizes = [m, whole]
+        .map(|m| LinearTransform::new(&room.params, &m, 5, with(Method::Width(2))).unwrap().plaintext_bytes());
     assert_eq!(sizes[0] * 8, sizes[1]);
 }
 
@@ -189,11 +168,7 @@ fn missing_keys_and_wrong_lengths_are_named() {
     ));
     assert!(matches!(
         map.apply_parts(&keys, &[(&long.b, &long.a)]),
-        Err(LinTransError::Level {
-            limbs: 4,
-            needed: 3,
-            ..
-        })
+        Err(LinTransError::Level { limbs: 4, needed: 3, .. })
     ));
     assert!(map.apply_parts(&keys, &[]).unwrap().is_empty());
     for limbs in [0, 1, 7] {

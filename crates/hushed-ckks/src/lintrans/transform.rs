@@ -98,11 +98,7 @@ impl LinearTransform {
     ) -> Result<Self, LinTransError> {
         let available = params.max_limbs();
         if limbs < 2 || limbs > available {
-            return Err(LinTransError::Level {
-                limbs,
-                needed: 2,
-                available,
-            });
+            return Err(LinTransError::Level { limbs, needed: 2, available });
         }
         let mut best: Option<(f64, Gadget, Split)> = None;
         let choices = match options.special {
@@ -161,11 +157,7 @@ impl LinearTransform {
     ) -> Result<Self, LinTransError> {
         let limbs = gadget.limbs();
         if limbs < 2 {
-            return Err(LinTransError::Level {
-                limbs,
-                needed: 2,
-                available: params.max_limbs(),
-            });
+            return Err(LinTransError::Level { limbs, needed: 2, available: params.max_limbs() });
         }
         let dropped = params.prime(limbs - 1);
         let common = Common {
@@ -213,10 +205,7 @@ impl LinearTransform {
     }
 
     /// The map of the given shape, without its diagonals.
-    pub(super) fn from_shape(
-        params: &Arc<CkksParams>,
-        shape: Shape,
-    ) -> Result<Self, LinTransError> {
+    pub(super) fn from_shape(params: &Arc<CkksParams>, shape: Shape) -> Result<Self, LinTransError> {
         let places = shape.gadget.limbs() + shape.gadget.special();
         let map = Self {
             common: Common {
@@ -348,8 +337,5 @@ fn sums(matrix: &Diagonals) -> [f64; 3] {
         }
         diagonals += values.iter().map(|value| value.norm()).fold(0.0, f64::max);
     }
-    rows.iter()
-        .fold([0.0, 0.0, diagonals], |[l1, l2, all]: [f64; 3], row| {
-            [l1.max(row[0]), l2.max(row[1]), all]
-        })
+    rows.iter().fold([0.0, 0.0, diagonals], |[l1, l2, all]: [f64; 3], row| [l1.max(row[0]), l2.max(row[1]), all])
 }

@@ -40,17 +40,10 @@ impl PreparedGrid {
     /// [`CkksError::LinTrans`] with [`LinTransError::Length`] if the number of inputs is wrong,
     /// [`LinTransError::Level`] if one has fewer primes than [`PreparedGrid::limbs`] (longer ones are truncated), or
     /// `MissingKey`; [`CkksError::ScaleMismatch`], [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
-    pub fn apply(
-        &self,
-        evaluator: &Evaluator,
-        inputs: &[&Ciphertext],
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn apply(&self, evaluator: &Evaluator, inputs: &[&Ciphertext]) -> Result<Vec<Ciphertext>, CkksError> {
         let operation = "grid of linear maps";
         let keys = evaluator.keys(operation)?;
-        let wrong = LinTransError::Length {
-            expected: self.inputs,
-            found: inputs.len(),
-        };
+        let wrong = LinTransError::Length { expected: self.inputs, found: inputs.len() };
         let Some(first) = inputs.first().filter(|_| inputs.len() == self.inputs) else {
             return Err(wrong.into());
         };
@@ -77,22 +70,11 @@ impl PreparedGrid {
             });
         }
         let input = |ct: &'_ Cow<'_, Ciphertext>| -> Result<Decomposed, LinTransError> {
-            Ok(decompose(
-                self.common.params.rlwe(),
-                &self.common.gadget,
-                ct.a(),
-            )?)
+            Ok(decompose(self.common.params.rlwe(), &self.common.gadget, ct.a())?)
         };
         let digits = cut.iter().map(input).collect::<Result<Vec<_>, _>>()?;
-        let inputs: Vec<Input<'_>> = cut
-            .iter()
-            .zip(digits)
-            .map(|(ct, digits)| Input {
-                b: ct.b(),
-                a: ct.a(),
-                digits,
-            })
-            .collect();
+        let inputs: Vec<Input<'_>> =
+            cut.iter().zip(digits).map(|(ct, digits)| Input { b: ct.b(), a: ct.a(), digits }).collect();
         let sums = self.inner_sums(keys, &inputs)?;
         drop(inputs);
         let outputs = self.giant_steps(keys, sums)?;
@@ -107,11 +89,7 @@ impl PreparedGrid {
     }
 
     /// The sum of each giant, over Q·P.
-    fn inner_sums(
-        &self,
-        keys: &EvalKeys,
-        inputs: &[Input<'_>],
-    ) -> Result<Vec<Extended>, LinTransError> {
+    fn inner_sums(&self, keys: &EvalKeys, inputs: &[Input<'_>]) -> Result<Vec<Extended>, LinTransError> {
         let special = self.common.gadget.special();
         for &(rotation, _) in self.split.babies() {
             if rotation != 0 {
@@ -122,15 +100,14 @@ impl PreparedGrid {
         let zero = |_: &_| Extended::zero(params, self.common.limbs, special);
         let mut sums: Vec<Extended> = self.split.giants().iter().map(zero).collect();
         let ids = self.common.ids();
-        Extended::by_limb(sums.iter_mut(), ids.len())
-            .into_par_iter()
-            .enumerate()
-            .try_for_each(|(j, out)| -> Result<(), LinTransError> {
+        Extended::by_limb(sums.iter_mut(), ids.len()).into_par_iter().enumerate().try_for_each(
+            |(j, out)| -> Result<(), LinTransError> {
                 let mut turned = Pair::many(params.basis(), self.split.babies().len());
                 self.babies(keys, inputs, (j, ids[j]), &mut turned)?;
                 self.multiply(j, &turned, out);
                 Ok(())
-            })?;
+            },
+        )?;
         Ok(sums)
     }
 
@@ -209,11 +186,7 @@ impl PreparedGrid {
     }
 
     /// Rotates the sums, adds them up per output, and divides.
-    fn giant_steps(
-        &self,
-        keys: &EvalKeys,
-        sums: Vec<Extended>,
-    ) -> Result<Vec<Parts>, LinTransError> {
+    fn giant_steps(&self, keys: &EvalKeys, sums: Vec<Extended>) -> Result<Vec<Parts>, LinTransError> {
         let params = self.common.params.rlwe();
         let special = self.common.gadget.special();
         let mut totals: Vec<Option<Extended>> = (0..self.outputs).map(|_| None).collect();
@@ -269,22 +242,17 @@ impl PreparedGrid {
                 into.push(total.get_or_insert_with(zero));
             }
         }
-        Extended::by_limb(into, ids.len())
-            .into_par_iter()
-            .enumerate()
-            .for_each(|(j, out)| {
-                let pointwise = params.basis().ntt(ids[j]).pointwise();
-                let mut work = Pair::many(params.basis(), out.len());
-                let mut products: Vec<[&mut [u64]; 2]> = work.iter_mut().map(Pair::parts).collect();
-                key.multiply_limb(&digits, j, &mut products);
-                for (([sum_b, sum_a], b), [total_b, total_a]) in
-                    products.into_iter().zip(&b_parts).zip(out)
-                {
-                    pointwise.add_assign(sum_b, b.limb(j));
-                    permutation.apply_add_assign(pointwise.modulus(), sum_b, total_b);
-                    permutation.apply_add_assign(pointwise.modulus(), sum_a, total_a);
-                }
-            });
+        Extended::by_limb(into, ids.len()).into_par_iter().enumerate().for_each(|(j, out)| {
+            let pointwise = params.basis().ntt(ids[j]).pointwise();
+            let mut work = Pair::many(params.basis(), out.len());
+            let mut products: Vec<[&mut [u64]; 2]> = work.iter_mut().map(Pair::parts).collect();
+            key.multiply_limb(&digits, j, &mut products);
+            for (([sum_b, sum_a], b), [total_b, total_a]) in products.into_iter().zip(&b_parts).zip(out) {
+                pointwise.add_assign(sum_b, b.limb(j));
+                permutation.apply_add_assign(pointwise.modulus(), sum_b, total_b);
+                permutation.apply_add_assign(pointwise.modulus(), sum_a, total_a);
+            }
+        });
         Ok(())
     }
 
@@ -303,8 +271,6 @@ impl PreparedGrid {
         counters.pt_mul.many(terms);
         counters.rescale.many(self.outputs);
         let words = 2 * (self.common.limbs + gadget.special());
-        counters
-            .products
-            .many(terms * words + 2 * self.common.limbs * self.outputs);
+        counters.products.many(terms * words + 2 * self.common.limbs * self.outputs);
     }
 }

@@ -25,10 +25,7 @@ impl fmt::Debug for MapGrid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, period) = (self.diagonals.len(), self.period);
         let (outputs, inputs) = (self.outputs, self.inputs);
-        write!(
-            f,
-            "MapGrid({outputs} × {inputs}, {count} diagonals of {period})"
-        )
+        write!(f, "MapGrid({outputs} × {inputs}, {count} diagonals of {period})")
     }
 }
 
@@ -38,28 +35,14 @@ impl MapGrid {
     /// # Errors
     /// [`LinTransError::Dimension`] unless `slots` and `period` are powers of two and `period` ≤ `slots`;
     /// [`LinTransError::Empty`] without inputs or outputs.
-    pub fn new(
-        slots: usize,
-        period: usize,
-        inputs: usize,
-        outputs: usize,
-    ) -> Result<Self, LinTransError> {
+    pub fn new(slots: usize, period: usize, inputs: usize, outputs: usize) -> Result<Self, LinTransError> {
         if !slots.is_power_of_two() || !period.is_power_of_two() || period > slots {
-            return Err(LinTransError::Dimension {
-                given: period,
-                limit: slots,
-            });
+            return Err(LinTransError::Dimension { given: period, limit: slots });
         }
         if inputs == 0 || outputs == 0 {
             return Err(LinTransError::Empty);
         }
-        Ok(Self {
-            slots,
-            period,
-            inputs,
-            outputs,
-            diagonals: BTreeMap::new(),
-        })
+        Ok(Self { slots, period, inputs, outputs, diagonals: BTreeMap::new() })
     }
 
     /// Slots of a vector.
@@ -109,10 +92,7 @@ impl MapGrid {
             }
         }
         if values.len() != self.period {
-            return Err(LinTransError::Length {
-                expected: self.period,
-                found: values.len(),
-            });
+            return Err(LinTransError::Length { expected: self.period, found: values.len() });
         }
         let offset = self.signed(offset);
         self.diagonals.insert((output, input, offset), values);
@@ -132,10 +112,7 @@ impl MapGrid {
     ) -> Result<(), LinTransError> {
         let most = rows.max(columns);
         if most > self.period || rows == 0 || columns == 0 {
-            return Err(LinTransError::Dimension {
-                given: most,
-                limit: self.period,
-            });
+            return Err(LinTransError::Dimension { given: most, limit: self.period });
         }
         for offset in 1 - rows as i64..columns as i64 {
             let place = |row: usize| {
@@ -156,10 +133,7 @@ impl MapGrid {
         let lengths = inputs.iter().map(Vec::len);
         let wrong = lengths.clone().find(|&length| length != self.slots);
         if wrong.is_some() || inputs.len() != self.inputs {
-            return Err(LinTransError::Length {
-                expected: self.slots,
-                found: wrong.unwrap_or(inputs.len()),
-            });
+            return Err(LinTransError::Length { expected: self.slots, found: wrong.unwrap_or(inputs.len()) });
         }
         let mut out = vec![vec![Complex64::ZERO; self.slots]; self.outputs];
         let add = |(output, sums): (usize, &mut Vec<Complex64>)| {
@@ -199,11 +173,7 @@ impl MapGrid {
     pub(super) fn signed(&self, offset: i64) -> i64 {
         let slots = self.slots as i64;
         let offset = offset.rem_euclid(slots);
-        if 2 * offset > slots {
-            offset - slots
-        } else {
-            offset
-        }
+        if 2 * offset > slots { offset - slots } else { offset }
     }
 
     /// The offset in [0, slots).
@@ -226,9 +196,7 @@ impl MapGrid {
                 largest += values.iter().map(|value| value.norm()).fold(0.0, f64::max);
                 count += 1.0;
             }
-            let row = slots.iter().fold([0.0_f64; 2], |[l1, l2], slot| {
-                [l1.max(slot[0]), l2.max(slot[1])]
-            });
+            let row = slots.iter().fold([0.0_f64; 2], |[l1, l2], slot| [l1.max(slot[0]), l2.max(slot[1])]);
             let found = [row[0], row[1], largest, count];
             most = std::array::from_fn(|i| most[i].max(found[i]));
         }

@@ -52,25 +52,16 @@ impl PreparedGrid {
     ) -> Result<Self, LinTransError> {
         let available = params.max_limbs();
         if limbs < 2 || limbs > available {
-            return Err(LinTransError::Level {
-                limbs,
-                needed: 2,
-                available,
-            });
+            return Err(LinTransError::Level { limbs, needed: 2, available });
         }
         if grid.slots() != params.slots() {
-            return Err(LinTransError::Dimension {
-                given: grid.slots(),
-                limit: params.slots(),
-            });
+            return Err(LinTransError::Dimension { given: grid.slots(), limit: params.slots() });
         }
         let rlwe = params.rlwe();
         let key_limbs = options.key_limbs.unwrap_or(limbs).max(limbs);
         let special = match options.special {
             Some(special) => special,
-            None => params
-                .cheapest_special(key_limbs)
-                .map_err(|_| LinTransError::NoGadget { limbs })?,
+            None => params.cheapest_special(key_limbs).map_err(|_| LinTransError::NoGadget { limbs })?,
         };
         let gadget = Gadget::new(rlwe, key_limbs, special)?;
         let split = match options.split {
@@ -81,22 +72,12 @@ impl PreparedGrid {
             }
         };
         let dropped = params.prime(limbs - 1);
-        let plain_scale = options
-            .plain_scale
-            .unwrap_or(Scale::ONE.times_prime(dropped));
-        let common = Common {
-            params: Arc::clone(params),
-            limbs,
-            gadget,
-            plain_scale,
-        };
+        let plain_scale = options.plain_scale.unwrap_or(Scale::ONE.times_prime(dropped));
+        let common = Common { params: Arc::clone(params), limbs, gadget, plain_scale };
         let ids = common.ids();
         let encoder = || CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
         let encoded = encode(grid, &split, encoder)?;
-        let gemms: Vec<LimbGemm> = ids
-            .iter()
-            .map(|&id| LimbGemm::new(*rlwe.basis().modulus(id)))
-            .collect();
+        let gemms: Vec<LimbGemm> = ids.iter().map(|&id| LimbGemm::new(*rlwe.basis().modulus(id))).collect();
         let shape = [split.giants().len(), split.babies().len()];
         let packed = gemms.par_iter().enumerate();
         let weights = packed.map(|(j, gemm)| pack(gemm, &encoded, [j, ids.len()], shape));
@@ -165,17 +146,11 @@ fn encode<'a>(
     }
     if met.len() < grid.count() {
         // A split of another grid.
-        return Err(LinTransError::Length {
-            expected: grid.count(),
-            found: met.len(),
-        });
+        return Err(LinTransError::Length { expected: grid.count(), found: met.len() });
     }
     let mut encoded = Lists::new(diagonals.len(), encoder().length(period));
     let mut words = encoded.all_mut();
-    let share = diagonals
-        .len()
-        .div_ceil(rayon::current_num_threads())
-        .max(1);
+    let share = diagonals.len().div_ceil(rayon::current_num_threads()).max(1);
     let shares = words.par_chunks_mut(share).zip(diagonals.par_chunks(share));
     shares.try_for_each(|(words, diagonals)| {
         let mut encoder = encoder();
@@ -194,22 +169,12 @@ fn encode<'a>(
 }
 
 /// One matrix per run of equal values in limb `j` of `limbs`.
-fn pack(
-    gemm: &LimbGemm,
-    encoded: &Lists,
-    [j, limbs]: [usize; 2],
-    shape: [usize; 2],
-) -> Vec<PackedWeights> {
+fn pack(gemm: &LimbGemm, encoded: &Lists, [j, limbs]: [usize; 2], shape: [usize; 2]) -> Vec<PackedWeights> {
     let runs = encoded.length() / limbs;
     let lists = (0..encoded.count()).map(|i| encoded.get(i));
-    let limbs: Vec<&[u64]> = lists
-        .map(|words| &words[j * runs..(j + 1) * runs])
-        .collect();
+    let limbs: Vec<&[u64]> = lists.map(|words| &words[j * runs..(j + 1) * runs]).collect();
     gemm.pack_residues(runs, shape, |run, words| {
         let values = limbs.iter().map(|limb| limb[run]);
-        words
-            .iter_mut()
-            .zip(values)
-            .for_each(|(word, value)| *word = value);
+        words.iter_mut().zip(values).for_each(|(word, value)| *word = value);
     })
 }

@@ -24,11 +24,7 @@ impl GridSplit {
     ///
     /// # Errors
     /// [`LinTransError::Empty`] if an output has no diagonal.
-    pub fn best(
-        grid: &MapGrid,
-        n: usize,
-        [limbs, special, digits]: [usize; 3],
-    ) -> Result<Self, LinTransError> {
+    pub fn best(grid: &MapGrid, n: usize, [limbs, special, digits]: [usize; 3]) -> Result<Self, LinTransError> {
         let cost = CostModel::new(n, limbs, special, digits);
         let words = (2 * (limbs + special) * n) as f64;
         Self::cheapest(grid, |split| {
@@ -57,9 +53,7 @@ impl GridSplit {
     fn cheapest(grid: &MapGrid, time: impl Fn(&Self) -> f64) -> Result<Self, LinTransError> {
         let offsets = grid.offsets();
         let span = match (offsets.first(), offsets.last()) {
-            (Some(first), Some(last)) => {
-                ((last - first) / stride(offsets.iter().copied()) + 1) as usize
-            }
+            (Some(first), Some(last)) => ((last - first) / stride(offsets.iter().copied()) + 1) as usize,
             _ => return Err(LinTransError::Empty),
         };
         let mut best: Option<(f64, Self)> = None;
@@ -91,10 +85,7 @@ impl GridSplit {
     /// As [`GridSplit::best`], and [`LinTransError::Length`] unless there is one turn per output.
     pub fn around(grid: &MapGrid, turns: &[i64]) -> Result<Self, LinTransError> {
         if turns.len() != grid.outputs() {
-            return Err(LinTransError::Length {
-                expected: grid.outputs(),
-                found: turns.len(),
-            });
+            return Err(LinTransError::Length { expected: grid.outputs(), found: turns.len() });
         }
         Self::cut(grid, |output, _| turns[output])
     }
@@ -119,10 +110,7 @@ impl GridSplit {
         if reached.len() < grid.outputs() {
             return Err(LinTransError::Empty);
         }
-        Ok(Self {
-            babies: babies.into_iter().collect(),
-            giants: giants.into_iter().collect(),
-        })
+        Ok(Self { babies: babies.into_iter().collect(), giants: giants.into_iter().collect() })
     }
 
     /// (rotation, input) of each rotated input, by ascending rotation.

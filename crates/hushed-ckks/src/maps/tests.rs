@@ -19,12 +19,7 @@ fn params() -> Arc<CkksParams> {
 }
 
 /// Blocks of random entries: input i uses `columns[i]` places, output o `rows[o]`.
-fn blocks(
-    slots: usize,
-    period: usize,
-    (rows, columns): (&[usize], &[usize]),
-    rng: &mut SecretRng,
-) -> MapGrid {
+fn blocks(slots: usize, period: usize, (rows, columns): (&[usize], &[usize]), rng: &mut SecretRng) -> MapGrid {
     let mut grid = MapGrid::new(slots, period, columns.len(), rows.len()).unwrap();
     for (o, &rows) in rows.iter().enumerate() {
         for (i, &columns) in columns.iter().enumerate() {
@@ -46,9 +41,7 @@ fn run(
     let inputs: Vec<_> = (0..grid.inputs()).map(|_| f.random()).collect();
     let cts: Vec<_> = inputs.iter().map(|x| f.encrypt(x, limbs)).collect();
     f.evaluator.counters().reset();
-    let out = map
-        .apply(&f.evaluator, &cts.iter().collect::<Vec<_>>())
-        .unwrap();
+    let out = map.apply(&f.evaluator, &cts.iter().collect::<Vec<_>>()).unwrap();
     let counts = f.evaluator.counters().snapshot();
     (out, grid.apply(&inputs).unwrap(), counts)
 }
@@ -95,11 +88,7 @@ fn encrypted_grids_are_the_clear_ones_for_every_split() {
         let limbs = [LIMBS - 1, LIMBS][i % 2];
         let (babies, giants) = split.key_switches();
         let terms = split.babies().len() * split.giants().len();
-        let options = GridOptions {
-            split: Some(split),
-            key_limbs: Some(LIMBS),
-            ..GridOptions::default()
-        };
+        let options = GridOptions { split: Some(split), key_limbs: Some(LIMBS), ..GridOptions::default() };
         let map = PreparedGrid::new(&params, &grid, limbs, options).unwrap();
         let mut specs = KeySpecs::new();
         map.add_keys(&mut specs);
@@ -164,37 +153,25 @@ fn inputs_and_shapes_that_do_not_fit_are_refused() {
         other => panic!("{:?}", other.map(|out| out.len())),
     };
     assert!(matches!(refused(&[&long]), LinTransError::Length { .. }));
-    assert!(matches!(
-        refused(&[&long, &short]),
-        LinTransError::Level { .. }
-    ));
+    assert!(matches!(refused(&[&long, &short]), LinTransError::Level { .. }));
     assert!(matches!(refused(&[&long, &long]), LinTransError::Rlwe(_)));
     let finer = f.encoder.encode(&x, LIMBS, Scale::from_bits(41)).unwrap();
     let finer = f.encryptor.encrypt(&finer, &mut f.rng).unwrap();
-    assert!(matches!(
-        map.apply(&f.evaluator, &[&long, &finer]),
-        Err(CkksError::ScaleMismatch { .. })
-    ));
+    assert!(matches!(map.apply(&f.evaluator, &[&long, &finer]), Err(CkksError::ScaleMismatch { .. })));
 
     assert!(MapGrid::new(slots, 12, 1, 1).is_err() && MapGrid::new(16, 32, 1, 1).is_err());
     assert!(MapGrid::new(slots, 16, 0, 1).is_err());
     let mut grid = MapGrid::new(slots, 16, 1, 2).unwrap();
     let zeros = |count| vec![Complex64::ZERO; count];
     assert!(grid.set([2, 0], 0, zeros(16)).is_err() && grid.set([0, 0], 0, zeros(8)).is_err());
-    assert!(
-        grid.set_block([0, 0], [17, 1], |_, _| Complex64::ONE)
-            .is_err()
-    );
+    assert!(grid.set_block([0, 0], [17, 1], |_, _| Complex64::ONE).is_err());
     grid.set([0, 0], 1, zeros(16)).unwrap();
     // The second output has no diagonals.
     assert_eq!(GridSplit::diagonal(&grid), Err(LinTransError::Empty));
     grid.set([1, 0], 0, zeros(16)).unwrap();
     // A split of another grid.
     let small = blocks(slots, 16, (&[2], &[2]), &mut rng);
-    let options = GridOptions {
-        split: Some(GridSplit::diagonal(&grid).unwrap()),
-        ..GridOptions::default()
-    };
+    let options = GridOptions { split: Some(GridSplit::diagonal(&grid).unwrap()), ..GridOptions::default() };
     assert!(PreparedGrid::new(&params, &small, LIMBS, options).is_err());
     for limbs in [1, LIMBS + 9] {
         assert!(PreparedGrid::new(&params, &small, limbs, GridOptions::default()).is_err());

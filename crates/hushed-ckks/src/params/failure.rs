@@ -138,14 +138,9 @@ mod tests {
     /// Published figures for S_(h+1) beyond K at 2^15 slots.
     #[test]
     fn agrees_with_published_bounds() {
-        for (weight, range, log2) in [
-            (32, 16, -138.7),
-            (32, 12, -34.0),
-            (64, 28, -144.0),
-            (128, 40, -112.0),
-            (192, 25, -15.6),
-            (192, 28, -23.0),
-        ] {
+        for (weight, range, log2) in
+            [(32, 16, -138.7), (32, 12, -34.0), (64, 28, -144.0), (128, 40, -112.0), (192, 25, -15.6), (192, 28, -23.0)]
+        {
             let found = log2_tail(weight + 1, 2 * range) + 17.0;
             assert!((found - log2).abs() < 0.6, "{weight} {range}: {found}");
         }
@@ -195,9 +190,6 @@ mod tests {
         let expected = 2f64.powf(log2_failure(32, 5, 1) - 1.0);
         let found = f64::from(out) / f64::from(trials);
         let deviation = (expected / f64::from(trials)).sqrt();
-        assert!(
-            (found - expected).abs() < 6.0 * deviation,
-            "{found} {expected}"
-        );
+        assert!((found - expected).abs() < 6.0 * deviation, "{found} {expected}");
     }
 }

@@ -122,15 +122,8 @@ impl CkksParams {
     fn with_rlwe(literal: CkksLiteral, chain: Chain, rlwe: Arc<RlweParams>) -> Self {
         let basis = rlwe.basis();
         let half = rlwe.n() as u64 / 2;
-        let imaginary = (0..basis.len())
-            .map(|id| basis.modulus(id).pow(basis.ntt(id).psi(), half))
-            .collect();
-        Self {
-            literal,
-            chain,
-            rlwe,
-            imaginary,
-        }
+        let imaginary = (0..basis.len()).map(|id| basis.modulus(id).pow(basis.ntt(id).psi(), half)).collect();
+        Self { literal, chain, rlwe, imaginary }
     }
 
     fn check_bootstrap(&self) -> Result<(), CkksParamsError> {
@@ -148,11 +141,7 @@ impl CkksParams {
     pub(crate) fn check_range(&self, range: u32) -> Result<(), CkksParamsError> {
         let log2_failure = log2_failure(EPHEMERAL_WEIGHT, range, self.slots());
         if log2_failure > FAILURE_LIMIT {
-            return Err(CkksParamsError::FailureBound {
-                range,
-                weight: EPHEMERAL_WEIGHT,
-                log2_failure,
-            });
+            return Err(CkksParamsError::FailureBound { range, weight: EPHEMERAL_WEIGHT, log2_failure });
         }
         Ok(())
     }
@@ -161,10 +150,7 @@ impl CkksParams {
     pub(crate) fn with_levels(&self, levels: usize) -> Result<Arc<Self>, CkksParamsError> {
         let gap = self.gap(levels);
         let literal = CkksLiteral {
-            levels: PrimeGroup {
-                count: self.levels() - gap.len(),
-                ..self.literal.levels
-            },
+            levels: PrimeGroup { count: self.levels() - gap.len(), ..self.literal.levels },
             ..self.literal.clone()
         };
         let moved = |group: &Range<usize>| group.start - gap.len()..group.end - gap.len();
@@ -323,11 +309,7 @@ fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError
     let (stc, eval_mod, cts) = (literal.stc, literal.eval_mod, literal.cts);
     let given = [stc.count, eval_mod.count, cts.count];
     if given.contains(&0) && given.iter().any(|&c| c > 0) {
-        return Err(CkksParamsError::PartialBootstrap {
-            stc: stc.count,
-            eval_mod: eval_mod.count,
-            cts: cts.count,
-        });
+        return Err(CkksParamsError::PartialBootstrap { stc: stc.count, eval_mod: eval_mod.count, cts: cts.count });
     }
     // The special primes come first: the larger they are, the more primes fit into one digit of a key switch.
     let mut chooser = Chooser::new(literal.log_n);
@@ -356,11 +338,8 @@ fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError
         eval_mod: next(eval_mod_primes.len()),
         cts: next(cts.count),
     };
-    let rlwe = RlweLiteral {
-        log_n: literal.log_n,
-        q: [q0, stc_primes, levels, eval_mod_primes, cts_primes].concat(),
-        p,
-    };
+    let rlwe =
+        RlweLiteral { log_n: literal.log_n, q: [q0, stc_primes, levels, eval_mod_primes, cts_primes].concat(), p };
     Ok((chain, rlwe))
 }
 
@@ -368,10 +347,7 @@ fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError
 pub(super) fn special_groups(literal: &CkksLiteral) -> Vec<PrimeGroup> {
     let group = literal.special;
     match (literal.p0_bits, group.count.checked_sub(1)) {
-        (Some(bits), Some(others)) => vec![
-            PrimeGroup::new(1, bits),
-            PrimeGroup::new(others, group.bits),
-        ],
+        (Some(bits), Some(others)) => vec![PrimeGroup::new(1, bits), PrimeGroup::new(others, group.bits)],
         _ => vec![group],
     }
 }
@@ -428,15 +404,8 @@ mod tests {
     fn the_chain_is_in_the_order_of_use() {
         let params = CkksParams::n16_boot().unwrap();
         let chain = params.chain();
-        assert_eq!(
-            (chain.stc.clone(), chain.levels.clone()),
-            (1..4, 4..18),
-            "q0, then stc, then levels"
-        );
-        assert_eq!(
-            (chain.eval_mod.clone(), chain.cts.clone()),
-            (18..26, 26..29)
-        );
+        assert_eq!((chain.stc.clone(), chain.levels.clone()), (1..4, 4..18), "q0, then stc, then levels");
+        assert_eq!((chain.eval_mod.clone(), chain.cts.clone()), (18..26, 26..29));
         assert_eq!(params.max_limbs(), 29);
         let ratio = params.prime(0) as f64 / params.default_scale().value();
         assert!((ratio.log2() - 10.0).abs() < 1e-3);
@@ -456,14 +425,8 @@ mod tests {
             with(&|l| l.levels.count = 24),
             CkksParamsError::Rlwe(hushed_rlwe::ParamsError::Insecure { .. })
         ));
-        assert!(matches!(
-            with(&|l| l.cts.count = 0),
-            CkksParamsError::PartialBootstrap { .. }
-        ));
-        assert!(matches!(
-            with(&|l| l.eval_mod.bits = 51),
-            CkksParamsError::PrimeGroup { .. }
-        ));
+        assert!(matches!(with(&|l| l.cts.count = 0), CkksParamsError::PartialBootstrap { .. }));
+        assert!(matches!(with(&|l| l.eval_mod.bits = 51), CkksParamsError::PrimeGroup { .. }));
     }
 
     /// Published sets have at most 96 bits at 2^15, so two primes of 50 bits are refused, and no preset uses as many.
@@ -473,11 +436,8 @@ mod tests {
         let good = CkksParams::n15_boot().unwrap();
         assert_eq!(good.ephemeral_limit(), Some(96.0));
         assert!((good.ephemeral_log2() - 96.0).abs() < 0.01 && good.ephemeral_log2() <= 96.0);
-        let wide = CkksParams::new(CkksLiteral {
-            special: PrimeGroup::new(2, 50),
-            p0_bits: None,
-            ..good.literal().clone()
-        });
+        let wide =
+            CkksParams::new(CkksLiteral { special: PrimeGroup::new(2, 50), p0_bits: None, ..good.literal().clone() });
         let refused = wide.err().unwrap();
         let CkksParamsError::EphemeralModulus { bits, limit } = refused else {
             panic!("{refused}");
@@ -487,14 +447,8 @@ mod tests {
         let shallow = CkksParams::n15_shallow().unwrap();
         let mut specs = crate::keys::KeySpecs::new();
         specs.encapsulation(1, 1);
-        assert!(matches!(
-            specs.gadgets(shallow.rlwe()),
-            Err(hushed_rlwe::RlweError::SparseModulus { log_n: 15, .. })
-        ));
-        assert_eq!(
-            CkksParams::n16_boot().unwrap().ephemeral_limit(),
-            Some(121.0)
-        );
+        assert!(matches!(specs.gadgets(shallow.rlwe()), Err(hushed_rlwe::RlweError::SparseModulus { log_n: 15, .. })));
+        assert_eq!(CkksParams::n16_boot().unwrap().ephemeral_limit(), Some(121.0));
     }
 
     /// For weight 32 there are published moduli only at 2^15 and 2^16.
@@ -514,10 +468,7 @@ mod tests {
             log_scale: 40,
             certified_bits: 10,
         });
-        assert!(matches!(
-            small.err().unwrap(),
-            CkksParamsError::EphemeralModulus { .. }
-        ));
+        assert!(matches!(small.err().unwrap(), CkksParamsError::EphemeralModulus { .. }));
         // The keys themselves are refused as well.
         let mut specs = crate::keys::KeySpecs::new();
         specs.encapsulation(1, 1);

@@ -30,20 +30,12 @@ use super::{CkksLiteral, CkksParams, PrimeGroup};
 use crate::error::CkksParamsError;
 
 /// Names of the presets, for [`CkksParams::preset`].
-pub const PRESETS: &[&str] = &[
-    "n16-boot-14x40",
-    "n16-boot-14x40-precise",
-    "n15-boot-3x40",
-    "n15-shallow-16x40",
-];
+pub const PRESETS: &[&str] = &["n16-boot-14x40", "n16-boot-14x40-precise", "n15-boot-3x40", "n15-shallow-16x40"];
 
 /// Bits left after a bootstrap of full slots, uniform in the unit square: in the worst slot and on average. Measured
 /// once (docs/benchmarks.md, whose tables omit the precise set), not computed. Only `certified_bits` is promised.
-const MEASURED: [(&str, [f64; 2]); 3] = [
-    ("n16-boot-14x40", [16.4, 20.2]),
-    ("n16-boot-14x40-precise", [17.5, 20.3]),
-    ("n15-boot-3x40", [15.3, 19.9]),
-];
+const MEASURED: [(&str, [f64; 2]); 3] =
+    [("n16-boot-14x40", [16.4, 20.2]), ("n16-boot-14x40-precise", [17.5, 20.3]), ("n15-boot-3x40", [15.3, 19.9])];
 
 /// The measurement for the preset of this name.
 pub(super) fn measured_bits(name: &str) -> Option<[f64; 2]> {
@@ -66,11 +58,7 @@ const N16_BOOT: CkksLiteral = CkksLiteral {
     certified_bits: 14,
 };
 
-const N16_PRECISE: CkksLiteral = CkksLiteral {
-    name: "n16-boot-14x40-precise",
-    wide_square: true,
-    ..N16_BOOT
-};
+const N16_PRECISE: CkksLiteral = CkksLiteral { name: "n16-boot-14x40-precise", wide_square: true, ..N16_BOOT };
 
 const N15_SHALLOW: CkksLiteral = CkksLiteral {
     name: "n15-shallow-16x40",
@@ -190,15 +178,12 @@ mod tests {
     fn the_measured_bits_are_those_of_the_guide() {
         let guide = include_str!("../../../../docs/ckks.md");
         for name in PRESETS {
-            let row = guide
-                .lines()
-                .find(|line| line.starts_with(&format!("| `{name}` |")));
+            let row = guide.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
             let cell = row.unwrap().split(" | ").nth(3).unwrap();
             let params = CkksParams::preset(name).unwrap();
             let bits = measured_bits(name);
             assert_eq!(bits.is_some(), params.can_bootstrap());
-            let expected =
-                bits.map_or("–".to_owned(), |[worst, mean]| format!("{worst}, {mean}"));
+            let expected = bits.map_or("–".to_owned(), |[worst, mean]| format!("{worst}, {mean}"));
             assert_eq!(cell, expected, "{name}");
             assert!(bits.is_none_or(|[worst, _]| worst > f64::from(params.certified_bits())));
         }

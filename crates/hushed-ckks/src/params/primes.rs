@@ -31,10 +31,7 @@ impl PrimeGroup {
     }
 
     fn refused(self) -> CkksParamsError {
-        CkksParamsError::PrimeGroup {
-            bits: self.bits,
-            count: self.count,
-        }
+        CkksParamsError::PrimeGroup { bits: self.bits, count: self.count }
     }
 }
 
@@ -46,19 +43,15 @@ pub(super) struct Chooser {
 
 impl Chooser {
     pub(super) fn new(log_n: u32) -> Self {
-        Self {
-            two_n: 2 << log_n.min(20),
-            taken: Vec::new(),
-        }
+        Self { two_n: 2 << log_n.min(20), taken: Vec::new() }
     }
 
     /// The largest free primes below 2^bits, descending.
     pub(super) fn below(&mut self, group: PrimeGroup) -> Result<Vec<u64>, CkksParamsError> {
         self.check(group)?;
         let top = (1u64 << group.bits) + 1;
-        let candidates = (1..)
-            .map_while(|k| top.checked_sub(self.two_n * k))
-            .take_while(|&q| q >> (group.bits - 1) == 1);
+        let candidates =
+            (1..).map_while(|k| top.checked_sub(self.two_n * k)).take_while(|&q| q >> (group.bits - 1) == 1);
         let found = self.pick(candidates, group.count);
         self.keep(found, group)
     }
@@ -70,12 +63,8 @@ impl Chooser {
         }
         self.check(group)?;
         let top = (1u64 << group.bits) + 1;
-        let below = (1..)
-            .map_while(|k| top.checked_sub(self.two_n * k))
-            .take_while(|&q| q >> (group.bits - 1) == 1);
-        let above = (0..)
-            .map(|k| top + self.two_n * k)
-            .take_while(|&q| q >> group.bits == 1);
+        let below = (1..).map_while(|k| top.checked_sub(self.two_n * k)).take_while(|&q| q >> (group.bits - 1) == 1);
+        let above = (0..).map(|k| top + self.two_n * k).take_while(|&q| q >> group.bits == 1);
         let below = self.pick(below, group.count.div_ceil(2));
         let above = self.pick(above, group.count / 2);
         let mut found = Vec::with_capacity(group.count);
@@ -87,10 +76,7 @@ impl Chooser {
     }
 
     fn pick(&self, candidates: impl Iterator<Item = u64>, count: usize) -> Vec<u64> {
-        candidates
-            .filter(|q| !self.taken.contains(q) && is_prime(*q))
-            .take(count)
-            .collect()
+        candidates.filter(|q| !self.taken.contains(q) && is_prime(*q)).take(count).collect()
     }
 
     fn check(&self, group: PrimeGroup) -> Result<(), CkksParamsError> {
@@ -127,11 +113,7 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), 36);
         let two = 2f64.powi(40);
-        assert!(
-            levels
-                .iter()
-                .all(|&q| (q as f64 / two - 1.0).abs() < 2f64.powi(-14))
-        );
+        assert!(levels.iter().all(|&q| (q as f64 / two - 1.0).abs() < 2f64.powi(-14)));
         for pair in levels.windows(2) {
             assert!((pair[0] < 1 << 40) != (pair[1] < 1 << 40));
         }

@@ -74,18 +74,11 @@ impl CkksParams {
     pub fn report(&self) -> ParamsReport {
         let literal = self.literal();
         let eval_mod = super::eval_mod_groups(literal);
-        let mut chain = vec![
-            ("q0", PrimeGroup::new(1, literal.q0_bits)),
-            ("stc", literal.stc),
-            ("levels", literal.levels),
-        ];
+        let mut chain =
+            vec![("q0", PrimeGroup::new(1, literal.q0_bits)), ("stc", literal.stc), ("levels", literal.levels)];
         chain.extend(eval_mod.into_iter().map(|group| ("eval_mod", group)));
         chain.push(("cts", literal.cts));
-        chain.extend(
-            special_groups(literal)
-                .into_iter()
-                .map(|group| ("special", group)),
-        );
+        chain.extend(special_groups(literal).into_iter().map(|group| ("special", group)));
         let log2_qp = self.rlwe().log2_qp();
         let boot = self.can_bootstrap();
         ParamsReport {
@@ -134,11 +127,7 @@ fn security_bits(log_n: u32, log2_qp: f64) -> Option<f64> {
 
 impl fmt::Display for ParamsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}: N = 2^{}, {} slots",
-            self.name, self.log_n, self.slots
-        )?;
+        writeln!(f, "{}: N = 2^{}, {} slots", self.name, self.log_n, self.slots)?;
         write!(f, "  chain         ")?;
         for (i, (name, group)) in self.chain.iter().enumerate() {
             let bar = if i == 0 { "" } else { " | " };
@@ -149,40 +138,26 @@ impl fmt::Display for ParamsReport {
             write!(f, "; {whole} special in keys for the whole chain")?;
         }
         writeln!(f)?;
-        writeln!(
-            f,
-            "  scale         2^{}, q0/scale = 2^{:.1}",
-            self.log_scale, self.message_ratio_bits
-        )?;
+        writeln!(f, "  scale         2^{}, q0/scale = 2^{:.1}", self.log_scale, self.message_ratio_bits)?;
         writeln!(f, "  levels        {}", self.levels)?;
         writeln!(f, "  precision     {} bits certified", self.certified_bits)?;
         if let Some([worst, mean]) = self.bootstrap_bits {
-            writeln!(
-                f,
-                "  bootstrap     {worst:.1} bits at the worst slot, {mean:.1} in the mean, as measured"
-            )?;
+            writeln!(f, "  bootstrap     {worst:.1} bits at the worst slot, {mean:.1} in the mean, as measured")?;
         }
         write!(f, "  log2(QP)      {:.1}", self.log2_qp)?;
         match (self.security_limit, self.security_bits) {
-            (Some(limit), Some(bits)) => writeln!(
-                f,
-                " of {limit} for 128 bits, dense ternary: about {bits:.0} bits by the 2024 table"
-            )?,
+            (Some(limit), Some(bits)) => {
+                writeln!(f, " of {limit} for 128 bits, dense ternary: about {bits:.0} bits by the 2024 table")?
+            }
             _ => writeln!(f, ", outside the security table: INSECURE")?,
         }
         if let (Some(ephemeral), Some(failure)) = (self.ephemeral_log2, self.log2_failure) {
-            write!(
-                f,
-                "  ephemeral key weight {EPHEMERAL_WEIGHT}, log2(q0·p0) {ephemeral:.1}"
-            )?;
+            write!(f, "  ephemeral key weight {EPHEMERAL_WEIGHT}, log2(q0·p0) {ephemeral:.1}")?;
             match self.ephemeral_limit {
                 Some(limit) => writeln!(f, " of {limit}")?,
                 None => writeln!(f, ", no published limit: INSECURE")?,
             }
-            writeln!(
-                f,
-                "  failure       2^{failure:.1} a full bootstrap (|I| < K = {EVAL_MOD_RANGE}, Irwin–Hall)"
-            )?;
+            writeln!(f, "  failure       2^{failure:.1} a full bootstrap (|I| < K = {EVAL_MOD_RANGE}, Irwin–Hall)")?;
         }
         for key in &self.keys {
             let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);

@@ -15,10 +15,7 @@ pub struct Weight {
 
 impl Weight {
     /// The unweighted product.
-    pub const ONE: Self = Self {
-        integer: 1,
-        value: 1.0,
-    };
+    pub const ONE: Self = Self { integer: 1, value: 1.0 };
 
     /// The weight for `value` times a product of scale `product`, with the integer that brings the result closest to
     /// the scale `wanted`. Integers only multiply, so a scale above the wanted one stays above it.
@@ -26,10 +23,7 @@ impl Weight {
         let factor = wanted.over(product).value() * value.abs();
         // With primes below 2^50 and operands that carry a message at all, more than 2^40 is never needed.
         let integer = factor.round().clamp(1.0, (1u64 << 40) as f64) as i64;
-        Self {
-            integer: if value < 0.0 { -integer } else { integer },
-            value,
-        }
+        Self { integer: if value < 0.0 { -integer } else { integer }, value }
     }
 
     /// The scale of a product of scale `product` after this weight is applied.
@@ -90,22 +84,13 @@ pub trait Arithmetic {
     ///
     /// # Errors
     /// If `x` has fewer primes than the sum.
-    fn add_multiple(
-        &self,
-        sum: &mut Self::Sum,
-        x: &Self::Value,
-        factor: f64,
-    ) -> Result<(), Self::Error>;
+    fn add_multiple(&self, sum: &mut Self::Sum, x: &Self::Value, factor: f64) -> Result<(), Self::Error>;
 
     /// Adds Σ factor·x: [`Arithmetic::add_multiple`] for each of `terms`.
     ///
     /// # Errors
     /// As [`Arithmetic::add_multiple`].
-    fn add_combination(
-        &self,
-        sum: &mut Self::Sum,
-        terms: &[(f64, &Self::Value)],
-    ) -> Result<(), Self::Error> {
+    fn add_combination(&self, sum: &mut Self::Sum, terms: &[(f64, &Self::Value)]) -> Result<(), Self::Error> {
         let mut terms = terms.iter();
         terms.try_for_each(|(factor, x)| self.add_multiple(sum, x, *factor))
     }
@@ -153,12 +138,7 @@ pub trait SlotArithmetic: Arithmetic {
     ///
     /// # Errors
     /// If `x` has fewer primes than the sum, or the number of factors is wrong.
-    fn add_multiples(
-        &self,
-        sum: &mut Self::Sum,
-        x: &Self::Value,
-        factors: &[f64],
-    ) -> Result<(), Self::Error>;
+    fn add_multiples(&self, sum: &mut Self::Sum, x: &Self::Value, factors: &[f64]) -> Result<(), Self::Error>;
 
     /// x + `numbers`.
     ///
@@ -179,9 +159,7 @@ const LEAST_FACTOR_BITS: f64 = 20.0;
 pub(crate) fn factor_scale(to: Scale, from: Scale) -> Result<f64, PolyError> {
     let factor = to.over(from);
     if factor.log2() < LEAST_FACTOR_BITS {
-        return Err(PolyError::ScaleTooSmall {
-            log2: factor.log2(),
-        });
+        return Err(PolyError::ScaleTooSmall { log2: factor.log2() });
     }
     Ok(factor.value())
 }

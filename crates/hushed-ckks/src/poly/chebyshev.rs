@@ -103,20 +103,13 @@ impl Polynomial {
         if let Some((index, &value)) = coeffs.iter().enumerate().find(|(_, c)| !c.is_finite()) {
             return Err(PolyError::Coefficient { index, value });
         }
-        Ok(Self {
-            basis,
-            coeffs,
-            parity: Parity::None,
-        })
+        Ok(Self { basis, coeffs, parity: Parity::None })
     }
 
     fn check_degree(coeffs: &[f64]) -> Result<(), PolyError> {
         let degree = coeffs.len().saturating_sub(1);
         if degree == 0 || degree > MAX_DEGREE {
-            return Err(PolyError::Degree {
-                degree,
-                limit: MAX_DEGREE,
-            });
+            return Err(PolyError::Degree { degree, limit: MAX_DEGREE });
         }
         Ok(())
     }
@@ -153,9 +146,7 @@ impl Polynomial {
         match self.basis {
             Basis::Monomial => None,
             Basis::Chebyshev { low, high } if (low, high) == (-1.0, 1.0) => None,
-            Basis::Chebyshev { low, high } => {
-                Some((2.0 / (high - low), -(low + high) / (high - low)))
-            }
+            Basis::Chebyshev { low, high } => Some((2.0 / (high - low), -(low + high) / (high - low))),
         }
     }
 
@@ -164,15 +155,9 @@ impl Polynomial {
     pub fn on_unit(&self) -> Self {
         let basis = match self.basis {
             Basis::Monomial => Basis::Monomial,
-            Basis::Chebyshev { .. } => Basis::Chebyshev {
-                low: -1.0,
-                high: 1.0,
-            },
+            Basis::Chebyshev { .. } => Basis::Chebyshev { low: -1.0, high: 1.0 },
         };
-        Self {
-            basis,
-            ..self.clone()
-        }
+        Self { basis, ..self.clone() }
     }
 
     /// p(x) in f64, by Horner's or Clenshaw's rule.
@@ -183,9 +168,7 @@ impl Polynomial {
                 self.coeffs.iter().rev().fold(0.0, horner)
             }
             Basis::Chebyshev { .. } => {
-                let t = self
-                    .interval_map()
-                    .map_or(x, |(factor, offset)| factor * x + offset);
+                let t = self.interval_map().map_or(x, |(factor, offset)| factor * x + offset);
                 let (mut b1, mut b2) = (0.0, 0.0);
                 for &c in self.coeffs.iter().skip(1).rev() {
                     (b1, b2) = (2.0 * t * b1 - b2 + c, b1);
@@ -217,10 +200,7 @@ mod tests {
         let p = Polynomial::monomial(vec![0.0, 1.0, 0.0, 2.0, 0.0]).unwrap();
         let odd = p.clone().with_parity(Parity::Odd).unwrap();
         assert_eq!((odd.degree(), odd.parity()), (3, Parity::Odd));
-        assert!(matches!(
-            p.with_parity(Parity::Even),
-            Err(PolyError::Coefficient { index: 1, .. })
-        ));
+        assert!(matches!(p.with_parity(Parity::Even), Err(PolyError::Coefficient { index: 1, .. })));
     }
 
     #[test]

@@ -72,11 +72,7 @@ struct State {
 
 impl State {
     fn seeded(seed: u64) -> Mutex<Self> {
-        Mutex::new(Self {
-            tally: Tally::default(),
-            random: SplitMix(seed),
-            key: Vec::new(),
-        })
+        Mutex::new(Self { tally: Tally::default(), random: SplitMix(seed), key: Vec::new() })
     }
 
     fn add_errors(&mut self, slots: &mut [Complex64], n: f64, scale: Scale) {
@@ -96,12 +92,7 @@ impl State {
 impl Clear {
     /// Arithmetic over the chain `primes`, without errors.
     pub fn new(primes: Vec<u64>) -> Self {
-        Self {
-            primes,
-            pairs: Vec::new(),
-            degree: 0.0,
-            state: State::seeded(0),
-        }
+        Self { primes, pairs: Vec::new(), degree: 0.0, state: State::seeded(0) }
     }
 
     /// Adds the rescaling errors of ring degree `n` under a dense ternary secret, drawn from a seed.
@@ -121,11 +112,7 @@ impl Clear {
 
     /// A fresh vector over all primes.
     pub fn input(&self, slots: Vec<Complex64>, scale: Scale) -> ClearValue {
-        ClearValue {
-            slots,
-            limbs: self.primes.len(),
-            scale,
-        }
+        ClearValue { slots, limbs: self.primes.len(), scale }
     }
 
     /// A fresh vector of real numbers over all primes.
@@ -140,20 +127,13 @@ impl Clear {
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         // A panic elsewhere leaves counters and a random state, which are valid at any time.
-        f(&mut self
-            .state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner))
+        f(&mut self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     fn check_room(&self, value: &[Complex64], limbs: usize, scale: Scale) -> Result<(), PolyError> {
         let largest = value.iter().fold(0.0_f64, |m, v| m.max(v.norm()));
         let bits = largest.log2() + scale.log2();
-        let room = self.primes[..limbs]
-            .iter()
-            .map(|&q| (q as f64).log2())
-            .sum::<f64>()
-            - 1.0;
+        let room = self.primes[..limbs].iter().map(|&q| (q as f64).log2()).sum::<f64>() - 1.0;
         if bits >= room {
             return Err(PolyError::Overflow { bits, limbs, room });
         }
@@ -163,11 +143,7 @@ impl Clear {
 
 fn check_limbs(x: &ClearValue, limbs: usize) -> Result<(), PolyError> {
     if x.limbs < limbs {
-        return Err(PolyError::LevelsTooFew {
-            needed: limbs,
-            available: x.limbs,
-            limbs: x.limbs,
-        });
+        return Err(PolyError::LevelsTooFew { needed: limbs, available: x.limbs, limbs: x.limbs });
     }
     Ok(())
 }
@@ -209,48 +185,24 @@ impl Arithmetic for Clear {
 
     fn sum(&self, limbs: usize, scale: Scale) -> Result<ClearSum, PolyError> {
         self.check_room(&[Complex64::ONE], limbs, scale)?;
-        Ok(ClearSum {
-            value: None,
-            products: false,
-            limbs,
-            scale,
-        })
+        Ok(ClearSum { value: None, products: false, limbs, scale })
     }
 
-    fn add_product(
-        &self,
-        sum: &mut ClearSum,
-        a: &ClearValue,
-        b: &ClearValue,
-        weight: Weight,
-    ) -> Result<(), PolyError> {
+    fn add_product(&self, sum: &mut ClearSum, a: &ClearValue, b: &ClearValue, weight: Weight) -> Result<(), PolyError> {
         check_limbs(a, sum.limbs)?;
         check_limbs(b, sum.limbs)?;
         let right = weight.scale(a.scale.times(b.scale))?;
         if !sum.scale.matches(right) {
             let left = sum.scale;
-            return Err(PolyError::ScaleMismatch {
-                left: left.log2(),
-                right: right.log2(),
-            });
+            return Err(PolyError::ScaleMismatch { left: left.log2(), right: right.log2() });
         }
-        sum.add(
-            a.slots
-                .iter()
-                .zip(&b.slots)
-                .map(|(x, y)| x * y * weight.value),
-        );
+        sum.add(a.slots.iter().zip(&b.slots).map(|(x, y)| x * y * weight.value));
         sum.products = true;
         self.with(|state| state.tally.products += 1);
         Ok(())
     }
 
-    fn add_multiple(
-        &self,
-        sum: &mut ClearSum,
-        x: &ClearValue,
-        factor: f64,
-    ) -> Result<(), PolyError> {
+    fn add_multiple(&self, sum: &mut ClearSum, x: &ClearValue, factor: f64) -> Result<(), PolyError> {
         check_limbs(x, sum.limbs)?;
         let factor = rounded(factor, sum.scale.over(x.scale).value());
         sum.add(x.slots.iter().map(|v| v * factor));
@@ -263,17 +215,10 @@ impl Arithmetic for Clear {
         let mut slots = sum.value.unwrap_or_default();
         self.check_room(&slots, sum.limbs, sum.scale)?;
         if drop >= sum.limbs {
-            return Err(PolyError::LevelsTooFew {
-                needed: 1,
-                available: 0,
-                limbs: sum.limbs,
-            });
+            return Err(PolyError::LevelsTooFew { needed: 1, available: 0, limbs: sum.limbs });
         }
         let limbs = sum.limbs - drop;
-        let divisor: f64 = self.primes[limbs..sum.limbs]
-            .iter()
-            .map(|&q| q as f64)
-            .product();
+        let divisor: f64 = self.primes[limbs..sum.limbs].iter().map(|&q| q as f64).product();
         let after = scale(sum.scale.value() / divisor)?;
         self.with(|state| {
             state.tally.rescales += 1;
@@ -282,11 +227,7 @@ impl Arithmetic for Clear {
                 state.add_errors(&mut slots, self.degree, after);
             }
         });
-        Ok(ClearValue {
-            slots,
-            limbs,
-            scale: after,
-        })
+        Ok(ClearValue { slots, limbs, scale: after })
     }
 
     fn add_constant(&self, mut x: ClearValue, c: f64) -> Result<ClearValue, PolyError> {
@@ -330,10 +271,7 @@ mod tests {
         // 2^13.4 in each part.
         assert!((variance.sqrt() * y.scale.value()).log2() - 13.42 < 0.1);
         let tally = ar.take_tally();
-        assert_eq!(
-            (tally.products, tally.relinearisations, tally.rescales),
-            (1, 1, 1)
-        );
+        assert_eq!((tally.products, tally.relinearisations, tally.rescales), (1, 1, 1));
         assert_eq!(ar.take_tally(), Tally::default());
     }
 
@@ -342,22 +280,12 @@ mod tests {
         let ar = Clear::new(vec![1 << 40, 1 << 40]);
         let x = ar.real(&[1.0], Scale::from_bits(40));
         let mut sum = ar.sum(2, Scale::from_bits(78)).unwrap();
-        assert!(matches!(
-            ar.add_product(&mut sum, &x, &x, Weight::ONE),
-            Err(PolyError::ScaleMismatch { .. })
-        ));
-        assert!(matches!(
-            ar.finish(ar.sum(1, Scale::from_bits(30)).unwrap()),
-            Err(PolyError::LevelsTooFew { .. })
-        ));
-        assert!(matches!(
-            ar.sum(2, Scale::from_bits(80)),
-            Err(PolyError::Overflow { .. })
-        ));
+        assert!(matches!(ar.add_product(&mut sum, &x, &x, Weight::ONE), Err(PolyError::ScaleMismatch { .. })));
+        assert!(matches!(ar.finish(ar.sum(1, Scale::from_bits(30)).unwrap()), Err(PolyError::LevelsTooFew { .. })));
+        assert!(matches!(ar.sum(2, Scale::from_bits(80)), Err(PolyError::Overflow { .. })));
         let large = ar.real(&[4.0], Scale::from_bits(39));
         let mut sum = ar.sum(2, Scale::from_bits(78)).unwrap();
-        ar.add_product(&mut sum, &large, &large, Weight::ONE)
-            .unwrap();
+        ar.add_product(&mut sum, &large, &large, Weight::ONE).unwrap();
         assert!(matches!(ar.finish(sum), Err(PolyError::Overflow { .. })));
     }
 }

@@ -78,11 +78,7 @@ impl Arithmetic for Evaluator {
             let bits = scale.log2();
             return Err(PolyError::Overflow { bits, limbs, room }.into());
         }
-        Ok(EncryptedSum {
-            limbs,
-            scale,
-            terms: None,
-        })
+        Ok(EncryptedSum { limbs, scale, terms: None })
     }
 
     fn add_product(
@@ -117,20 +113,11 @@ impl Arithmetic for Evaluator {
         self.add_tensor(terms, &product)
     }
 
-    fn add_multiple(
-        &self,
-        sum: &mut EncryptedSum,
-        x: &Ciphertext,
-        factor: f64,
-    ) -> Result<(), CkksError> {
+    fn add_multiple(&self, sum: &mut EncryptedSum, x: &Ciphertext, factor: f64) -> Result<(), CkksError> {
         self.add_combination(sum, &[(factor, x)])
     }
 
-    fn add_combination(
-        &self,
-        sum: &mut EncryptedSum,
-        terms: &[(f64, &Ciphertext)],
-    ) -> Result<(), CkksError> {
+    fn add_combination(&self, sum: &mut EncryptedSum, terms: &[(f64, &Ciphertext)]) -> Result<(), CkksError> {
         let mut tensor = match sum.terms.take() {
             Some(tensor) => tensor,
             None => self.empty_tensor(sum.limbs, sum.scale)?,

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::params::CkksParams;
 use crate::poly::{
-    Cost, EvalMod, EvalModLiteral, Inverse, InverseSqrt, Parity, Polynomial, Schedule, evaluate,
-    evaluate_many,
+    Cost, EvalMod, EvalModLiteral, Inverse, InverseSqrt, Parity, Polynomial, Schedule, evaluate, evaluate_many,
 };
 use crate::testing::{Fixture, bits};
 use crate::{CkksError, Opening};
@@ -15,9 +14,7 @@ use crate::{CkksError, Opening};
 /// N = 2^11, `levels` levels of 40 bits.
 fn fixture(levels: usize, seed: u64) -> Fixture {
     let params = CkksParams::insecure_shallow(11, levels).unwrap();
-    let specs = params
-        .key_specs(params.max_limbs(), true, &[], false)
-        .unwrap();
+    let specs = params.key_specs(params.max_limbs(), true, &[], false).unwrap();
     Fixture::new(&params, &specs, seed)
 }
 
@@ -34,10 +31,7 @@ fn c1_after_a_polynomial_nothing_is_flooded() {
         let ct = encrypt(&mut f, &slots, limbs, scale);
         let y = evaluate(&f.evaluator, &ct, &p, scale).unwrap();
         assert!(value > 1.0 || x < 1.0);
-        let opening = Opening::Flooded {
-            security: 30,
-            decryptions: 2,
-        };
+        let opening = Opening::Flooded { security: 30, decryptions: 2 };
         let opened = f.decryptor.open(&y, opening);
         assert!(matches!(opened, Err(CkksError::UnknownError { .. })));
     }
@@ -55,21 +49,13 @@ fn encrypt(fixture: &mut Fixture, values: &[f64], limbs: usize, scale: Scale) ->
 }
 
 /// Least and mean bits of precision of the real parts.
-fn real_bits(
-    fixture: &Fixture,
-    ct: &Ciphertext,
-    expected: impl Iterator<Item = f64>,
-) -> (f64, f64) {
+fn real_bits(fixture: &Fixture, ct: &Ciphertext, expected: impl Iterator<Item = f64>) -> (f64, f64) {
     let found = fixture.decryptor.decrypt_raw(ct).unwrap();
     let found: Vec<Complex64> = found.iter().map(|v| Complex64::from(v.re)).collect();
     let expected: Vec<Complex64> = expected.map(Complex64::from).collect();
     // `bits` counts imaginary parts too, which are exact here, so only its minimum is used.
     let (least, _) = bits(&found, &expected);
-    let mean: f64 = found
-        .iter()
-        .zip(&expected)
-        .map(|(x, y)| -(x - y).re.abs().max(1e-18).log2())
-        .sum();
+    let mean: f64 = found.iter().zip(&expected).map(|(x, y)| -(x - y).re.abs().max(1e-18).log2()).sum();
     (least, mean / found.len() as f64)
 }
 
@@ -88,34 +74,12 @@ fn polynomials_of_full_random_slots() {
     let limbs = f.params.max_limbs();
     let c = |k: usize| ((k * k + 3 * k + 1) as f64).sin() / (1.0 + k as f64);
     let coeffs = |n: usize| (0..n).map(c).collect::<Vec<f64>>();
-    let odd = |n: usize| {
-        (0..n)
-            .map(|k| if k % 2 == 1 { c(k) } else { 0.0 })
-            .collect::<Vec<f64>>()
-    };
+    let odd = |n: usize| (0..n).map(|k| if k % 2 == 1 { c(k) } else { 0.0 }).collect::<Vec<f64>>();
     for (p, low, high, floor) in [
-        (
-            Polynomial::chebyshev(coeffs(32), -3.0, 5.0).unwrap(),
-            -3.0,
-            5.0,
-            18.0,
-        ),
-        (
-            Polynomial::chebyshev(coeffs(60), -1.0, 1.0).unwrap(),
-            -1.0,
-            1.0,
-            18.0,
-        ),
+        (Polynomial::chebyshev(coeffs(32), -3.0, 5.0).unwrap(), -3.0, 5.0, 18.0),
+        (Polynomial::chebyshev(coeffs(60), -1.0, 1.0).unwrap(), -1.0, 1.0, 18.0),
         (Polynomial::monomial(coeffs(8)).unwrap(), -1.0, 1.0, 22.0),
-        (
-            Polynomial::monomial(odd(8))
-                .unwrap()
-                .with_parity(Parity::Odd)
-                .unwrap(),
-            -1.0,
-            1.0,
-            22.0,
-        ),
+        (Polynomial::monomial(odd(8)).unwrap().with_parity(Parity::Odd).unwrap(), -1.0, 1.0, 22.0),
     ] {
         let x = over(&mut f, low, high);
         let ct = encrypt(&mut f, &x, limbs, scale);
@@ -127,10 +91,7 @@ fn polynomials_of_full_random_slots() {
         assert_eq!(y.limbs(), limbs - p.depth());
         let (least, mean) = real_bits(&f, &y, x.iter().map(|&x| p.eval(x)));
         let predicted = y.noise().min_bits(f.params.slots()).unwrap();
-        println!(
-            "degree {}: least {least:.1}, mean {mean:.1}, predicted {predicted:.1}",
-            p.degree()
-        );
+        println!("degree {}: least {least:.1}, mean {mean:.1}, predicted {predicted:.1}", p.degree());
         // Conservative, but by no more than a few bits.
         assert!(predicted < least + 1.0 && predicted > least - 8.0);
         assert!(least > floor, "degree {}: {least:.1} {mean:.1}", p.degree());
@@ -150,12 +111,7 @@ fn complex_slots_and_several_polynomials() {
     let ys = evaluate_many(&f.evaluator, &ct, &[(&p, scale), (&q, scale)]).unwrap();
     check_counters(&f, Schedule::new(&[&p, &q]).cost());
     for (y, p) in ys.iter().zip([p, q]) {
-        let horner = |x: &Complex64| {
-            p.coeffs()
-                .iter()
-                .rev()
-                .fold(Complex64::ZERO, |v, c| v * x + c)
-        };
+        let horner = |x: &Complex64| p.coeffs().iter().rev().fold(Complex64::ZERO, |v, c| v * x + c);
         let expected: Vec<Complex64> = x.iter().map(horner).collect();
         let (least, mean) = f.bits(y, &expected);
         assert!(least > 22.0, "{least:.1} {mean:.1}");
@@ -183,11 +139,7 @@ fn inverses() {
     check_counters(&f, inverse.report().cost);
     assert!(y.scale().matches(scale) && y.limbs() == limbs - inverse.levels());
     let found = f.decryptor.decrypt_raw(&y).unwrap();
-    let worst = found
-        .iter()
-        .zip(&x)
-        .map(|(v, x)| (v.re * x - 1.0).abs())
-        .fold(0.0, f64::max);
+    let worst = found.iter().zip(&x).map(|(v, x)| (v.re * x - 1.0).abs()).fold(0.0, f64::max);
     assert!(worst < 3e-5, "{worst:e}");
 
     let root = InverseSqrt::new(0.2, 20.0, 3, 1e-4).unwrap();
@@ -199,20 +151,15 @@ fn inverses() {
     check_counters(&f, root.report().cost);
     assert!(y.scale().matches(scale) && y.limbs() == limbs - root.levels());
     let found = f.decryptor.decrypt_raw(&y).unwrap();
-    let worst = found
-        .iter()
-        .zip(&x)
-        .map(|(v, x)| (v.re * x.sqrt() - 1.0).abs())
-        .fold(0.0, f64::max);
+    let worst = found.iter().zip(&x).map(|(v, x)| (v.re * x.sqrt() - 1.0).abs()).fold(0.0, f64::max);
     assert!(worst < 1.5e-4, "{worst:e}");
 }
 
 #[test]
 fn eval_mod_on_the_primes_made_for_it() {
-    for (params, seed) in [
-        (CkksParams::insecure_test(11, 2).unwrap(), 4),
-        (CkksParams::insecure_precise(11, 2).unwrap(), 5),
-    ] {
+    for (params, seed) in
+        [(CkksParams::insecure_test(11, 2).unwrap(), 4), (CkksParams::insecure_precise(11, 2).unwrap(), 5)]
+    {
         let (least, mean) = eval_mod_bits(&params, seed);
         println!("EvalMod: least {least:.2}, mean {mean:.2}");
         assert!(least > 18.5 && mean > 20.0, "{least:.2} {mean:.2}");
@@ -228,16 +175,11 @@ fn eval_mod_bits(params: &Arc<CkksParams>, seed: u64) -> (f64, f64) {
     let messages = over(&mut f, -1.0, 1.0);
     // I is uniform, so that each of the 31 integers occurs.
     let integers = over(&mut f, -15.49, 15.49);
-    let x: Vec<f64> = messages
-        .iter()
-        .zip(&integers)
-        .map(|(m, i)| (i.round() + m / 1024.0) * eval_mod.input_scaling())
-        .collect();
+    let x: Vec<f64> =
+        messages.iter().zip(&integers).map(|(m, i)| (i.round() + m / 1024.0) * eval_mod.input_scaling()).collect();
     let ct = encrypt(&mut f, &x, limbs, scale);
     f.evaluator.counters().reset();
-    let y = eval_mod
-        .evaluate(&f.evaluator, &ct, params.default_scale())
-        .unwrap();
+    let y = eval_mod.evaluate(&f.evaluator, &ct, params.default_scale()).unwrap();
     check_counters(&f, eval_mod.report().cost);
     assert!(y.scale().matches(params.default_scale()));
     assert_eq!(y.limbs(), params.fresh_limbs());

@@ -44,9 +44,7 @@ pub enum PolyError {
         high: f64,
     },
     /// Polynomials evaluated together do not share basis and interval, or there are none.
-    #[error(
-        "polynomials on one input need one basis and one interval, and at least one polynomial"
-    )]
+    #[error("polynomials on one input need one basis and one interval, and at least one polynomial")]
     MixedBases,
     /// Too few primes for the depth.
     #[error(

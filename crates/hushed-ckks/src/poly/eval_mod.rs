@@ -86,15 +86,7 @@ pub struct EvalModLiteral {
 
 impl Default for EvalModLiteral {
     fn default() -> Self {
-        Self {
-            range: 16,
-            degree: 30,
-            doublings: 3,
-            ratio: 1024.0,
-            bound: 1.0,
-            arcsine: 1,
-            gain: Gain::Balanced,
-        }
+        Self { range: 16, degree: 30, doublings: 3, ratio: 1024.0, bound: 1.0, arcsine: 1, gain: Gain::Balanced }
     }
 }
 
@@ -154,11 +146,7 @@ impl EvalMod {
             arcsine,
             reach,
             output,
-            report: EvalModReport {
-                cosine_error: 0.0,
-                sine_error,
-                cost,
-            },
+            report: EvalModReport { cosine_error: 0.0, sine_error, cost },
         };
         this.report.cosine_error = this.measure_cosine();
         Ok(this)
@@ -187,9 +175,7 @@ impl EvalMod {
             let found = self.arcsine.as_ref().map_or(sine, |a| a.eval(sine));
             (self.output * found - v).abs()
         };
-        (0..=256)
-            .map(|i| error(value * f64::from(i) / 256.0))
-            .fold(0.0, f64::max)
+        (0..=256).map(|i| error(value * f64::from(i) / 256.0)).fold(0.0, f64::max)
     }
 
     /// The parameters it was built from.
@@ -214,21 +200,12 @@ impl EvalMod {
     ///
     /// # Errors
     /// [`PolyError::LevelsTooFew`].
-    pub fn rescaling_error<A: Arithmetic>(
-        &self,
-        ar: &A,
-        limbs: usize,
-        rounding: f64,
-    ) -> Result<f64, PolyError> {
+    pub fn rescaling_error<A: Arithmetic>(&self, ar: &A, limbs: usize, rounding: f64) -> Result<f64, PolyError> {
         let ladder = Ladder::new(ar, limbs, self.cosine.depth())?;
         let first = self.literal.ratio * self.reach * self.reach;
         let scales = ladder.power_scales(2.0);
         let gains = (0..).map(|i| first / 4f64.powi(i));
-        let errors = scales
-            .iter()
-            .skip(1)
-            .zip(gains)
-            .map(|(scale, gain)| rounding / scale * gain);
+        let errors = scales.iter().skip(1).zip(gains).map(|(scale, gain)| rounding / scale * gain);
         Ok(errors.fold(0.0, f64::hypot))
     }
 
@@ -237,12 +214,7 @@ impl EvalMod {
     ///
     /// # Errors
     /// Fails for too few levels, scales far from the primes, or if the arithmetic fails.
-    pub fn evaluate<A: Arithmetic>(
-        &self,
-        ar: &A,
-        x: &A::Value,
-        target: Scale,
-    ) -> Result<A::Value, A::Error> {
+    pub fn evaluate<A: Arithmetic>(&self, ar: &A, x: &A::Value, target: Scale) -> Result<A::Value, A::Error> {
         let ladder = Ladder::new(ar, ar.limbs(x), self.levels())?;
         let squares = self.literal.doublings as usize;
         let first = self.cosine.depth();
@@ -285,10 +257,7 @@ impl EvalMod {
             for step in -32..=32 {
                 let offset = width * f64::from(step) / 32.0;
                 let sine = (2.0 * PI * offset).sin();
-                let exact = self
-                    .arcsine
-                    .as_ref()
-                    .map_or(sine, |arcsine| arcsine.eval(sine));
+                let exact = self.arcsine.as_ref().map_or(sine, |arcsine| arcsine.eval(sine));
                 let error = self.eval(f64::from(i) + offset) - self.output * exact;
                 greatest = greatest.max(error.abs());
             }
@@ -299,10 +268,7 @@ impl EvalMod {
 
 /// 2c² − 1, with the factor 2 taken from the scale.
 fn double_angle<A: Arithmetic>(ar: &A, c: &A::Value) -> Result<A::Value, A::Error> {
-    let weight = Weight {
-        integer: 1,
-        value: 2.0,
-    };
+    let weight = Weight { integer: 1, value: 2.0 };
     let product = ar.scale(c).times(ar.scale(c));
     let mut sum = ar.sum(ar.limbs(c), weight.scale(product)?)?;
     ar.add_product(&mut sum, c, c, weight)?;
@@ -312,16 +278,7 @@ fn double_angle<A: Arithmetic>(ar: &A, c: &A::Value) -> Result<A::Value, A::Erro
 
 fn check(literal: &EvalModLiteral) -> Result<(), PolyError> {
     let within = |name, value: f64, low: f64, high: f64| {
-        if (low..=high).contains(&value) {
-            Ok(())
-        } else {
-            Err(PolyError::Parameter {
-                name,
-                value,
-                low,
-                high,
-            })
-        }
+        if (low..=high).contains(&value) { Ok(()) } else { Err(PolyError::Parameter { name, value, low, high }) }
     };
     within("range", f64::from(literal.range), 2.0, 64.0)?;
     within("degree", literal.degree as f64, 4.0, 62.0)?;
@@ -330,12 +287,7 @@ fn check(literal: &EvalModLiteral) -> Result<(), PolyError> {
     within("doublings", f64::from(literal.doublings), 1.0, 6.0)?;
     within("ratio", literal.ratio, 16.0, (1u64 << 30) as f64)?;
     // A message further than 1/8 from an integer is not approximated by its sine.
-    within(
-        "bound",
-        literal.bound,
-        literal.ratio * 1e-9,
-        literal.ratio / 8.0,
-    )?;
+    within("bound", literal.bound, literal.ratio * 1e-9, literal.ratio / 8.0)?;
     within("arcsine", literal.arcsine as f64, 1.0, 7.0)?;
     within("arcsine modulo 2", (literal.arcsine % 2) as f64, 1.0, 1.0)
 }
@@ -372,9 +324,7 @@ fn fit_arcsine(literal: &EvalModLiteral) -> Result<(Option<Polynomial>, f64, f64
         };
         let output = gain * literal.ratio / (2.0 * PI);
         let error = |v: f64| (output * (2.0 * PI * v / literal.ratio).sin() - v).abs();
-        let greatest = (0..=256)
-            .map(|i| error(literal.bound * f64::from(i) / 256.0))
-            .fold(0.0, f64::max);
+        let greatest = (0..=256).map(|i| error(literal.bound * f64::from(i) / 256.0)).fold(0.0, f64::max);
         return Ok((None, output, greatest));
     }
     // arcsin(s)/s as a polynomial in s², minimax for its product with s.

@@ -9,17 +9,13 @@ use crate::poly::clear::{Clear, ClearValue};
 fn inputs(count: usize, range: i32, seed: u64) -> Vec<(f64, f64)> {
     let mut state = seed;
     let mut uniform = move || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 11) as f64 / (1u64 << 53) as f64
     };
     (0..count)
         .map(|_| {
             let sum: f64 = (0..33).map(|_| uniform() - 0.5).sum();
-            let i = sum
-                .round()
-                .clamp(f64::from(1 - range), f64::from(range - 1));
+            let i = sum.round().clamp(f64::from(1 - range), f64::from(range - 1));
             let message = 2.0 * uniform() - 1.0;
             (i + message / 1024.0, message)
         })
@@ -28,21 +24,14 @@ fn inputs(count: usize, range: i32, seed: u64) -> Vec<(f64, f64)> {
 
 fn run(eval_mod: &EvalMod, ar: &Clear, limbs: usize, points: &[(f64, f64)]) -> ClearValue {
     let scaling = eval_mod.input_scaling();
-    let slots = points
-        .iter()
-        .map(|(x, _)| Complex64::from(x * scaling))
-        .collect();
+    let slots = points.iter().map(|(x, _)| Complex64::from(x * scaling)).collect();
     let x = ar.input(slots, eval_mod.input_scale(ar, limbs).unwrap());
     eval_mod.evaluate(ar, &x, Scale::from_bits(40)).unwrap()
 }
 
 /// Worst and mean of −log2 |error|.
 fn bits(values: &ClearValue, points: &[(f64, f64)]) -> (f64, f64) {
-    let errors = values
-        .slots
-        .iter()
-        .zip(points)
-        .map(|(v, (_, m))| (v.re - m).abs().max(1e-15));
+    let errors = values.slots.iter().zip(points).map(|(v, (_, m))| (v.re - m).abs().max(1e-15));
     let bits: Vec<f64> = errors.map(|e| -e.log2()).collect();
     let worst = bits.iter().copied().fold(f64::INFINITY, f64::min);
     (worst, bits.iter().sum::<f64>() / bits.len() as f64)
@@ -64,33 +53,15 @@ fn errors_are_what_the_header_says() {
     let report = eval_mod.report();
     println!("{report:?}");
     assert_eq!(eval_mod.levels(), 8);
-    assert_eq!(
-        (report.cost.products, report.cost.relinearisations),
-        (12, 11)
-    );
-    assert!(
-        report.cosine_error.log2() < -24.9,
-        "{}",
-        report.cosine_error.log2()
-    );
+    assert_eq!((report.cost.products, report.cost.relinearisations), (12, 11));
+    assert!(report.cosine_error.log2() < -24.9, "{}", report.cosine_error.log2());
     assert!((report.sine_error.log2() + 19.28).abs() < 0.05);
-    let tangent = EvalMod::new(EvalModLiteral {
-        gain: Gain::Tangent,
-        ..EvalModLiteral::default()
-    });
+    let tangent = EvalMod::new(EvalModLiteral { gain: Gain::Tangent, ..EvalModLiteral::default() });
     assert!((tangent.unwrap().report().sine_error.log2() + 17.28).abs() < 0.05);
     for (degree, levels, bits) in [(3, 10, -28.0), (5, 11, -36.0), (7, 11, -40.0)] {
-        let with = EvalMod::new(EvalModLiteral {
-            arcsine: degree,
-            ..EvalModLiteral::default()
-        })
-        .unwrap();
+        let with = EvalMod::new(EvalModLiteral { arcsine: degree, ..EvalModLiteral::default() }).unwrap();
         assert_eq!(with.levels(), levels);
-        assert!(
-            with.report().sine_error.log2() < bits,
-            "{degree}: {:?}",
-            with.report()
-        );
+        assert!(with.report().sine_error.log2() < bits, "{degree}: {:?}", with.report());
     }
 }
 
@@ -100,11 +71,7 @@ fn without_rescaling_errors_only_those_of_the_fit_are_left() {
     let limbs = primes.len();
     let ar = Clear::new(primes);
     for (arcsine, levels) in [(1, 8), (3, 10)] {
-        let eval_mod = EvalMod::new(EvalModLiteral {
-            arcsine,
-            ..EvalModLiteral::default()
-        })
-        .unwrap();
+        let eval_mod = EvalMod::new(EvalModLiteral { arcsine, ..EvalModLiteral::default() }).unwrap();
         let points = inputs(4096, 16, 1);
         let y = run(&eval_mod, &ar, limbs, &points);
         assert!(y.scale.matches(Scale::from_bits(40)));
@@ -126,11 +93,7 @@ fn precision_with_rescaling_errors_of_a_ring_of_2_to_the_16() {
     for (name, eval_mod, pairs) in [
         ("48 bits", vec![48; 8], vec![]),
         ("50 bits", vec![50; 8], vec![]),
-        (
-            "45, 30 + 30, six of 50",
-            vec![50, 50, 50, 50, 50, 50, 30, 30, 45],
-            vec![26],
-        ),
+        ("45, 30 + 30, six of 50", vec![50, 50, 50, 50, 50, 50, 30, 30, 45], vec![26]),
     ] {
         let primes = chain(&eval_mod);
         let limbs = primes.len();
@@ -168,10 +131,6 @@ fn refusals() {
     let x = ar.real(&[0.0], eval_mod.input_scale(&ar, 8).unwrap());
     assert!(matches!(
         eval_mod.evaluate(&ar, &x, Scale::from_bits(40)),
-        Err(PolyError::LevelsTooFew {
-            needed: 8,
-            available: 7,
-            ..
-        })
+        Err(PolyError::LevelsTooFew { needed: 8, available: 7, .. })
     ));
 }

@@ -73,13 +73,7 @@ impl Inverse {
             relaxations.push(2.0 / (1.0 + e));
             e = 4.0 * e / (1.0 + e).powi(2);
         }
-        Self {
-            low,
-            high,
-            relaxations,
-            centre: 2.0 / (1.0 + e),
-            error: off_centre(e),
-        }
+        Self { low, high, relaxations, centre: 2.0 / (1.0 + e), error: off_centre(e) }
     }
 
     /// Number of steps.
@@ -127,20 +121,11 @@ impl Inverse {
     ///
     /// # Errors
     /// Fails for too few levels, scales far from the primes, or if the arithmetic fails.
-    pub fn evaluate<A: Arithmetic>(
-        &self,
-        ar: &A,
-        x: &A::Value,
-        target: Scale,
-    ) -> Result<A::Value, A::Error> {
+    pub fn evaluate<A: Arithmetic>(&self, ar: &A, x: &A::Value, target: Scale) -> Result<A::Value, A::Error> {
         let ladder = Ladder::new(ar, ar.limbs(x), self.levels())?;
         if self.shrinks() {
             let suited = scale(2.0 * ladder.divisor(1))?;
-            let unit = Self {
-                low: self.low / self.high,
-                high: 1.0,
-                ..self.clone()
-            };
+            let unit = Self { low: self.low / self.high, high: 1.0, ..self.clone() };
             let small = multiple(ar, x, 1.0 / self.high, suited)?;
             // 1/x = (1/high)/(x/high).
             let target = scale(target.value() / self.high)?;
@@ -167,10 +152,7 @@ impl Inverse {
             let square = self.relaxations[i].powi(2);
             let needed = now * square * ladder.divisor(i) / ar.scale(&w[i]).value();
             let integer = (needed / target.value()).round().clamp(1.0, 1e12);
-            weights[i] = Weight {
-                integer: -(integer as i64),
-                value: -square,
-            };
+            weights[i] = Weight { integer: -(integer as i64), value: -square };
             now = needed / integer;
         }
         // y_1 = k/high·(2 − k·x/high).
@@ -197,13 +179,7 @@ impl Inverse {
 }
 
 /// kw(2 − kw) = 2kw − k²w².
-fn logistic<A: Arithmetic>(
-    ar: &A,
-    w: &A::Value,
-    k: f64,
-    ladder: &Ladder,
-    depth: usize,
-) -> Result<A::Value, A::Error> {
+fn logistic<A: Arithmetic>(ar: &A, w: &A::Value, k: f64, ladder: &Ladder, depth: usize) -> Result<A::Value, A::Error> {
     let product = ar.scale(w).times(ar.scale(w));
     let wanted = scale(ladder.divisor(depth + 1) * ladder.divisor(depth))?;
     let weight = Weight::towards(-k * k, product, wanted);
@@ -250,27 +226,13 @@ impl InverseSqrt {
     }
 
     /// Adds steps until `enough`(steps, largest relative error) holds.
-    fn until(
-        low: f64,
-        high: f64,
-        seed: usize,
-        enough: impl Fn(usize, f64) -> bool,
-    ) -> Result<Self, PolyError> {
+    fn until(low: f64, high: f64, seed: usize, enough: impl Fn(usize, f64) -> bool) -> Result<Self, PolyError> {
         if !(1..=15).contains(&seed) {
-            return Err(PolyError::Parameter {
-                name: "seed",
-                value: seed as f64,
-                low: 1.0,
-                high: 15.0,
-            });
+            return Err(PolyError::Parameter { name: "seed", value: seed as f64, low: 1.0, high: 15.0 });
         }
         let fit = minimax(|x: f64| 1.0 / x.sqrt(), f64::sqrt, seed, low, high)?;
         // A linear seed needs no change of interval, so one level instead of two.
-        let polynomial = if seed == 1 {
-            Polynomial::monomial(fit.monomial)?
-        } else {
-            Polynomial::from_fit(&fit)?
-        };
+        let polynomial = if seed == 1 { Polynomial::monomial(fit.monomial)? } else { Polynomial::from_fit(&fit)? };
         // w = x·y² is in ((1 − ε)², (1 + ε)²).
         let epsilon = fit.max_weighted_error;
         let (mut e, mut top) = ((1.0 - epsilon).powi(2), (1.0 + epsilon).powi(2));
@@ -332,39 +294,23 @@ impl InverseSqrt {
     ///
     /// # Errors
     /// Fails for too few levels, scales far from the primes, or if the arithmetic fails.
-    pub fn evaluate<A: Arithmetic>(
-        &self,
-        ar: &A,
-        x: &A::Value,
-        target: Scale,
-    ) -> Result<A::Value, A::Error> {
+    pub fn evaluate<A: Arithmetic>(&self, ar: &A, x: &A::Value, target: Scale) -> Result<A::Value, A::Error> {
         let first = self.seed.depth();
         let ladder = Ladder::new(ar, ar.limbs(x), self.levels())?;
         // Backwards: y' = −(κ³/2)·(x·y)·y² has scale s_x·s_y³·m/((κ³/2)·D²·D'), which gives s_y from the scale of y'.
         let mut weights = Vec::with_capacity(self.steps());
         let mut now = target.value() * self.centre;
         for (i, kappa) in self.relaxations.iter().enumerate().rev() {
-            let (d, next) = (
-                ladder.divisor(first + 2 * i),
-                ladder.divisor(first + 2 * i + 1),
-            );
+            let (d, next) = (ladder.divisor(first + 2 * i), ladder.divisor(first + 2 * i + 1));
             let cube = kappa.powi(3) / 2.0;
             let needed = now * cube * d * d * next / ar.scale(x).value();
             let integer = (needed / d.powi(3)).round().clamp(1.0, 1e12);
-            weights.push(Weight {
-                integer: -(integer as i64),
-                value: -cube,
-            });
+            weights.push(Weight { integer: -(integer as i64), value: -cube });
             now = (needed / integer).cbrt();
         }
         let mut y = evaluate(ar, x, &self.seed, scale(now)?)?;
         let slopes = self.slopes.iter();
-        for ((kappa, slope), weight) in self
-            .relaxations
-            .iter()
-            .zip(slopes)
-            .zip(weights.iter().rev())
-        {
+        for ((kappa, slope), weight) in self.relaxations.iter().zip(slopes).zip(weights.iter().rev()) {
             let (exact, error) = ar.take_error(y);
             let next = newton_step(ar, x, &exact, *kappa, *weight, self.low)?;
             // y = √(w/x), and w ≤ 1; errors of y contract.
@@ -426,12 +372,7 @@ fn check(low: f64, high: f64, error: f64) -> Result<(), PolyError> {
     }
     let (least, most) = (2f64.powi(-48), 1.0);
     if !(least..most).contains(&error) {
-        return Err(PolyError::Parameter {
-            name: "error",
-            value: error,
-            low: least,
-            high: most,
-        });
+        return Err(PolyError::Parameter { name: "error", value: error, low: least, high: most });
     }
     Ok(())
 }
@@ -440,12 +381,7 @@ fn check_steps(steps: usize, least: usize) -> Result<(), PolyError> {
     if (least..=MAX_STEPS).contains(&steps) {
         return Ok(());
     }
-    Err(PolyError::Parameter {
-        name: "steps",
-        value: steps as f64,
-        low: least as f64,
-        high: MAX_STEPS as f64,
-    })
+    Err(PolyError::Parameter { name: "steps", value: steps as f64, low: least as f64, high: MAX_STEPS as f64 })
 }
 
 #[cfg(test)]

@@ -12,10 +12,7 @@ fn the_inverse_has_the_stated_error_scale_and_cost() {
         assert!(report.error <= error);
         // The bound is reached at the ends.
         let worst = greatest(low, high, |x| inverse.eval(x) * x - 1.0);
-        assert!(
-            (worst / report.error - 1.0).abs() < 1e-3,
-            "{worst} {report}"
-        );
+        assert!((worst / report.error - 1.0).abs() < 1e-3, "{worst} {report}");
         let ar = Clear::new(chain(inverse.levels()));
         let values = spread(low, high, 1000);
         // The input at scale 2^40, the result at 2^39.
@@ -25,10 +22,7 @@ fn the_inverse_has_the_stated_error_scale_and_cost() {
         assert_eq!(y.limbs, 1);
         for (v, x) in y.slots.iter().zip(&values) {
             let relative = v.re * x - 1.0;
-            assert!(
-                relative.abs() < 1.1 * report.error + 1e-7,
-                "{x}: {relative}"
-            );
+            assert!(relative.abs() < 1.1 * report.error + 1e-7, "{x}: {relative}");
         }
         assert_eq!(without_rescales(&ar), tally_of(&report));
     }
@@ -45,11 +39,9 @@ fn relaxation_halves_the_steps() {
 
 #[test]
 fn the_root_has_the_stated_error_scale_and_cost() {
-    for (low, high, seed, error, levels) in [
-        (0.5, 2.0, 1, 1e-5, 7),
-        (0.2, 150.0, 3, 1e-4, 11),
-        (0.7, 2500.0, 7, 1e-3, 12),
-    ] {
+    for (low, high, seed, error, levels) in
+        [(0.5, 2.0, 1, 1e-5, 7), (0.2, 150.0, 3, 1e-4, 11), (0.7, 2500.0, 7, 1e-3, 12)]
+    {
         let root = InverseSqrt::new(low, high, seed, error).unwrap();
         let report = root.report();
         assert!(report.error <= 1.001 * error, "{report}");
@@ -62,10 +54,7 @@ fn the_root_has_the_stated_error_scale_and_cost() {
         assert_eq!(y.limbs, 1);
         for (v, x) in y.slots.iter().zip(&values) {
             let relative = v.re * x.sqrt() - 1.0;
-            assert!(
-                relative.abs() < 1.1 * report.error + 1e-8,
-                "{x}: {relative}"
-            );
+            assert!(relative.abs() < 1.1 * report.error + 1e-8, "{x}: {relative}");
         }
         assert_eq!(without_rescales(&ar), tally_of(&report));
     }
@@ -78,11 +67,7 @@ fn errors_of_rescaling_stay_small() {
     let values = spread(0.2, 150.0, 4096);
     let x = ar.real(&values, Scale::from_bits(40));
     let y = root.evaluate(&ar, &x, Scale::from_bits(40)).unwrap();
-    let worst = y
-        .slots
-        .iter()
-        .zip(&values)
-        .map(|(v, x)| (v.re * x.sqrt() - 1.0).abs());
+    let worst = y.slots.iter().zip(&values).map(|(v, x)| (v.re * x.sqrt() - 1.0).abs());
     let worst = worst.fold(0.0, f64::max);
     assert!(worst < 1e-4, "{worst}");
 }
@@ -97,10 +82,7 @@ fn tally_of(report: &Approximation) -> Tally {
 }
 
 fn without_rescales(ar: &Clear) -> Tally {
-    Tally {
-        rescales: 0,
-        ..ar.take_tally()
-    }
+    Tally { rescales: 0, ..ar.take_tally() }
 }
 
 #[test]
@@ -121,27 +103,12 @@ fn steps_asked_for_are_those_that_an_error_asks_for() {
 
 #[test]
 fn refusals() {
-    assert!(matches!(
-        Inverse::new(0.0, 1.0, 1e-3),
-        Err(PolyError::Range { .. })
-    ));
-    assert!(matches!(
-        Inverse::new(2.0, 1.0, 1e-3),
-        Err(PolyError::Range { .. })
-    ));
-    assert!(matches!(
-        Inverse::new(0.1, 1.0, 0.0),
-        Err(PolyError::Parameter { .. })
-    ));
-    assert!(matches!(
-        InverseSqrt::new(0.1, 1.0, 0, 1e-3),
-        Err(PolyError::Parameter { .. })
-    ));
+    assert!(matches!(Inverse::new(0.0, 1.0, 1e-3), Err(PolyError::Range { .. })));
+    assert!(matches!(Inverse::new(2.0, 1.0, 1e-3), Err(PolyError::Range { .. })));
+    assert!(matches!(Inverse::new(0.1, 1.0, 0.0), Err(PolyError::Parameter { .. })));
+    assert!(matches!(InverseSqrt::new(0.1, 1.0, 0, 1e-3), Err(PolyError::Parameter { .. })));
     let inverse = Inverse::new(0.1, 1.0, 1e-3).unwrap();
     let ar = Clear::new(chain(inverse.levels() - 1));
     let x = ar.real(&[0.5], Scale::from_bits(40));
-    assert!(matches!(
-        inverse.evaluate(&ar, &x, Scale::from_bits(40)),
-        Err(PolyError::LevelsTooFew { .. })
-    ));
+    assert!(matches!(inverse.evaluate(&ar, &x, Scale::from_bits(40)), Err(PolyError::LevelsTooFew { .. })));
 }

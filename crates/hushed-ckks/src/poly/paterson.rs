@@ -24,12 +24,7 @@ use crate::scale::Scale;
 ///
 /// # Errors
 /// Fails for too few levels, a target so small that factors lose their bits, or if the arithmetic fails.
-pub fn evaluate<A: Arithmetic>(
-    ar: &A,
-    x: &A::Value,
-    p: &Polynomial,
-    target: Scale,
-) -> Result<A::Value, A::Error> {
+pub fn evaluate<A: Arithmetic>(ar: &A, x: &A::Value, p: &Polynomial, target: Scale) -> Result<A::Value, A::Error> {
     let mut values = evaluate_many(ar, x, &[(p, target)])?;
     // One polynomial in, one value out.
     values.pop().ok_or(PolyError::MixedBases.into())
@@ -111,12 +106,7 @@ pub fn compose<A: Arithmetic>(
 ///
 /// # Errors
 /// As [`evaluate`].
-pub fn to_unit_interval<A: Arithmetic>(
-    ar: &A,
-    x: &A::Value,
-    low: f64,
-    high: f64,
-) -> Result<A::Value, A::Error> {
+pub fn to_unit_interval<A: Arithmetic>(ar: &A, x: &A::Value, low: f64, high: f64) -> Result<A::Value, A::Error> {
     if !(low.is_finite() && high.is_finite() && low < high) {
         return Err(PolyError::Range { low, high }.into());
     }
@@ -128,12 +118,7 @@ pub fn to_unit_interval<A: Arithmetic>(
 }
 
 /// `factor`·x at the scale `target`, one level below x.
-pub(crate) fn multiple<A: Arithmetic>(
-    ar: &A,
-    x: &A::Value,
-    factor: f64,
-    target: Scale,
-) -> Result<A::Value, A::Error> {
+pub(crate) fn multiple<A: Arithmetic>(ar: &A, x: &A::Value, factor: f64, target: Scale) -> Result<A::Value, A::Error> {
     let ladder = Ladder::new(ar, ar.limbs(x), 1)?;
     let wide = scale(target.value() * ladder.divisor(0))?;
     factor_scale(wide, ar.scale(x))?;

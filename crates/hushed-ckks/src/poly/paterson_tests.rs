@@ -8,9 +8,7 @@ use crate::poly::testing::{chain, spread};
 /// Coefficients of both signs that decay slowly.
 fn coeffs(degree: usize, parity: Parity) -> Vec<f64> {
     let c = |k: usize| ((k * k + 3 * k + 1) as f64).sin() / (1.0 + k as f64 / 8.0);
-    (0..=degree)
-        .map(|k| if parity.has(k) { c(k) } else { 0.0 })
-        .collect()
+    (0..=degree).map(|k| if parity.has(k) { c(k) } else { 0.0 }).collect()
 }
 
 fn check(p: &Polynomial, low: f64, high: f64, input: Scale, target: Scale) {
@@ -46,21 +44,9 @@ fn every_degree_in_both_bases_with_every_parity() {
                 continue;
             }
             let chebyshev = Polynomial::chebyshev(coeffs(degree, parity), -1.0, 1.0).unwrap();
-            check(
-                &chebyshev.with_parity(parity).unwrap(),
-                -1.0,
-                1.0,
-                scale,
-                scale,
-            );
+            check(&chebyshev.with_parity(parity).unwrap(), -1.0, 1.0, scale, scale);
             let monomial = Polynomial::monomial(coeffs(degree, parity)).unwrap();
-            check(
-                &monomial.with_parity(parity).unwrap(),
-                -1.0,
-                1.0,
-                scale,
-                scale,
-            );
+            check(&monomial.with_parity(parity).unwrap(), -1.0, 1.0, scale, scale);
         }
     }
 }
@@ -99,10 +85,7 @@ fn several_polynomials_share_their_powers() {
         }
     }
     let together = ar.take_tally().relinearisations;
-    let apart: usize = polynomials
-        .iter()
-        .map(|p| Schedule::new(&[p]).cost().relinearisations)
-        .sum();
+    let apart: usize = polynomials.iter().map(|p| Schedule::new(&[p]).cost().relinearisations).sum();
     assert!(together < apart, "{together} {apart}");
     let other = Polynomial::monomial(vec![0.0, 1.0]).unwrap();
     let mixed = [(&other, targets[0]), (&polynomials[0], targets[0])];
@@ -141,10 +124,6 @@ fn a_scale_that_cannot_carry_the_factors_is_refused() {
     let x = short.real(&[0.5], Scale::from_bits(40));
     assert_eq!(
         evaluate(&short, &x, &p, Scale::from_bits(40)),
-        Err(PolyError::LevelsTooFew {
-            needed: 4,
-            available: 3,
-            limbs: 4
-        })
+        Err(PolyError::LevelsTooFew { needed: 4, available: 3, limbs: 4 })
     );
 }

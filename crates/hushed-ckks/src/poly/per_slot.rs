@@ -24,10 +24,7 @@ impl SlotPolynomial {
         if degree == 0 || degree > limit {
             return Err(PolyError::Degree { degree, limit });
         }
-        let unit = Basis::Chebyshev {
-            low: -1.0,
-            high: 1.0,
-        };
+        let unit = Basis::Chebyshev { low: -1.0, high: 1.0 };
         let mut coeffs = vec![vec![0.0; polynomials.len()]; degree + 1];
         for (slot, p) in polynomials.iter().enumerate() {
             let Some(p) = p else { continue };
@@ -68,11 +65,7 @@ pub(super) trait Coefficient<A: Arithmetic>: Clone {
     fn add_multiple(&self, ar: &A, sum: &mut A::Sum, x: &A::Value) -> Result<(), A::Error>;
 
     /// Adds several coefficients, each times its x, to a sum.
-    fn add_combination(
-        ar: &A,
-        sum: &mut A::Sum,
-        terms: &[(&Self, &A::Value)],
-    ) -> Result<(), A::Error> {
+    fn add_combination(ar: &A, sum: &mut A::Sum, terms: &[(&Self, &A::Value)]) -> Result<(), A::Error> {
         let mut terms = terms.iter();
         terms.try_for_each(|(c, x)| c.add_multiple(ar, sum, x))
     }
@@ -95,11 +88,7 @@ impl<A: Arithmetic> Coefficient<A> for f64 {
         ar.add_multiple(sum, x, *self)
     }
 
-    fn add_combination(
-        ar: &A,
-        sum: &mut A::Sum,
-        terms: &[(&Self, &A::Value)],
-    ) -> Result<(), A::Error> {
+    fn add_combination(ar: &A, sum: &mut A::Sum, terms: &[(&Self, &A::Value)]) -> Result<(), A::Error> {
         let terms: Vec<_> = terms.iter().map(|&(&c, x)| (c, x)).collect();
         ar.add_combination(sum, &terms)
     }

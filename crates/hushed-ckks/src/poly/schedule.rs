@@ -66,11 +66,7 @@ impl Schedule {
 
     /// The schedule with baby step `baby`, a power of two.
     fn with_baby(polynomials: &[&Polynomial], baby: usize) -> Self {
-        let mut walk = Walk {
-            baby,
-            powers: BTreeSet::new(),
-            cost: Cost::default(),
-        };
+        let mut walk = Walk { baby, powers: BTreeSet::new(), cost: Cost::default() };
         for p in polynomials {
             let depth = log2_ceil(p.degree() + 1);
             walk.cost.depth = walk.cost.depth.max(depth);
@@ -80,11 +76,7 @@ impl Schedule {
         let powers: Vec<usize> = walk.powers.into_iter().collect();
         walk.cost.products += powers.len();
         walk.cost.relinearisations += powers.len();
-        Self {
-            baby,
-            powers,
-            cost: walk.cost,
-        }
+        Self { baby, powers, cost: walk.cost }
     }
 
     /// The powers to compute, above the first, ascending.
@@ -190,19 +182,12 @@ impl Ladder {
     /// # Errors
     /// [`PolyError::LevelsTooFew`].
     pub fn new<A: Arithmetic>(ar: &A, limbs: usize, depth: usize) -> Result<Self, PolyError> {
-        let mut ladder = Self {
-            limbs: vec![limbs],
-            divisors: Vec::with_capacity(depth),
-        };
+        let mut ladder = Self { limbs: vec![limbs], divisors: Vec::with_capacity(depth) };
         let mut now = limbs;
         for available in 0..depth {
             let drop = ar.level_primes(now).max(1);
             if drop >= now {
-                return Err(PolyError::LevelsTooFew {
-                    needed: depth,
-                    available,
-                    limbs,
-                });
+                return Err(PolyError::LevelsTooFew { needed: depth, available, limbs });
             }
             let divisor = (now - drop..now).map(|i| ar.prime(i) as f64).product();
             ladder.divisors.push(divisor);
@@ -249,9 +234,7 @@ mod tests {
     }
 
     fn with_parity(degree: usize, parity: Parity) -> Polynomial {
-        let coeffs = (0..=degree)
-            .map(|k| f64::from(u8::from(parity.has(k))))
-            .collect();
+        let coeffs = (0..=degree).map(|k| f64::from(u8::from(parity.has(k)))).collect();
         let p = Polynomial::chebyshev(coeffs, -1.0, 1.0).unwrap();
         p.with_parity(parity).unwrap()
     }
@@ -291,11 +274,7 @@ mod tests {
         let (one, two) = (Schedule::new(&[&p]), Schedule::new(&[&p, &q]));
         assert!(two.cost().relinearisations < 2 * one.cost().relinearisations);
         let odd = Schedule::new(&[&with_parity(31, Parity::Odd)]);
-        assert!(
-            odd.powers()
-                .iter()
-                .all(|k| k % 2 == 1 || k.is_power_of_two())
-        );
+        assert!(odd.powers().iter().all(|k| k % 2 == 1 || k.is_power_of_two()));
         let even = Schedule::new(&[&with_parity(30, Parity::Even)]);
         assert!(even.powers().iter().all(|k| k % 2 == 0));
     }

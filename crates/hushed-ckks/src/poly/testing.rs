@@ -5,15 +5,9 @@
 pub(super) fn chain(levels: usize) -> Vec<u64> {
     let near = |i: u64| {
         let step = 131_072 * (i / 2 + 1);
-        if i.is_multiple_of(2) {
-            (1 << 40) - step + 1
-        } else {
-            (1 << 40) + step + 1
-        }
+        if i.is_multiple_of(2) { (1 << 40) - step + 1 } else { (1 << 40) + step + 1 }
     };
-    std::iter::once((1 << 50) - 131_071)
-        .chain((0..levels as u64).map(near))
-        .collect()
+    std::iter::once((1 << 50) - 131_071).chain((0..levels as u64).map(near)).collect()
 }
 
 /// `count` evenly spaced values from `low` to `high`, both included.

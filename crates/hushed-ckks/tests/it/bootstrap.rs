@@ -12,9 +12,7 @@ use hushed_rlwe::audit::{PublishedSample, SecretDistribution, Source, audit};
 
 fn random(rng: &mut SecretRng, count: usize) -> Vec<Complex64> {
     let mut uniform = || (rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
-    (0..count)
-        .map(|_| Complex64::new(uniform(), uniform()))
-        .collect()
+    (0..count).map(|_| Complex64::new(uniform(), uniform())).collect()
 }
 
 /// Checks that every sample of a bootstrap's keys is within the table, that no two share their uniform part, and that
@@ -27,14 +25,9 @@ fn audit_keys(params: &CkksParams, specs: &KeySpecs, keys: &EvalKeys) {
     assert_eq!(samples.len(), digits);
     let (mut sparse, mut raised) = (0, 0);
     for sample in &samples {
-        let Source::EvalKey { key, .. } = sample.source else {
-            panic!("{:?}", sample.source)
-        };
+        let Source::EvalKey { key, .. } = sample.source else { panic!("{:?}", sample.source) };
         raised += usize::from(matches!(key, KeyUse::Raised(_)));
-        assert_eq!(
-            sample.secret == SecretDistribution::Sparse,
-            key == KeyUse::ToSparse
-        );
+        assert_eq!(sample.secret == SecretDistribution::Sparse, key == KeyUse::ToSparse);
         if key == KeyUse::ToSparse {
             sparse += 1;
             assert!((sample.log2_modulus - params.ephemeral_log2()).abs() < 1e-9);
@@ -70,10 +63,8 @@ fn precision(params: &Arc<CkksParams>) -> (f64, f64) {
     let decryptor = Decryptor::new(&encoder, &key).unwrap();
     let found = decryptor.decrypt_raw(&out).unwrap();
     let errors = found.iter().zip(&message).map(|(x, y)| x - y);
-    let bits: Vec<f64> = errors
-        .flat_map(|error| [error.re, error.im])
-        .map(|error| -error.abs().max(2f64.powi(-60)).log2())
-        .collect();
+    let bits: Vec<f64> =
+        errors.flat_map(|error| [error.re, error.im]).map(|error| -error.abs().max(2f64.powi(-60)).log2()).collect();
     let least = bits.iter().copied().fold(f64::INFINITY, f64::min);
     let mean = bits.iter().sum::<f64>() / bits.len() as f64;
     println!("{}: least {least:.2}, mean {mean:.2} bits", params.name());

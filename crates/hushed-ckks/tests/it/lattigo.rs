@@ -21,9 +21,7 @@ fn answers() -> Value {
 fn inputs(slots: usize) -> Vec<Complex64> {
     let mut state = 20_251_120_u64;
     let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     };
     (0..slots).map(|_| Complex64::new(next(), next())).collect()
@@ -52,9 +50,7 @@ fn coefficients_decode_to_the_same_slots() {
     let answers = answers();
     let expected = answers["decode"]["slots"].as_array().unwrap();
     let params = CkksParams::insecure_shallow(10, 1).unwrap();
-    let parts = inputs(params.slots())
-        .into_iter()
-        .flat_map(|v| [v.re, v.im]);
+    let parts = inputs(params.slots()).into_iter().flat_map(|v| [v.re, v.im]);
     let coefficients: Vec<i64> = parts.map(|x| (x * 2f64.powi(39)) as i64).collect();
     let poly = RnsPoly::from_signed(params.rlwe().basis(), &[0], &coefficients);
     let found = Encoder::new(&params).decode(&poly, Scale::from_bits(40));
@@ -78,29 +74,14 @@ fn a_bootstrap_returns_the_same_message_as_precisely_as_declared() {
     let keys = EvalKeys::generate(&key, &bootstrapper.key_specs(), &mut rng).unwrap();
     let encoder = Arc::new(Encoder::new(&params));
     let message = inputs(params.slots());
-    let plain = encoder
-        .encode(&message, params.bootstrap_limbs(), params.default_scale())
-        .unwrap();
-    let ct = Encryptor::new(&params, &key)
-        .unwrap()
-        .encrypt(&plain, &mut rng)
-        .unwrap();
+    let plain = encoder.encode(&message, params.bootstrap_limbs(), params.default_scale()).unwrap();
+    let ct = Encryptor::new(&params, &key).unwrap().encrypt(&plain, &mut rng).unwrap();
     let evaluator = Evaluator::new(&params, Arc::new(keys)).unwrap();
     let out = bootstrapper.bootstrap(&evaluator, &ct).unwrap();
-    let found = Decryptor::new(&encoder, &key)
-        .unwrap()
-        .decrypt_raw(&out)
-        .unwrap();
-    let worst = found
-        .iter()
-        .zip(&message)
-        .flat_map(|(x, y)| [(x.re - y.re).abs(), (x.im - y.im).abs()])
-        .fold(0.0, f64::max);
-    assert!(
-        worst < 2f64.powi(-15),
-        "{} bits at the worst slot",
-        -worst.log2()
-    );
+    let found = Decryptor::new(&encoder, &key).unwrap().decrypt_raw(&out).unwrap();
+    let worst =
+        found.iter().zip(&message).flat_map(|(x, y)| [(x.re - y.re).abs(), (x.im - y.im).abs()]).fold(0.0, f64::max);
+    assert!(worst < 2f64.powi(-15), "{} bits at the worst slot", -worst.log2());
     // Lattigo's has 60-bit primes and is more precise; both match the message within their stated precision.
     let least = theirs["precision_bits_min"].as_f64().unwrap();
     let bound = 2f64.powi(-15) + 2f64.powf(-least);

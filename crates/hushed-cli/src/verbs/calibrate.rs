@@ -47,12 +47,7 @@ pub struct Args {
     dir: PathBuf,
 
     /// A file with one text per line, `-` for standard input
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "HUSHED_INPUT",
-        required_unless_present = "image"
-    )]
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT", required_unless_present = "image")]
     input: Option<PathBuf>,
 
     /// With a model of images: a PNG or JPEG file; may be given more than once
@@ -105,10 +100,7 @@ impl Args {
         let sha256 = hushed_serve::Digest(digest.finalize().into()).to_string();
         let model = Model::load(&self.dir)?;
         let items = given.items(&model.public, &self.too_long)?;
-        out.note(&format!(
-            "running {} texts or images in the clear …",
-            items.len()
-        ));
+        out.note(&format!("running {} texts or images in the clear …", items.len()));
         let calibration = calibrate(&model, &items, &sha256)?;
 
         for (site, ranges) in &calibration.sites {
@@ -117,13 +109,9 @@ impl Args {
         }
         let norms = choose_norms(&model, &calibration);
         for (site, reach) in &norms {
-            let object =
-                json!({ "norm": site, "squares_log2": reach.squares, "finer": reach.finer });
+            let object = json!({ "norm": site, "squares_log2": reach.squares, "finer": reach.finer });
             out.result(object, || {
-                format!(
-                    "{site:<34} sums of squares below 2^{}, {} fraction bits more",
-                    reach.squares, reach.finer
-                )
+                format!("{site:<34} sums of squares below 2^{}, {} fraction bits more", reach.squares, reach.finer)
             })?;
         }
         // The model as it is run now, or will be once this is declared.
@@ -137,26 +125,17 @@ impl Args {
         }
         let trials = choose(&model, &items, &calibration)?;
         for trial in &trials {
-            out.result(json!({ "trial": trial, "keeps": trial.keeps() }), || {
-                tried(trial)
-            })?;
+            out.result(json!({ "trial": trial, "keeps": trial.keeps() }), || tried(trial))?;
         }
         let chosen = trials.last().filter(|_| self.declare);
         if let Some(chosen) = chosen {
-            let declared = Declared {
-                activation: chosen.tolerance(),
-                norms,
-            };
+            let declared = Declared { activation: chosen.tolerance(), norms };
             write(declared.to_json().as_bytes(), &self.dir.join(FUNCTIONS))?;
         }
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.dir.join("calibration.json"));
         write(&calibration.to_json()?, &path)?;
-        let of = |bound| {
-            fits.iter()
-                .filter(|f| f.bound == bound && !f.fits())
-                .count()
-        };
+        let of = |bound| fits.iter().filter(|f| f.bound == bound && !f.fits()).count();
         let (beyond, inexact) = (of(Bound::Most), of(Bound::Least));
         let end = json!({ "texts": calibration.texts, "tokens": calibration.tokens, "written": path, "beyond": beyond,
             "inexact": inexact, "declared": chosen });
@@ -207,18 +186,11 @@ fn shown(fit: &Fit) -> String {
         Bound::Most => format!("up to {:.3}, {:.0} at most", fit.measured, fit.holds),
         Bound::Least => format!("down to {:.1e}, {:.1e} at least", fit.measured, fit.holds),
     };
-    format!(
-        "{:<34} {}: {} {compared}: {verdict}",
-        fit.site, fit.function, fit.what
-    )
+    format!("{:<34} {}: {} {compared}: {verdict}", fit.site, fit.function, fit.what)
 }
 
 fn tried(trial: &Trial) -> String {
-    let verdict = if trial.keeps() {
-        "keeps"
-    } else {
-        "does not keep"
-    };
+    let verdict = if trial.keeps() { "keeps" } else { "does not keep" };
     format!(
         "{:<34} up to {:.1} ({MARGIN} times the measured), error {:.1e}, {:.1} bytes an element: least cosine {:.7}, {verdict} {LEAST_COSINE}",
         trial.function, trial.reach, trial.error, trial.bytes, trial.least_cosine
@@ -231,16 +203,10 @@ fn describe(ranges: &Ranges) -> String {
         Ranges::Values { output } => r(output),
         Ranges::Activation { input } => format!("argument {}", r(input)),
         Ranges::Sigmoid { input } => format!("score with its bias {}", r(input)),
-        Ranges::Softmax {
-            shifted,
-            denominator,
-        } => format!("score less maximum {}, sum {}", r(shifted), r(denominator)),
-        Ranges::Norm {
-            first_variance,
-            variance,
-            centred,
-            mean,
-        } => format!(
+        Ranges::Softmax { shifted, denominator } => {
+            format!("score less maximum {}, sum {}", r(shifted), r(denominator))
+        }
+        Ranges::Norm { first_variance, variance, centred, mean } => format!(
             "variance {} (first row {}), centred {}{}",
             r(variance),
             r(first_variance),

@@ -39,9 +39,7 @@ impl Args {
             out.result(json!({ "warning": text }), || format!("- warning: {text}"))?;
         }
         let Some(s) = report.summary else {
-            return Err(CliError::Unsupported {
-                problems: report.problems.len(),
-            });
+            return Err(CliError::Unsupported { problems: report.problems.len() });
         };
         // Only now are the weights read, and their ranges compared with the formats of a private run.
         let model = Model::load(&self.dir)?;
@@ -60,15 +58,10 @@ impl Args {
             out.result(json!({ "problem": text }), || format!("- {text}"))?;
         }
         if !beyond.is_empty() {
-            return Err(CliError::Unsupported {
-                problems: beyond.len(),
-            });
+            return Err(CliError::Unsupported { problems: beyond.len() });
         }
         let protocols = [
-            (
-                "2pc",
-                interactive(&s, refused.map(|error| error.to_string())),
-            ),
+            ("2pc", interactive(&s, refused.map(|error| error.to_string()))),
             ("fhe", encrypted(&s, model.public.task())),
         ];
         let runs = protocols.iter().filter(|(_, says)| says.is_ok());
@@ -151,18 +144,13 @@ fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
     let rows = s.max_tokens.min(MAX_TOKENS);
     if s.image_side.is_some() {
         return match s.max_tokens > MAX_TOKENS {
-            true => Err(format!(
-                "images of {} rows, and {MAX_TOKENS} is the most",
-                s.max_tokens
-            )),
+            true => Err(format!("images of {} rows, and {MAX_TOKENS} is the most", s.max_tokens)),
             false => Ok("the label of an image, or more with serve --answers".to_owned()),
         };
     }
     let what = match (s.task, s.exclusive) {
         ("classify", true) => "the label, or more with serve --answers",
-        ("classify", false) => {
-            "the logits, with serve --answers logits: the largest is no answer (problem_type)"
-        }
+        ("classify", false) => "the logits, with serve --answers logits: the largest is no answer (problem_type)",
         ("generate", _) => "the next tokens",
         _ => "the embedding",
     };
@@ -190,10 +178,6 @@ fn encrypted(s: &Summary, task: Task) -> Result<String, String> {
 /// The first names, as text.
 fn shortened(labels: &[String]) -> String {
     let shown: Vec<&str> = labels.iter().take(6).map(String::as_str).collect();
-    let more = if labels.len() > shown.len() {
-        ", …"
-    } else {
-        ""
-    };
+    let more = if labels.len() > shown.len() { ", …" } else { "" };
     shown.join(", ") + more
 }

@@ -97,18 +97,11 @@ impl Args {
         }
         bar.finish_and_clear();
         let seconds = start.elapsed().as_secs_f64();
-        let mut end =
-            json!({ "texts": given.len(), "seconds": seconds, "load_seconds": load_seconds });
+        let mut end = json!({ "texts": given.len(), "seconds": seconds, "load_seconds": load_seconds });
         if let Some(labels) = labels {
             end["labels"] = json!(labels);
         }
-        out.summary(
-            end,
-            &format!(
-                "{} text(s) in {seconds:.2} s, model read in {load_seconds:.2} s",
-                given.len()
-            ),
-        )
+        out.summary(end, &format!("{} text(s) in {seconds:.2} s, model read in {load_seconds:.2} s", given.len()))
     }
 
     /// Shows the likelihoods of texts or endings.
@@ -122,8 +115,7 @@ impl Args {
                 let texts = texts.unwrap_or_default();
                 let exact = fhe::scored_in_clear(&model, &texts, TooLong::Refuse)?;
                 let ternary = model.program().linears().any(|layer| layer.ternary);
-                let rounded =
-                    ternary.then(|| fhe::scored_in_clear_rounded(&model, &texts, TooLong::Refuse));
+                let rounded = ternary.then(|| fhe::scored_in_clear_rounded(&model, &texts, TooLong::Refuse));
                 show_likelihoods(out, &exact, rounded.transpose()?.as_deref())?
             }
         };
@@ -131,13 +123,7 @@ impl Args {
     }
 
     /// Continues each text greedily, showing it as it comes.
-    fn generate(
-        &self,
-        out: &Output,
-        model: &Model,
-        texts: &[String],
-        load_seconds: f64,
-    ) -> Result<(), CliError> {
+    fn generate(&self, out: &Output, model: &Model, texts: &[String], load_seconds: f64) -> Result<(), CliError> {
         let start = Instant::now();
         let most = self.max_tokens.map_or(MAX_TOKENS, |n| n as usize);
         let prefix = match &self.public_prefix {
@@ -148,9 +134,7 @@ impl Args {
         // At least one position is left for what follows.
         let limit = model.public.max_tokens.saturating_sub(before.len() + 1);
         let behind = prefix.is_some();
-        let prompts = self
-            .too_long
-            .tokens_within(&model.public, texts, limit, behind)?;
+        let prompts = self.too_long.tokens_within(&model.public, texts, limit, behind)?;
         let drafts = usize::from(self.draft);
         let (mut made, mut passes, mut guessed, mut right) = (0, 0, 0, 0);
         for (index, prompt) in prompts.iter().enumerate() {
@@ -188,8 +172,7 @@ impl Args {
             "texts": texts.len(), "generated_tokens": made, "seconds": seconds, "load_seconds": load_seconds,
             "draft": (drafts > 0).then(|| json!({ "passes": passes, "drafts": guessed, "right": right })),
         });
-        let mut note =
-            format!("{made} token(s) in {seconds:.2} s, model read in {load_seconds:.2} s");
+        let mut note = format!("{made} token(s) in {seconds:.2} s, model read in {load_seconds:.2} s");
         if drafts > 0 {
             note += &format!("; {passes} passes, {right} of {guessed} drafts right");
         }

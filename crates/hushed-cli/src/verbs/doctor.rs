@@ -33,8 +33,7 @@ impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let findings = [kernels(), cores(), memory(), session()];
         for finding in &findings {
-            let object =
-                json!({ "check": finding.name, "ok": finding.good, "detail": finding.detail });
+            let object = json!({ "check": finding.name, "ok": finding.good, "detail": finding.detail });
             out.result(object, || {
                 let mark = if finding.good { "ok  " } else { "FAIL" };
                 format!("{mark}  {:<10} {}", finding.name, finding.detail)
@@ -42,10 +41,7 @@ impl Args {
         }
         match findings.iter().filter(|f| !f.good).count() {
             0 => Ok(()),
-            failed => Err(CliError::Doctor {
-                failed,
-                of: findings.len(),
-            }),
+            failed => Err(CliError::Doctor { failed, of: findings.len() }),
         }
     }
 }
@@ -64,47 +60,23 @@ fn kernels() -> Finding {
         (None, None) => ": several times slower than AVX2 with FMA or AVX-512",
     };
     let detail = format!("{}, {aes}{slow}", cpu.kernel_name());
-    Finding {
-        name: "kernels",
-        good: true,
-        detail,
-    }
+    Finding { name: "kernels", good: true, detail }
 }
 
 fn cores() -> Finding {
     let machine = Machine::read();
-    Finding {
-        name: "processor",
-        good: true,
-        detail: format!("{}, {} cores", machine.processor, machine.cores),
-    }
+    Finding { name: "processor", good: true, detail: format!("{}, {} cores", machine.processor, machine.cores) }
 }
 
 fn memory() -> Finding {
-    let Machine {
-        memory,
-        memory_free,
-        ..
-    } = Machine::read();
+    let Machine { memory, memory_free, .. } = Machine::read();
     let (Some(all), Some(free)) = (memory, memory_free) else {
-        return Finding {
-            name: "memory",
-            good: true,
-            detail: "this system does not say".to_owned(),
-        };
+        return Finding { name: "memory", good: true, detail: "this system does not say".to_owned() };
     };
     let good = free >= ENOUGH_MEMORY;
-    let remedy = if good {
-        ""
-    } else {
-        ": a server wants 2 GiB free"
-    };
+    let remedy = if good { "" } else { ": a server wants 2 GiB free" };
     let detail = format!("{:.1} GiB, {:.1} GiB free{remedy}", gib(all), gib(free));
-    Finding {
-        name: "memory",
-        good,
-        detail,
-    }
+    Finding { name: "memory", good, detail }
 }
 
 /// Checks that a port can be opened, a certificate made, and a TLS session run over loopback.
@@ -114,17 +86,10 @@ fn session() -> Finding {
     // The folder is this process's own; if it stays, the system cleans it up one day.
     let _ = std::fs::remove_dir_all(&folder);
     let (good, detail) = match result {
-        Ok(port) => (
-            true,
-            format!("TLS 1.3 over 127.0.0.1:{port}, certificate pinned"),
-        ),
+        Ok(port) => (true, format!("TLS 1.3 over 127.0.0.1:{port}, certificate pinned")),
         Err(problem) => (false, problem),
     };
-    Finding {
-        name: "session",
-        good,
-        detail,
-    }
+    Finding { name: "session", good, detail }
 }
 
 /// One frame each way between two threads, as `serve` and `embed` do it.
@@ -154,9 +119,7 @@ fn echo(folder: &std::path::Path) -> Result<u16, String> {
         session.close()
     };
     asking().map_err(text)?;
-    let answered = answering
-        .join()
-        .map_err(|_| "the answering thread panicked".to_owned())?;
+    let answered = answering.join().map_err(|_| "the answering thread panicked".to_owned())?;
     answered.map_err(text)?;
     Ok(address.port())
 }

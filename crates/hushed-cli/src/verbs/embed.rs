@@ -56,9 +56,7 @@ impl Args {
         if self.protocol == Protocol::Fhe {
             self.refuse_two_party_options()?;
             let config = self.connect.config()?;
-            return self
-                .fhe
-                .run(out, config, &self.texts, self.passes.too_long.choice());
+            return self.fhe.run(out, config, &self.texts, self.passes.too_long.choice());
         }
         if let Some(option) = self.texts.job.as_ref().map(|_| "--job") {
             return Err(CliError::OtherProtocol { option });
@@ -77,18 +75,13 @@ impl Args {
         let (bar, advance) = progress(out, &client, texts.len(), "embedding");
         let mut sum = Sum::default();
         let mut written = Ok(());
-        client.embed_each(
-            &texts,
-            self.passes.options(),
-            Some(advance),
-            |index, answer| {
-                sum.add(index, &answer);
-                // The session continues to its end even if nobody reads, so that the server does not wait.
-                if written.is_ok() {
-                    written = show(out, index, &answer);
-                }
-            },
-        )?;
+        client.embed_each(&texts, self.passes.options(), Some(advance), |index, answer| {
+            sum.add(index, &answer);
+            // The session continues to its end even if nobody reads, so that the server does not wait.
+            if written.is_ok() {
+                written = show(out, index, &answer);
+            }
+        })?;
         bar.finish_and_clear();
         let stats = client.close()?;
         written?;
@@ -121,11 +114,5 @@ fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> 
         "seconds": answer.pass.cost.time.as_secs_f64(),
         "texts_in_pass": answer.pass.texts,
     });
-    out.result(object, || {
-        format!(
-            "text {index}, {} tokens: {}",
-            answer.tokens,
-            preview(&answer.values)
-        )
-    })
+    out.result(object, || format!("text {index}, {} tokens: {}", answer.tokens, preview(&answer.values)))
 }

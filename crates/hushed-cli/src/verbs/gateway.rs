@@ -50,30 +50,15 @@ pub struct Args {
     protocol: Protocol,
 
     /// Where to listen: HOST:PORT of a loopback address, or unix:PATH
-    #[arg(
-        long,
-        value_name = "ADDR",
-        default_value = "127.0.0.1:8080",
-        env = "HUSHED_GATEWAY_LISTEN"
-    )]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "HUSHED_GATEWAY_LISTEN")]
     listen: String,
 
     /// The gateway's certificate chain (PEM), to be reached from other machines
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "tls_key",
-        env = "HUSHED_GATEWAY_TLS_CERT"
-    )]
+    #[arg(long, value_name = "FILE", requires = "tls_key", env = "HUSHED_GATEWAY_TLS_CERT")]
     tls_cert: Option<PathBuf>,
 
     /// The key of that certificate (PEM)
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "tls_cert",
-        env = "HUSHED_GATEWAY_TLS_KEY"
-    )]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "HUSHED_GATEWAY_TLS_KEY")]
     tls_key: Option<PathBuf>,
 
     /// A file of keys, one per line, one of which programs must show (`Authorization: Bearer KEY`)
@@ -151,8 +136,7 @@ fn span(text: &str) -> Result<Duration, String> {
         let number = text.strip_suffix(unit)?.parse::<u32>().ok()?;
         Some(Duration::from_secs(u64::from(number) * seconds))
     });
-    read.next()
-        .ok_or_else(|| "a time such as 30s, 10m or 2h is expected".to_owned())
+    read.next().ok_or_else(|| "a time such as 30s, 10m or 2h is expected".to_owned())
 }
 
 impl Args {
@@ -329,15 +313,10 @@ mod tests {
         let named = ["--listen", "0.0.0.0:9", "--allow-host", "a.example"];
         let keyed = [&named[..], &["--api-key-file", "keys.txt"]].concat();
         let tls = hint(Some("0.0.0.0:9"), true, &keyed);
-        assert!(tls.starts_with(
-            "OPENAI_BASE_URL=https://a.example:9/v1 OPENAI_API_KEY='a key of keys.txt',"
-        ));
+        assert!(tls.starts_with("OPENAI_BASE_URL=https://a.example:9/v1 OPENAI_API_KEY='a key of keys.txt',"));
         let socket = ["--listen", "unix:/run/x.sock"];
         let unix = hint(None, false, &socket);
-        assert_eq!(
-            unix,
-            "curl --unix-socket '/run/x.sock' http://localhost/info"
-        );
+        assert_eq!(unix, "curl --unix-socket '/run/x.sock' http://localhost/info");
         let keyed = [&socket[..], &["--api-key-file", "k"]].concat();
         assert!(hint(None, false, &keyed).contains("Authorization: Bearer KEY"));
     }

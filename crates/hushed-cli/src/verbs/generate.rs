@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use hushed_mpc::Answers;
-use hushed_serve::{
-    Finish, GenerateOptions, Generated, MAX_DRAFTS, Penalties, Prompt, Protocol, read_prefix,
-};
+use hushed_serve::{Finish, GenerateOptions, Generated, MAX_DRAFTS, Penalties, Prompt, Protocol, read_prefix};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
@@ -66,12 +64,7 @@ pub struct Args {
     bucket: Option<usize>,
 
     /// How freely tokens are drawn, from 0 (always the likeliest) to 2
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.0,
-        env = "HUSHED_TEMPERATURE"
-    )]
+    #[arg(long, value_name = "T", default_value_t = 0.0, env = "HUSHED_TEMPERATURE")]
     temperature: f64,
 
     /// Seed of the draws; with the same seed the same tokens are drawn [default: a fresh one, which is printed]
@@ -79,21 +72,11 @@ pub struct Args {
     seed: Option<u64>,
 
     /// Subtract this, from -2 to 2, from the logits of tokens that the answer already has
-    #[arg(
-        long,
-        value_name = "P",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f64,
 
     /// Subtract this, from -2 to 2, from the logit of a token each time that the answer has it
-    #[arg(
-        long,
-        value_name = "P",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     frequency_penalty: f64,
 
     /// Add B, from -100 to 100, to the logit of the token with this id; may be given more than once
@@ -146,9 +129,7 @@ impl Args {
         ));
         let answers = client.answers();
         if answers != Answers::Label {
-            out.note(&format!(
-                "the server opens {answers} of each token, and counts each as a text"
-            ));
+            out.note(&format!("the server opens {answers} of each token, and counts each as a text"));
         }
         if let Some(prefix) = client.public_prefix() {
             out.note(&format!(

@@ -104,11 +104,7 @@ fn documents(path: &Path) -> Result<Vec<String>, CliError> {
     let text = |(i, line): (usize, &String)| {
         let document = serde_json::from_str::<Value>(line).ok();
         let text = document.as_ref().and_then(|d| d.get("text")?.as_str());
-        text.map(str::to_owned)
-            .ok_or_else(|| CliError::NotADocument {
-                path: path.to_owned(),
-                line: i + 1,
-            })
+        text.map(str::to_owned).ok_or_else(|| CliError::NotADocument { path: path.to_owned(), line: i + 1 })
     };
     lines.iter().enumerate().map(text).collect()
 }

@@ -30,10 +30,8 @@ impl Args {
             None => PRESETS.to_vec(),
         };
         for name in names {
-            let params = CkksParams::preset(name).map_err(|source| CliError::Preset {
-                name: name.to_owned(),
-                source,
-            })?;
+            let params =
+                CkksParams::preset(name).map_err(|source| CliError::Preset { name: name.to_owned(), source })?;
             let mut report = params.report();
             if self.keys && params.can_bootstrap() {
                 let specs = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_specs();

@@ -97,12 +97,7 @@ pub struct Args {
     public_prefix: Option<PathBuf>,
 
     /// With a classifier or a model that generates: what the client learns of each result, as with `serve --answers`
-    #[arg(
-        long,
-        value_name = "label|top:K|logits",
-        default_value = "label",
-        env = "HUSHED_ANSWERS"
-    )]
+    #[arg(long, value_name = "label|top:K|logits", default_value = "label", env = "HUSHED_ANSWERS")]
     answers: Answers,
 
     /// Memory that the server may use, in GiB. 2pc: show whether `serve --max-memory` holds the weights, with
@@ -187,13 +182,9 @@ impl Args {
             let plan = Plan::ahead_of_folder(&self.dir, &request)?;
             self.show(out, "ahead", &plan, made_ahead)?;
         }
-        self.show(out, "last_token", last, |last| {
-            one_token(last, self.max_tokens)
-        })?;
+        self.show(out, "last_token", last, |last| one_token(last, self.max_tokens))?;
         let all = Sum::of(&plans);
-        out.result(all.json(self.max_tokens), || {
-            format!("all {} tokens: {}", self.max_tokens, all.text())
-        })
+        out.result(all.json(self.max_tokens), || format!("all {} tokens: {}", self.max_tokens, all.text()))
     }
 
     fn limit(&self) -> Option<u64> {
@@ -247,10 +238,7 @@ impl Args {
 
 /// The plan of products that are made ahead, as text.
 fn made_ahead(plan: &Plan) -> String {
-    let (alone, passes) = (
-        Sum::of(std::slice::from_ref(plan)),
-        plan.tokens.iter().sum::<usize>(),
-    );
+    let (alone, passes) = (Sum::of(std::slice::from_ref(plan)), plan.tokens.iter().sum::<usize>());
     format!(
         "made ahead of {passes} tokens: {}; {} MB at the server until they are used",
         alone.text(),
@@ -300,10 +288,7 @@ fn summary(plan: &Plan) -> String {
         megabytes(plan.memory.weights),
         megabytes(plan.memory.session),
         plan.failure_log2,
-        plan.large_truncation_log2.map_or_else(
-            || "none: wraps are computed".to_owned(),
-            |bits| format!("2^{bits:.0}")
-        ),
+        plan.large_truncation_log2.map_or_else(|| "none: wraps are computed".to_owned(), |bits| format!("2^{bits:.0}")),
         plan.distance_log2,
         plan.hiding,
     );

@@ -84,21 +84,13 @@ impl Args {
         let measures = self.known.measures(&whole, &held, &self.too_long)?;
         let before = measures.iter().map(|measure| measure.of(&whole));
         let before = before.collect::<Result<Vec<_>, _>>()?;
-        out.note(&format!(
-            "fitting {} layer(s) to {} texts or images …",
-            layers.len(),
-            sample.len()
-        ));
+        out.note(&format!("fitting {} layer(s) to {} texts or images …", layers.len(), sample.len()));
         let mut pruned = whole.clone();
         for fit in prune(&mut pruned, &layers, &sample)? {
-            let object =
-                json!({ "layer": fit.layer, "rows": fit.rows, "explained": fit.explained });
+            let object = json!({ "layer": fit.layer, "rows": fit.rows, "explained": fit.explained });
             out.result(object, || {
                 let share = 100.0 * fit.explained;
-                format!(
-                    "layer {}: {share:.1} % of the variance is linear, over {} rows",
-                    fit.layer, fit.rows
-                )
+                format!("layer {}: {share:.1} % of the variance is linear, over {} rows", fit.layer, fit.rows)
             })?;
         }
         let (mut object, mut words) = compared(&whole, &pruned, held)?;
@@ -121,10 +113,7 @@ impl Args {
                 self.out.display()
             ));
         }
-        out.summary(
-            object,
-            &format!("{words}; written to {}", self.out.display()),
-        )
+        out.summary(object, &format!("{words}; written to {}", self.out.display()))
     }
 }
 
@@ -142,18 +131,14 @@ fn compared(whole: &Model, pruned: &Model, items: Vec<Item>) -> Result<(Value, S
     let what = match whole.public.task() {
         Task::Embed => {
             let object = json!({ "compared": count, "cosine_min": least, "cosine_mean": mean });
-            let words =
-                format!("of {count} others: cosine {mean:.5} in the mean, {least:.5} least");
+            let words = format!("of {count} others: cosine {mean:.5} in the mean, {least:.5} least");
             return Ok((object, words));
         }
         Task::Classify => "label",
         Task::Generate => "next token",
     };
     let object = json!({ "compared": count, "same": same });
-    Ok((
-        object,
-        format!("of {count} others {same} have the same {what}"),
-    ))
+    Ok((object, format!("of {count} others {same} have the same {what}")))
 }
 
 /// Parses a list such as `1,3-5` of layers below `count`.
@@ -161,19 +146,11 @@ fn layers(list: &str, count: usize) -> Result<Vec<usize>, CliError> {
     if list == "all" {
         return Ok((0..count).collect());
     }
-    let bad = || CliError::Layers {
-        list: list.to_owned(),
-        count,
-    };
+    let bad = || CliError::Layers { list: list.to_owned(), count };
     let mut all = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let place = |text: &str| {
-            text.trim()
-                .parse()
-                .ok()
-                .filter(|&place: &usize| place < count)
-        };
+        let place = |text: &str| text.trim().parse().ok().filter(|&place: &usize| place < count);
         let (first, last) = (place(first).ok_or_else(bad)?, place(last).ok_or_else(bad)?);
         all.extend(first..=last);
     }

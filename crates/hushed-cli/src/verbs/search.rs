@@ -65,20 +65,12 @@ impl Args {
             "connected to {}, set up in {setup:.1} s; it has {documents} document(s)",
             self.connect.server(),
         ));
-        let options = Options {
-            bucket: self.bucket,
-            public_table: self.public_table,
-            ..self.too_long.choice().into()
-        };
+        let options = Options { bucket: self.bucket, public_table: self.public_table, ..self.too_long.choice().into() };
         let records = !self.places && client.has_records();
         let (bar, advance) = progress(out, &client, 1, "searching");
         let found = client.search(
             query.trim_end(),
-            Wanted {
-                top: self.top.into(),
-                records,
-                scores: self.scores,
-            },
+            Wanted { top: self.top.into(), records, scores: self.scores },
             &options,
             Some(advance),
         )?;
@@ -93,9 +85,7 @@ impl Args {
                 score = format!("{cosine:.4}  ");
             }
             let text = hit.record.as_deref().map(shown).unwrap_or_default();
-            out.result(object, || {
-                format!("{rank}. {score}document {place}  {text}")
-            })?;
+            out.result(object, || format!("{rank}. {score}document {place}  {text}"))?;
         }
         let seconds = found.cost.time.as_secs_f64();
         out.summary(

@@ -50,10 +50,7 @@ impl Args {
 
 fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), CliError> {
     let server = FheServer::bind(config)?;
-    let (address, pin) = (
-        server.listener().local_addr(),
-        server.listener().fingerprint().to_string(),
-    );
+    let (address, pin) = (server.listener().local_addr(), server.listener().fingerprint().to_string());
     let plan = server.plan_hash().to_string();
     let declared = server.declared();
     let object = json!({
@@ -79,10 +76,7 @@ fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), 
 
 fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), CliError> {
     let server = Server::bind(config)?;
-    let (address, pin) = (
-        server.listener().local_addr(),
-        server.listener().fingerprint().to_string(),
-    );
+    let (address, pin) = (server.listener().local_addr(), server.listener().fingerprint().to_string());
     let bundle = server.bundle_hash().to_string();
     let verb = match server.task() {
         Task::Embed => "embed",
@@ -104,10 +98,8 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
         "metrics": server.listener().metrics_addr().map(|a| a.to_string()),
     });
     out.result(object, || {
-        let metrics = server
-            .listener()
-            .metrics_addr()
-            .map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
+        let metrics =
+            server.listener().metrics_addr().map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
         format!(
             "listening on {address}\ncertificate sha256 {pin}\nbundle {bundle}{metrics}\n\n\
              try:  hushed {verb} --server {address} --pin {pin} {given}"

@@ -15,10 +15,7 @@ pub fn command(args: &[&str]) -> Command {
         command.env_remove(name);
     }
     let home = std::env::temp_dir().join(format!("hushed-cli-tests-{}", std::process::id()));
-    command
-        .env("XDG_CACHE_HOME", home.join("cache"))
-        .env("XDG_STATE_HOME", home.join("state"))
-        .args(args);
+    command.env("XDG_CACHE_HOME", home.join("cache")).env("XDG_STATE_HOME", home.join("state")).args(args);
     command
 }
 
@@ -28,9 +25,7 @@ pub fn hushed(args: &[&str]) -> Output {
 
 pub fn json_lines(bytes: &[u8]) -> Vec<Value> {
     let text = String::from_utf8(bytes.to_vec()).expect("UTF-8");
-    text.lines()
-        .map(|line| serde_json::from_str(line).expect("one object a line"))
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect()
 }
 
 /// The one error object on standard error.
@@ -43,13 +38,8 @@ pub fn error(output: &Output) -> Value {
 
 /// The vectors of `clear` or `embed`.
 pub fn embeddings(rows: &[Value]) -> Vec<Vec<f64>> {
-    let vector = |v: &Value| {
-        v.as_array()
-            .map(|a| a.iter().filter_map(Value::as_f64).collect())
-    };
-    rows.iter()
-        .filter_map(|row| vector(&row["embedding"]))
-        .collect()
+    let vector = |v: &Value| v.as_array().map(|a| a.iter().filter_map(Value::as_f64).collect());
+    rows.iter().filter_map(|row| vector(&row["embedding"])).collect()
 }
 
 /// The reference model, or `None` with a line that the test runner counts.
@@ -75,42 +65,19 @@ pub struct Server {
 
 impl Server {
     pub fn start(model: &str, more: &[&str]) -> Server {
-        let args = [
-            "serve",
-            model,
-            "--listen",
-            "127.0.0.1:0",
-            "--json",
-            "--quiet",
-        ];
-        let mut child = command(&[&args, more].concat())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
+        let args = ["serve", model, "--listen", "127.0.0.1:0", "--json", "--quiet"];
+        let mut child = command(&[&args, more].concat()).stdout(Stdio::piped()).spawn().expect("the server starts");
         let mut out = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         out.read_line(&mut line).expect("its first line");
         let hello: Value = serde_json::from_str(&line).expect("an object");
         let text = |key: &str| hello[key].as_str().expect("a text").to_owned();
-        Server {
-            child,
-            address: text("address"),
-            pin: text("certificate_sha256"),
-            hello,
-            _out: out,
-        }
+        Server { child, address: text("address"), pin: text("certificate_sha256"), hello, _out: out }
     }
 
     /// A command that embeds with this server.
     pub fn embed(&self, more: &[&str]) -> Command {
-        let args = [
-            "embed",
-            "--server",
-            &self.address,
-            "--pin",
-            &self.pin,
-            "--json",
-        ];
+        let args = ["embed", "--server", &self.address, "--pin", &self.pin, "--json"];
         command(&[&args, more].concat())
     }
 

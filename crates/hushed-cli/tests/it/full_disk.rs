@@ -25,9 +25,7 @@ fn tiny() -> (TempDir, String) {
 /// How the command ends if its results cannot be written.
 fn nowhere(mut command: Command) -> Output {
     let full = File::options().write(true).open(FULL);
-    command
-        .stdout(full.expect("Linux has it"))
-        .stderr(Stdio::piped());
+    command.stdout(full.expect("Linux has it")).stderr(Stdio::piped());
     command.output().expect("the binary starts")
 }
 
@@ -86,13 +84,10 @@ fn a_bundle() {
     let path = folder.path().join("model.bundle");
     fs::write(&path, "the old one").expect("a file");
     // The draft is named after the process id, which a shell passes on to the program.
-    let script =
-        "ln -s /dev/full \"$2.$$-0.tmp\" && echo $$ && exec \"$0\" bundle \"$1\" \"$2\" --json";
+    let script = "ln -s /dev/full \"$2.$$-0.tmp\" && echo $$ && exec \"$0\" bundle \"$1\" \"$2\" --json";
     let out = path.to_string_lossy();
-    let output = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_hushed"), &dir, &out])
-        .output()
-        .expect("a shell");
+    let output =
+        Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_hushed"), &dir, &out]).output().expect("a shell");
     assert_refused(&output, "file");
     let process = String::from_utf8(output.stdout).expect("a number");
     let draft = PathBuf::from(format!("{out}.{}-0.tmp", process.trim()));

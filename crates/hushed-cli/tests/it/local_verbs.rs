@@ -57,33 +57,19 @@ fn options_of_the_other_protocol_are_wrong_usage() {
     let serve = hushed(&["serve", "/no/such/folder", "--protocol", "fhe"]);
     assert_eq!(serve.status.code(), Some(2));
     let message = String::from_utf8_lossy(&serve.stderr);
-    assert!(
-        ["--manifest", "--public", "--store"]
-            .iter()
-            .all(|flag| message.contains(flag)),
-        "{message}"
-    );
+    assert!(["--manifest", "--public", "--store"].iter().all(|flag| message.contains(flag)), "{message}");
 }
 
 #[test]
 fn doctor_reports_one_object_a_check() {
     let rows = json_lines(&hushed(&["doctor", "--json"]).stdout);
     let checks: Vec<&str> = rows.iter().filter_map(|r| r["check"].as_str()).collect();
-    assert!(
-        checks.contains(&"kernels") && checks.contains(&"memory"),
-        "{checks:?}"
-    );
+    assert!(checks.contains(&"kernels") && checks.contains(&"memory"), "{checks:?}");
 }
 
 #[test]
 fn a_variable_stands_for_a_flag() {
-    for (value, json) in [
-        ("1", true),
-        ("true", true),
-        ("", false),
-        ("0", false),
-        ("no", false),
-    ] {
+    for (value, json) in [("1", true), ("true", true), ("", false), ("0", false), ("no", false)] {
         let output = command(&["doctor"]).env("HUSHED_JSON", value).output();
         let output = output.expect("the binary starts");
         assert_eq!(output.stdout.starts_with(b"{"), json, "{value:?}");
@@ -104,18 +90,9 @@ fn an_unusable_folder_is_reported_whole() {
 
 #[test]
 fn bad_input_ends_with_3_before_the_model_is_read() {
-    let output = hushed(&[
-        "clear",
-        "/no/such/folder",
-        "--input",
-        "/no/such/file",
-        "--json",
-    ]);
+    let output = hushed(&["clear", "/no/such/folder", "--input", "/no/such/file", "--json"]);
     assert_eq!(output.status.code(), Some(3));
-    assert_eq!(
-        json_lines(&output.stderr)[0]["error"]["name"],
-        "input-unreadable"
-    );
+    assert_eq!(json_lines(&output.stderr)[0]["error"]["name"], "input-unreadable");
 }
 
 /// `check` and `clear` on the committed folders of architectures beside BERT.
@@ -140,10 +117,7 @@ fn other_architectures() {
         let dir = tiny_golden(name).to_string_lossy().into_owned();
         hushed(&["plan", &dir, "--tokens", "16"]).status.code()
     };
-    assert_eq!(
-        (plan("xlm-roberta"), plan("distilbert")),
-        (Some(0), Some(0))
-    );
+    assert_eq!((plan("xlm-roberta"), plan("distilbert")), (Some(0), Some(0)));
 }
 
 #[test]
@@ -171,11 +145,7 @@ fn a_classifier_prints_logits_and_names() {
     let plan = hushed(&["plan", &dir, "--tokens", "8", "--json"]);
     let plan = &json_lines(&plan.stdout)[0]["plan"];
     assert!(plan["bytes_up"].as_u64() > Some(0));
-    assert!(
-        plan["exposures"]
-            .to_string()
-            .contains("the class of its text")
-    );
+    assert!(plan["exposures"].to_string().contains("the class of its text"));
     std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
 
@@ -192,10 +162,7 @@ fn check_speaks_of_each_protocol() {
     tiny_classifier_folder(&folder, &["one"]).expect("a folder");
     let text = shown();
     assert!(text.contains("- 2pc: not supported: "), "{text}");
-    assert!(
-        text.contains("head of one number") && text.contains("- fhe: all logits"),
-        "{text}"
-    );
+    assert!(text.contains("head of one number") && text.contains("- fhe: all logits"), "{text}");
     let rows = json_lines(&hushed(&["check", &dir, "--json"]).stdout);
     assert_eq!(rows[0]["details"]["2pc"]["supported"], false);
     assert_eq!(rows[0]["protocols"], serde_json::json!(["fhe"]));
@@ -208,19 +175,10 @@ fn check_speaks_of_each_protocol() {
     config["a_new_field"] = 7.into();
     std::fs::write(&path, config.to_string()).expect("a file");
     let text = shown();
-    assert!(
-        text.contains("- warning: config.json: the field `a_new_field` is unknown"),
-        "{text}"
-    );
-    assert!(
-        text.contains("- 2pc: the logits, with serve --answers logits"),
-        "{text}"
-    );
+    assert!(text.contains("- warning: config.json: the field `a_new_field` is unknown"), "{text}");
+    assert!(text.contains("- 2pc: the logits, with serve --answers logits"), "{text}");
     let rows = json_lines(&hushed(&["clear", &dir, "a private world", "--json"]).stdout);
-    assert!(
-        rows[0]["label"].is_null() && rows[0]["logits"].is_array(),
-        "{rows:?}"
-    );
+    assert!(rows[0]["label"].is_null() && rows[0]["logits"].is_array(), "{rows:?}");
     std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
 
@@ -246,11 +204,7 @@ fn images_are_classified() {
     let plan = hushed(&["plan", &dir, "--images", "2", "--json"]);
     let plan = &json_lines(&plan.stdout)[0]["plan"];
     assert_eq!(plan["tokens"], serde_json::json!([17, 17]));
-    assert!(
-        plan["exposures"]
-            .to_string()
-            .contains("that they are images")
-    );
+    assert!(plan["exposures"].to_string().contains("that they are images"));
 
     let verified = json_lines(&hushed(&[&["verify", &dir], &images[..]].concat()).stdout);
     assert_eq!(verified[0]["same_label"], true);
@@ -269,22 +223,10 @@ fn images_are_classified() {
     let encoder = tiny_golden("roberta").to_string_lossy().into_owned();
     let config = format!("{dir}/config.json");
     for (arguments, name) in [
-        (
-            ["clear", &dir, "a text", "--json"].as_slice(),
-            "text-refused",
-        ),
-        (
-            &["clear", &dir, "--image", &config, "--json"],
-            "image-refused",
-        ),
-        (
-            &["clear", &encoder, "--image", &wide, "--json"],
-            "image-refused",
-        ),
-        (
-            &["verify", &encoder, "--image", &wide, "--json"],
-            "image-refused",
-        ),
+        (["clear", &dir, "a text", "--json"].as_slice(), "text-refused"),
+        (&["clear", &dir, "--image", &config, "--json"], "image-refused"),
+        (&["clear", &encoder, "--image", &wide, "--json"], "image-refused"),
+        (&["verify", &encoder, "--image", &wide, "--json"], "image-refused"),
         (&["plan", &dir, "--tokens", "17", "--json"], "tokens"),
         (&["plan", &encoder, "--images", "1", "--json"], "tokens"),
     ] {
@@ -303,8 +245,7 @@ fn a_generator_continues_a_text() {
     assert_eq!(rows[0]["model"]["task"], "generate");
     assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc"]));
 
-    let clear =
-        |more: &[&str]| hushed(&[&["clear", &dir, "Hello world", "--max-tokens"], more].concat());
+    let clear = |more: &[&str]| hushed(&[&["clear", &dir, "Hello world", "--max-tokens"], more].concat());
     let rows = json_lines(&clear(&["7", "--json"]).stdout);
     let ids = rows[0]["ids"].as_array().expect("ids");
     assert_eq!((ids.len(), &rows[0]["ending"]), (7, &"max-tokens".into()));
@@ -326,11 +267,7 @@ fn a_generator_continues_a_text() {
     let encoder = tiny_golden("roberta").to_string_lossy().into_owned();
     let output = hushed(&["clear", &encoder, "x", "--max-tokens", "3", "--json"]);
     assert_ne!(output.status.code(), Some(0));
-    assert!(
-        common::error(&output)["message"]
-            .to_string()
-            .contains("does not generate")
-    );
+    assert!(common::error(&output)["message"].to_string().contains("does not generate"));
     // One plan per token, of which the first and the last are shown, and their sum.
     let plan = |more: &[&str]| hushed(&[&["plan", &dir, "--json", "--tokens"], more].concat());
     let rows = json_lines(&plan(&["8", "--max-tokens", "3"]).stdout);
@@ -364,9 +301,7 @@ fn a_decoder_with_relative_positions_is_a_generator() {
     let calibrate = hushed(&["calibrate", &dir, "--input", &sample, "--declare", "--json"]);
     let rows = json_lines(&calibrate.stdout);
     assert_eq!(rows.last().expect("an end")["beyond"], 0);
-    let product = rows
-        .iter()
-        .find(|r| r["fit"]["site"] == "layer.0.feed_forward.product");
+    let product = rows.iter().find(|r| r["fit"]["site"] == "layer.0.feed_forward.product");
     assert_eq!(product.expect("a product")["fits"], true);
     assert!(folder.join("functions.json").is_file());
 
@@ -413,18 +348,8 @@ fn goals_choose_different_numbers_of_texts() {
 fn clear_embeds_and_similar_texts_are_similar() {
     let Some(model) = model() else { return };
     let file = std::env::temp_dir().join(format!("hushed-clear-{}.txt", std::process::id()));
-    std::fs::write(
-        &file,
-        "A happy person\nA happy human being\nIt rains in Spain\n",
-    )
-    .expect("a file");
-    let output = hushed(&[
-        "clear",
-        &model,
-        "--input",
-        &file.to_string_lossy(),
-        "--json",
-    ]);
+    std::fs::write(&file, "A happy person\nA happy human being\nIt rains in Spain\n").expect("a file");
+    let output = hushed(&["clear", &model, "--input", &file.to_string_lossy(), "--json"]);
     std::fs::remove_file(&file).expect("the file was there");
     assert_eq!(output.status.code(), Some(0));
 
@@ -433,10 +358,7 @@ fn clear_embeds_and_similar_texts_are_similar() {
     assert_eq!(vectors.len(), 3);
     let length: f64 = vectors[0].iter().map(|x| x * x).sum();
     assert!((length - 1.0).abs() < 1e-9, "unit length");
-    let (near, far) = (
-        cosine(&vectors[0], &vectors[1]),
-        cosine(&vectors[0], &vectors[2]),
-    );
+    let (near, far) = (cosine(&vectors[0], &vectors[1]), cosine(&vectors[0], &vectors[2]));
     assert!(near > 0.7 && far < 0.4, "{near} {far}");
 }
 
@@ -447,10 +369,7 @@ fn a_refused_text_is_named_by_its_index_and_not_shown() {
     let output = hushed(&["clear", &model, &long, "--json"]);
     assert_eq!(output.status.code(), Some(3));
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        stderr.contains("text 0") && !stderr.contains("secretword"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("text 0") && !stderr.contains("secretword"), "{stderr}");
     let cut = hushed(&["clear", &model, &long, "--json", "--truncate"]);
     assert_eq!(cut.status.code(), Some(0));
     assert_eq!(json_lines(&cut.stdout)[0]["tokens"], 256);
@@ -473,14 +392,7 @@ fn calibrate_chooses_a_function_and_declares_it() {
     let (folder, sample) = (dir.to_string_lossy(), sample.to_string_lossy());
     let calibrate = |more: &[&str]| {
         let output = dir.join("out.json");
-        let mut args = vec![
-            "calibrate",
-            &folder,
-            "--input",
-            &sample,
-            "--json",
-            "--output",
-        ];
+        let mut args = vec!["calibrate", &folder, "--input", &sample, "--json", "--output"];
         let output = output.to_string_lossy();
         args.push(&output);
         args.extend(more);
@@ -492,13 +404,11 @@ fn calibrate_chooses_a_function_and_declares_it() {
     assert_eq!(trial["trial"]["function"], "gelu8");
     assert!(!file.exists(), "nothing is declared unasked");
 
-    let hash =
-        || json_lines(&hushed(&["bundle", &folder, &format!("{folder}/b"), "--json"]).stdout);
+    let hash = || json_lines(&hushed(&["bundle", &folder, &format!("{folder}/b"), "--json"]).stdout);
     let before = hash();
     let rows = calibrate(&["--declare"]);
     let declared = &rows.last().expect("a summary")["declared"];
-    let file: Value =
-        serde_json::from_slice(&std::fs::read(&file).expect("written")).expect("JSON");
+    let file: Value = serde_json::from_slice(&std::fs::read(&file).expect("written")).expect("JSON");
     assert_eq!(file["activation_reach"], declared["reach"]);
     assert_eq!(hushed(&["check", &folder]).status.code(), Some(0));
     assert_ne!(hash(), before, "the declaration is part of the bundle");

@@ -10,9 +10,7 @@ use serde_json::Value;
 
 /// Texts of the tiny models' own words: enough rows for a fit.
 fn texts() -> String {
-    let words = [
-        "the", "of", "and", "in", "to", "was", "is", "for", "on", "as",
-    ];
+    let words = ["the", "of", "and", "in", "to", "was", "is", "for", "on", "as"];
     let text = |i: usize| -> String {
         let word = |j: usize| words[(i * 7 + j * 3 + i * j) % words.len()];
         (0..6).map(|j| word(j).to_owned() + " ").collect()
@@ -28,9 +26,7 @@ fn known(work: &Path, model: &str, (option, lines): (&str, &str)) -> std::proces
     fs::write(&known, lines).expect("a file");
     let _ = fs::remove_dir_all(&to);
     let dir = dir.to_string_lossy();
-    let args = [
-        "prune", &dir, "--layers", "1", "--input", &sample, "--out", &to, option, &known, "--json",
-    ];
+    let args = ["prune", &dir, "--layers", "1", "--input", &sample, "--out", &to, option, &known, "--json"];
     hushed(&args)
 }
 
@@ -75,9 +71,7 @@ fn a_classifier_is_measured_on_labelled_texts() {
         _ => largest(&answers[i]),
     };
     let labelled = lines.iter().enumerate();
-    let labelled: String = labelled
-        .map(|(i, text)| format!("{}\t{text}\n", names[class(i)]))
-        .collect();
+    let labelled: String = labelled.map(|(i, text)| format!("{}\t{text}\n", names[class(i)])).collect();
     let done = known(work.path(), model, ("--labels", &labelled));
     let end = end(&done);
     assert_eq!(end["accuracy"]["over"], 9);
@@ -85,38 +79,22 @@ fn a_classifier_is_measured_on_labelled_texts() {
     assert!(near(&end["accuracy"]["before"], 6.0 / 9.0), "{end}");
     let pruned = work.path().join("pruned").to_string_lossy().into_owned();
     let answers = clear(&pruned, &lines.join("\n"), work.path());
-    let right = answers
-        .iter()
-        .enumerate()
-        .filter(|(i, a)| largest(a) == class(*i))
-        .count();
+    let right = answers.iter().enumerate().filter(|(i, a)| largest(a) == class(*i)).count();
     assert!(near(&end["accuracy"]["after"], right as f64 / 9.0), "{end}");
 
     for (bad, says) in [
-        (
-            "yes\ta\nmaybe\tb\n",
-            "line 2: not a label of this model, which has no, perhaps, yes",
-        ),
-        (
-            "yes\ta\nwithout a label\n",
-            "line 2: expected label and text",
-        ),
+        ("yes\ta\nmaybe\tb\n", "line 2: not a label of this model, which has no, perhaps, yes"),
+        ("yes\ta\nwithout a label\n", "line 2: expected label and text"),
     ] {
         let refused = known(work.path(), model, ("--labels", bad));
         assert_eq!(refused.status.code(), Some(3), "{bad}");
         let error = error(&refused);
         assert_eq!(error["name"], "labels-malformed");
-        assert!(
-            error["message"].as_str().is_some_and(|m| m.contains(says)),
-            "{error}"
-        );
+        assert!(error["message"].as_str().is_some_and(|m| m.contains(says)), "{error}");
         assert!(!work.path().join("pruned").exists());
     }
     let refused = known(work.path(), model, ("--perplexity", "a text\n"));
-    assert_eq!(
-        (refused.status.code(), error(&refused)["name"].as_str()),
-        (Some(2), Some("usage"))
-    );
+    assert_eq!((refused.status.code(), error(&refused)["name"].as_str()), (Some(2), Some("usage")));
 }
 
 /// Scores that are the cosines themselves are ranked as they were before, and perhaps otherwise after.
@@ -128,17 +106,12 @@ fn embeddings_are_measured_on_scored_pairs() {
     let before = tiny_golden("roberta").to_string_lossy().into_owned();
     let answers = clear(&before, &all, work.path());
     let cosine = |i: usize| hushed_model::cosine(&answers[2 * i], &answers[2 * i + 1]);
-    let pairs: String = (0..12)
-        .map(|i| format!("{}\t{}\t{}\n", lines[2 * i], lines[2 * i + 1], cosine(i)))
-        .collect();
+    let pairs: String = (0..12).map(|i| format!("{}\t{}\t{}\n", lines[2 * i], lines[2 * i + 1], cosine(i))).collect();
     let end = end(&known(work.path(), "roberta", ("--labels", &pairs)));
     let ranks = &end["rank_correlation"];
     assert_eq!(ranks["over"], 12, "{end}");
     assert!(ranks["before"].as_f64().is_some_and(|r| r > 0.999), "{end}");
-    assert!(
-        ranks["after"].as_f64().is_some_and(|r| r.abs() <= 1.0),
-        "{end}"
-    );
+    assert!(ranks["after"].as_f64().is_some_and(|r| r.abs() <= 1.0), "{end}");
     let refused = known(work.path(), "roberta", ("--labels", "a\tb\n"));
     assert_eq!(error(&refused)["name"], "labels-malformed");
 }
@@ -150,13 +123,7 @@ fn a_decoder_is_measured_on_texts_and_choices() {
     let (dir, held) = (tiny_golden("gpt2"), "the quick brown fox\nof the people\n");
     let file = work.path().join("held").to_string_lossy().into_owned();
     fs::write(&file, held).expect("a file");
-    let clear = hushed(&[
-        "clear",
-        &dir.to_string_lossy(),
-        "--perplexity",
-        &file,
-        "--json",
-    ]);
+    let clear = hushed(&["clear", &dir.to_string_lossy(), "--perplexity", &file, "--json"]);
     let clear = end(&clear)["perplexity"].as_f64().expect("a number");
     let done = end(&known(work.path(), "gpt2", ("--perplexity", held)));
     let before = done["perplexity"]["before"].as_f64().expect("a number");
@@ -170,10 +137,7 @@ fn a_decoder_is_measured_on_texts_and_choices() {
     let of = |end: &Value| end["accuracy"]["before"].as_f64().expect("a number");
     assert_eq!(of(&done) + of(&turned), 1.0);
     let unlabelled = item.replace(", \"label\": 1", "");
-    for bad in [
-        ("--choices", unlabelled.as_str()),
-        ("--labels", "a\tb\t1\n"),
-    ] {
+    for bad in [("--choices", unlabelled.as_str()), ("--labels", "a\tb\t1\n")] {
         let name = error(&known(work.path(), "gpt2", bad))["name"].clone();
         assert!(name == "labels-malformed" || name == "usage", "{name}");
     }
@@ -189,9 +153,7 @@ fn a_decoder_is_pruned_on_texts_that_are_cut() {
     let long = format!("{}\n", "Hello world, a private text. ".repeat(80));
     let prune = |texts: usize, more: &[&str]| {
         std::fs::write(&sample, long.repeat(texts)).expect("a sample");
-        let args = [
-            "prune", &dir, "--layers", "1", "--input", &sample, "--out", &to, "--json",
-        ];
+        let args = ["prune", &dir, "--layers", "1", "--input", &sample, "--out", &to, "--json"];
         hushed(&[&args, more].concat())
     };
     let refused = prune(3, &["--truncate"]);
@@ -201,12 +163,7 @@ fn a_decoder_is_pruned_on_texts_that_are_cut() {
     let done = prune(4, &["--truncate"]);
     let rows = json_lines(&done.stdout);
     let end = rows.last().expect("an end");
-    assert_eq!(
-        end["compared"],
-        1,
-        "{}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    assert_eq!(end["compared"], 1, "{}", String::from_utf8_lossy(&done.stderr));
     assert!(end["perplexity"]["after"].as_f64().expect("a number") > 1.0);
     assert!(work.path().join("pruned/config.json").is_file());
 }

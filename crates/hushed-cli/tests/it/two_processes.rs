@@ -37,11 +37,7 @@ fn five_sentences_come_back_as_in_the_clear() {
     let private = embeddings(&rows);
     let clear: Vec<Vec<f64>> = SENTENCES
         .lines()
-        .flat_map(|text| {
-            embeddings(&json_lines(
-                &hushed(&["clear", &model, text, "--json"]).stdout,
-            ))
-        })
+        .flat_map(|text| embeddings(&json_lines(&hushed(&["clear", &model, text, "--json"]).stdout)))
         .collect();
     assert_eq!((private.len(), clear.len()), (5, 5));
     for (i, (private, clear)) in private.iter().zip(&clear).enumerate() {
@@ -62,22 +58,10 @@ fn a_prompt_is_continued_as_in_the_clear() {
     let prompt = "The server never sees";
     let server = Server::start(model, &["--max-ahead", "8"]);
     assert_eq!(server.hello["verb"], "generate");
-    let connection = [
-        "--server",
-        &server.address,
-        "--pin",
-        &server.pin,
-        "--json",
-        "--max-tokens",
-        "6",
-    ];
+    let connection = ["--server", &server.address, "--pin", &server.pin, "--json", "--max-tokens", "6"];
     let generated = |more: &[&str]| {
         let output = hushed(&[&["generate", prompt], &connection[..], more].concat());
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let mut rows = json_lines(&output.stdout);
         let session = rows.pop().expect("the session's row");
         let ids: Vec<u64> = rows.iter().filter_map(|row| row["id"].as_u64()).collect();
@@ -86,35 +70,19 @@ fn a_prompt_is_continued_as_in_the_clear() {
     let (ids, session) = generated(&[]);
     let clear = hushed(&["clear", model, prompt, "--max-tokens", "6", "--json"]);
     let clear = json_lines(&clear.stdout);
-    let expected: Vec<u64> = clear[0]["ids"].as_array().map_or(Vec::new(), |ids| {
-        ids.iter().filter_map(Value::as_u64).collect()
-    });
+    let expected: Vec<u64> =
+        clear[0]["ids"].as_array().map_or(Vec::new(), |ids| ids.iter().filter_map(Value::as_u64).collect());
     assert_eq!(ids, expected);
     assert_eq!(session["text"], clear[0]["generated"]);
     assert_eq!(session["tokens"], 6);
     let (padded, session) = generated(&["--bucket", "16"]);
-    assert_eq!(
-        (&padded, &session["padded_prompt_tokens"]),
-        (&ids, &Value::from(16))
-    );
+    assert_eq!((&padded, &session["padded_prompt_tokens"]), (&ids, &Value::from(16)));
     // Three of the five later tokens, and then two more.
     let (ahead, session) = generated(&["--ahead", "3"]);
     assert_eq!((ahead, &session["ahead"]["tokens"]), (ids, &Value::from(5)));
-    let made = hushed(&[
-        "plan",
-        model,
-        "--tokens",
-        "5",
-        "--max-tokens",
-        "6",
-        "--ahead",
-        "5",
-        "--json",
-    ]);
+    let made = hushed(&["plan", model, "--tokens", "5", "--max-tokens", "6", "--ahead", "5", "--json"]);
     let made = json_lines(&made.stdout);
-    let made = made
-        .iter()
-        .find_map(|row| row["ahead"]["bytes_up"].as_u64());
+    let made = made.iter().find_map(|row| row["ahead"]["bytes_up"].as_u64());
     assert!(made > Some(0));
 
     // The other verb is refused before it costs anything.
@@ -153,10 +121,7 @@ fn a_prompt_is_continued_behind_a_public_prefix() {
     assert!(planned > Some(0) && planned < sent, "{planned:?} {sent:?}");
     let expects = [&connection[..], &["--public-prefix", &other, "--json"]].concat();
     let refused = hushed(&[&["generate", prompt], &expects[..]].concat());
-    assert_eq!(
-        (refused.status.code(), &error(&refused)["name"]),
-        (Some(6), &"other-prefix".into())
-    );
+    assert_eq!((refused.status.code(), &error(&refused)["name"]), (Some(6), &"other-prefix".into()));
 }
 
 /// Documents are indexed, served and searched; the nearest is the one that a search in the clear gives.
@@ -176,33 +141,14 @@ fn documents_are_found_by_a_private_query() {
     let server = Server::start(&model, &["--index", &index, "--search-scores"]);
     let connection = ["--server", &server.address, "--pin", &server.pin, "--json"];
     let query = "Can I take painkillers with a bad stomach?";
-    let output = hushed(
-        &[
-            &["search", query, "--top", "2", "--scores"],
-            &connection[..],
-        ]
-        .concat(),
-    );
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = hushed(&[&["search", query, "--top", "2", "--scores"], &connection[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let rows = json_lines(&output.stdout);
-    assert_eq!(
-        (&rows[0]["rank"], &rows[0]["place"]),
-        (&Value::from(1), &Value::from(0))
-    );
-    assert_eq!(
-        rows[0]["text"],
-        SENTENCES.lines().next().unwrap_or_default()
-    );
+    assert_eq!((&rows[0]["rank"], &rows[0]["place"]), (&Value::from(1), &Value::from(0)));
+    assert_eq!(rows[0]["text"], SENTENCES.lines().next().unwrap_or_default());
     assert_eq!((rows.len(), &rows[2]["found"]), (3, &Value::from(2)));
     let [first, second] = [0, 1].map(|rank| rows[rank]["score"].as_f64().unwrap_or(2.0));
-    assert!(
-        second < 0.5 && 0.5 < first && first < 1.0,
-        "{first} {second}"
-    );
+    assert!(second < 0.5 && 0.5 < first && first < 1.0, "{first} {second}");
 
     std::fs::write(&documents, format!("{lines}no object\n")).expect("it is written");
     let refused = hushed(&["index", &model, &documents, "--out", &index, "--json"]);
@@ -238,8 +184,7 @@ fn images_get_the_labels_of_the_clear_model() {
     assert_eq!(output.status.code(), Some(2));
     let open = Server::start(&model, &["--answers", "logits"]);
     let connection_to = ["--server", &open.address, "--pin", &open.pin, "--json"];
-    let rows =
-        json_lines(&hushed(&[&["classify"], &connection_to[..], &images[..]].concat()).stdout);
+    let rows = json_lines(&hushed(&[&["classify"], &connection_to[..], &images[..]].concat()).stdout);
     let logits = rows.iter().filter_map(|row| row["logits"].as_array());
     assert_eq!(logits.count(), 3);
     let two = Server::start(&model, &["--answers", "top:2"]);
@@ -249,17 +194,9 @@ fn images_get_the_labels_of_the_clear_model() {
         let top = row["top"].as_array().expect("names");
         assert!(top.len() == 2 && top[0] == **label && top[1] != top[0]);
     }
-    assert_eq!(
-        rows.iter()
-            .filter_map(|row| row["label"].as_str())
-            .collect::<Vec<_>>(),
-        clear
-    );
+    assert_eq!(rows.iter().filter_map(|row| row["label"].as_str()).collect::<Vec<_>>(), clear);
     let output = hushed(&[&["classify"], &connection[..], &["a text"]].concat());
-    assert_eq!(
-        (output.status.code(), &error(&output)["name"]),
-        (Some(3), &"text-refused".into())
-    );
+    assert_eq!((output.status.code(), &error(&output)["name"]), (Some(3), &"text-refused".into()));
 }
 
 #[test]
@@ -268,15 +205,7 @@ fn a_client_that_does_not_fit_is_told_why() {
     let server = Server::start(&model, &["--max-tokens", "6"]);
 
     let wrong_pin = "0".repeat(64);
-    let args = [
-        "embed",
-        "--server",
-        &server.address,
-        "--json",
-        "--pin",
-        &wrong_pin,
-        "text",
-    ];
+    let args = ["embed", "--server", &server.address, "--json", "--pin", &wrong_pin, "text"];
     let output = hushed(&args);
     assert_eq!(output.status.code(), Some(5));
     assert_eq!(error(&output)["name"], "wrong-pin");
@@ -292,11 +221,7 @@ fn a_client_that_does_not_fit_is_told_why() {
 
     // The server is unaffected.
     let output = server.embed(&["short"]).output().expect("it starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -307,19 +232,9 @@ fn a_pinned_bundle_is_the_only_model_accepted() {
     let path = file.to_string_lossy().into_owned();
     let output = hushed(&["bundle", &model, &path, "--json"]);
     assert!(output.status.success());
-    assert_eq!(
-        json_lines(&output.stdout)[0]["bundle"],
-        server.hello["bundle"]
-    );
-    let output = server
-        .embed(&["short", "--bundle", &path])
-        .output()
-        .expect("it starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(json_lines(&output.stdout)[0]["bundle"], server.hello["bundle"]);
+    let output = server.embed(&["short", "--bundle", &path]).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     std::fs::remove_file(&file).expect("it was written");
 }
 
@@ -327,19 +242,13 @@ fn a_pinned_bundle_is_the_only_model_accepted() {
 /// says that the server chose the tokenizer.
 #[test]
 fn printed_hashes_are_what_a_client_accepts() {
-    let model = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../hushed-model/tests/golden/tiny/roberta"
-    );
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../hushed-model/tests/golden/tiny/roberta");
     let printed = json_lines(&hushed(&["bundle", model, "--json"]).stdout).remove(0);
     let hash = |name: &str| printed[name].as_str().expect("a hash").to_owned();
     let text = hushed(&["bundle", model]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains(&format!("{}  tokenizer.json", hash("tokenizer"))));
-    assert_eq!(
-        (&printed["template"], &printed["written"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!((&printed["template"], &printed["written"]), (&Value::Null, &Value::Null));
 
     let server = Server::start(model, &[]);
     assert_eq!(printed["bundle"], server.hello["bundle"]);
@@ -356,12 +265,7 @@ fn printed_hashes_are_what_a_client_accepts() {
     };
     let (bundle, tokenizer) = (hash("bundle"), hash("tokenizer"));
     assert_eq!(notices(&[]), 1);
-    for silent in [
-        &["--tokenizer-sha256", &tokenizer][..],
-        &["--bundle-sha256", &bundle],
-        &["--quiet"],
-        &["--json"],
-    ] {
+    for silent in [&["--tokenizer-sha256", &tokenizer][..], &["--bundle-sha256", &bundle], &["--quiet"], &["--json"]] {
         assert_eq!(notices(silent), 0, "{silent:?}");
     }
     for (other, name) in [
@@ -383,9 +287,7 @@ fn nobody_there_is_a_network_error() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
     let address = port.expect("a port").to_string();
     let pin = "0".repeat(64);
-    let output = hushed(&[
-        "embed", "--server", &address, "--pin", &pin, "--json", "text",
-    ]);
+    let output = hushed(&["embed", "--server", &address, "--pin", &pin, "--json", "text"]);
     assert_eq!(output.status.code(), Some(5));
     assert_eq!(error(&output)["name"], "unreachable");
 }
@@ -399,14 +301,7 @@ fn a_port_in_use_and_an_open_door_are_refused() {
     assert_eq!(output.status.code(), Some(5));
     assert_eq!(error(&output)["name"], "address-in-use");
 
-    let output = hushed(&[
-        "serve",
-        &model,
-        "--listen",
-        "0.0.0.0:0",
-        "--json",
-        "--quiet",
-    ]);
+    let output = hushed(&["serve", &model, "--listen", "0.0.0.0:0", "--json", "--quiet"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(error(&output)["name"], "open-to-strangers");
 }
@@ -423,22 +318,13 @@ fn a_killed_server_is_reported() {
     let Some(model) = model() else { return };
     let server = Server::start(&model, &[]);
     let text = "word ".repeat(60);
-    let client = server
-        .embed(&[&text])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the client starts");
+    let client =
+        server.embed(&[&text]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the client starts");
     // Somewhere in the run: sixty words take longer than this on any machine.
     std::thread::sleep(Duration::from_millis(1500));
     server.signal("KILL");
     let output = client.wait_with_output().expect("the client ends");
-    assert_eq!(
-        output.status.code(),
-        Some(5),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stdout.is_empty());
 }
 
@@ -447,22 +333,14 @@ fn a_killed_client_leaves_the_server_serving_and_sigterm_ends_it() {
     let Some(model) = model() else { return };
     let mut server = Server::start(&model, &[]);
     let text = "word ".repeat(60);
-    let mut client = server
-        .embed(&[&text])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the client starts");
+    let mut client =
+        server.embed(&[&text]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the client starts");
     std::thread::sleep(Duration::from_millis(1500));
     client.kill().expect("it was running");
     client.wait().expect("it has ended");
 
     let output = server.embed(&["short"]).output().expect("it starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     server.signal("TERM");
     let status = server.child.wait().expect("it ends");
     assert_eq!(status.code(), Some(0));
@@ -479,11 +357,7 @@ fn a_text_ends_with_either_of_them() {
         command(&[&text[..], &connection[..]].concat())
     };
     let under_way = || {
-        let mut client = generate("200")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let mut client = generate("200").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
         let out = client.stdout.as_mut().expect("piped");
         BufReader::new(out).read_line(&mut line).expect("a token");
@@ -556,21 +430,12 @@ fn tokens_are_asked_for_and_checked() {
     let server = Server::start(&model, &["--tokens", &accepted.to_string_lossy()]);
     let with = |path: &std::path::Path| {
         let path = path.to_string_lossy().into_owned();
-        server
-            .embed(&["short", "--token-file", &path])
-            .output()
-            .expect("it starts")
+        server.embed(&["short", "--token-file", &path]).output().expect("it starts")
     };
     let none = server.embed(&["short"]).output().expect("it starts");
-    assert_eq!(
-        (none.status.code(), &error(&none)["name"]),
-        (Some(7), &"no-token".into())
-    );
+    assert_eq!((none.status.code(), &error(&none)["name"]), (Some(7), &"no-token".into()));
     let refused = with(&wrong);
-    assert_eq!(
-        (refused.status.code(), &error(&refused)["name"]),
-        (Some(7), &"bad-token".into())
-    );
+    assert_eq!((refused.status.code(), &error(&refused)["name"]), (Some(7), &"bad-token".into()));
     assert!(with(&accepted).status.success());
     for path in [accepted, wrong] {
         std::fs::remove_file(path).expect("it was written");
@@ -588,8 +453,5 @@ fn plan_needs_no_weights_and_says_who_sees_what() {
     assert!(plan["failure_log2"].as_f64() <= Some(-40.0));
     assert!(plan["exposures"].as_array().is_some_and(|e| e.len() > 3));
     let output = hushed(&["plan", &model, "--tokens", "100000", "--json"]);
-    assert_eq!(
-        (output.status.code(), &error(&output)["name"]),
-        (Some(3), &"tokens".into())
-    );
+    assert_eq!((output.status.code(), &error(&output)["name"]), (Some(3), &"tokens".into()));
 }

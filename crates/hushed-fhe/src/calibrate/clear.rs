@@ -32,10 +32,7 @@ fn groups(texts: &[TokenIds], most: usize) -> Vec<Group> {
         let room = (SLOTS / rows).max(1);
         match groups.iter_mut().rfind(|g| g.rows == rows) {
             Some(group) if group.texts.len() < room => group.texts.push(i),
-            _ => groups.push(Group {
-                rows,
-                texts: vec![i],
-            }),
+            _ => groups.push(Group { rows, texts: vec![i] }),
         }
     }
     groups
@@ -70,11 +67,7 @@ impl Clear<'_> {
     }
 
     /// As [`Clear::measured`], each text by itself.
-    pub fn measured_each(
-        &self,
-        structure: &Structure,
-        texts: &[TokenIds],
-    ) -> Result<Vec<Seen>, FheError> {
+    pub fn measured_each(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Vec<Seen>, FheError> {
         let mut seen = vec![Seen::default(); texts.len()];
         for group in groups(texts, self.rows) {
             let nothing = vec![Seen::nothing(self.model.encoder()?); group.texts.len()];
@@ -166,11 +159,7 @@ impl Clear<'_> {
 }
 
 impl Group {
-    fn embedded(
-        &self,
-        program: &Program,
-        texts: &[TokenIds],
-    ) -> Result<Vec<Matrix<f64>>, FheError> {
+    fn embedded(&self, program: &Program, texts: &[TokenIds]) -> Result<Vec<Matrix<f64>>, FheError> {
         let embedded = self.texts.iter().map(|&i| embedded(program, &texts[i]));
         Ok(embedded.collect::<Result<_, _>>()?)
     }

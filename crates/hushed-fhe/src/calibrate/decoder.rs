@@ -44,41 +44,27 @@ pub(crate) struct Degrees {
 }
 
 /// Runs texts in the clear. Intervals cover all texts; mean and deviation are those of `ordinary` texts.
-pub(crate) fn measure(
-    program: &Program,
-    ordinary: &[TokenIds],
-    more: &[TokenIds],
-) -> Result<DecoderSeen, FheError> {
+pub(crate) fn measure(program: &Program, ordinary: &[TokenIds], more: &[TokenIds]) -> Result<DecoderSeen, FheError> {
     let mut seen = DecoderSeen::default();
     let norms: HashMap<StepId, &Norm> = program.norms().collect();
-    let sums: Vec<StepId> = program
-        .steps()
-        .iter()
-        .filter(|step| matches!(step.block, Block::Add))
-        .map(|step| step.id)
-        .collect();
+    let sums: Vec<StepId> =
+        program.steps().iter().filter(|step| matches!(step.block, Block::Add)).map(|step| step.id).collect();
     let texts = ordinary.iter().map(|text| (text, true));
     for (text, ordinary) in texts.chain(more.iter().map(|text| (text, false))) {
-        plain::run_parts(
-            program,
-            vec![text.clone()],
-            |id, what, moment, value| match (what, moment, value) {
-                (What::Norm(_), Moment::Input, Seen::Acts(x)) => {
-                    if let Some(norm) = norms.get(&id) {
-                        seen.norm(id, norm, x);
-                    }
+        plain::run_parts(program, vec![text.clone()], |id, what, moment, value| match (what, moment, value) {
+            (What::Norm(_), Moment::Input, Seen::Acts(x)) => {
+                if let Some(norm) = norms.get(&id) {
+                    seen.norm(id, norm, x);
                 }
-                (What::Weigh(_, mask), Moment::Input, Seen::Scores(s)) => seen.scores(id, mask, s),
-                (What::Activation, Moment::Input, Seen::Acts(x)) => {
-                    seen.activation(id, x, ordinary)
-                }
-                (What::Values, Moment::Output, Seen::Acts(x)) if sums.contains(&id) => {
-                    let largest = seen.sums.entry(id).or_default();
-                    *largest = x.values.data().iter().fold(*largest, |m, v| m.max(v.abs()));
-                }
-                _ => {}
-            },
-        )?;
+            }
+            (What::Weigh(_, mask), Moment::Input, Seen::Scores(s)) => seen.scores(id, mask, s),
+            (What::Activation, Moment::Input, Seen::Acts(x)) => seen.activation(id, x, ordinary),
+            (What::Values, Moment::Output, Seen::Acts(x)) if sums.contains(&id) => {
+                let largest = seen.sums.entry(id).or_default();
+                *largest = x.values.data().iter().fold(*largest, |m, v| m.max(v.abs()));
+            }
+            _ => {}
+        })?;
     }
     Ok(seen)
 }
@@ -157,9 +143,7 @@ impl DecoderSeen {
                             degree: degrees.scores,
                             heads: seen.iter().map(|head| interval(head.scores)).collect(),
                         }),
-                        Weigh::Softmax => {
-                            ScoresChoice::Softmax(margins::softmax(seen, degrees.scores, sizes)?)
-                        }
+                        Weigh::Softmax => ScoresChoice::Softmax(margins::softmax(seen, degrees.scores, sizes)?),
                     };
                     scores.push((choice, norm(step)?));
                 }
@@ -190,9 +174,7 @@ impl DecoderSeen {
                 feed_forward_bound: bounds[1],
             });
         }
-        let last = norms
-            .next()
-            .ok_or_else(|| unmeasured(StepId::outside("norm")))?;
+        let last = norms.next().ok_or_else(|| unmeasured(StepId::outside("norm")))?;
         Ok(DecoderChoice { layers, norm: last })
     }
 }
@@ -201,8 +183,5 @@ impl DecoderSeen {
 fn interval(mut seen: Span) -> Interval {
     seen.add(0.0);
     let margin = SCORES * (seen.greatest - seen.least) + 0.125;
-    Interval {
-        low: ((seen.least - margin) * 8.0).floor() / 8.0,
-        high: ((seen.greatest + margin) * 8.0).ceil() / 8.0,
-    }
+    Interval { low: ((seen.least - margin) * 8.0).floor() / 8.0, high: ((seen.greatest + margin) * 8.0).ceil() / 8.0 }
 }

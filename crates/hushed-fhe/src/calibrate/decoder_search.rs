@@ -13,30 +13,12 @@ use crate::{Candidate, Choices, FheError, Report, VERSION};
 
 /// Degrees to try, ordered by their levels.
 const TRIED: [Degrees; 6] = [
-    Degrees {
-        scores: 15,
-        activation: 15,
-    },
-    Degrees {
-        scores: 15,
-        activation: 31,
-    },
-    Degrees {
-        scores: 31,
-        activation: 15,
-    },
-    Degrees {
-        scores: 31,
-        activation: 31,
-    },
-    Degrees {
-        scores: 31,
-        activation: 63,
-    },
-    Degrees {
-        scores: 63,
-        activation: 63,
-    },
+    Degrees { scores: 15, activation: 15 },
+    Degrees { scores: 15, activation: 31 },
+    Degrees { scores: 31, activation: 15 },
+    Degrees { scores: 31, activation: 31 },
+    Degrees { scores: 31, activation: 63 },
+    Degrees { scores: 63, activation: 63 },
 ];
 
 impl Search<'_> {
@@ -45,9 +27,7 @@ impl Search<'_> {
         let program = self.model.program_of_all_rows();
         let sample = self.sample;
         let held_out = self.held_out.iter();
-        let exact = held_out
-            .map(|text| last_row(&program, text))
-            .collect::<Result<Vec<_>, _>>()?;
+        let exact = held_out.map(|text| last_row(&program, text)).collect::<Result<Vec<_>, _>>()?;
         let mut choices = Choices {
             version: VERSION,
             sample_sha256: sample.sha256.to_owned(),
@@ -57,11 +37,7 @@ impl Search<'_> {
             layers: Vec::new(),
             classifier: None,
             decoder: None,
-            report: Report {
-                wanted: self.options.wanted,
-                held_out: exact.len(),
-                candidates: Vec::new(),
-            },
+            report: Report { wanted: self.options.wanted, held_out: exact.len(), candidates: Vec::new() },
         };
         // Degrees are chosen on texts that were not measured; the final intervals are measured over all texts.
         progress("measuring the model");
@@ -72,8 +48,7 @@ impl Search<'_> {
         let mut outside = None;
         while let Some(degrees) = tried.next() {
             choices.decoder = Some(seen.choice(&program, degrees, self.sizes())?);
-            let mut candidate =
-                self.candidate(&program, &choices, degrees, &exact, &mut outside)?;
+            let mut candidate = self.candidate(&program, &choices, degrees, &exact, &mut outside)?;
             if all {
                 candidate.name = format!("intervals of all texts; {}", candidate.name);
             }
@@ -134,10 +109,7 @@ impl Search<'_> {
         let attention = ledger::causal_attention(degrees.scores, softmax);
         let feed_forward = ledger::NORM + ledger::feed_forward(degrees.activation, true);
         Ok(Candidate {
-            name: format!(
-                "{function} {}, activation {}",
-                degrees.scores, degrees.activation
-            ),
+            name: format!("{function} {}, activation {}", degrees.scores, degrees.activation),
             attention_levels: attention + inside - ternary,
             feed_forward_levels: feed_forward + inside - ternary,
             cosine_min: clear.least,
@@ -151,10 +123,7 @@ impl Search<'_> {
 
 /// The degrees to try; with a degree of activations that was asked for, those of scores only.
 fn tried(activation: Option<usize>) -> Vec<Degrees> {
-    let asked = |degrees: Degrees| Degrees {
-        activation: activation.unwrap_or(degrees.activation),
-        ..degrees
-    };
+    let asked = |degrees: Degrees| Degrees { activation: activation.unwrap_or(degrees.activation), ..degrees };
     let mut tried = TRIED.map(asked).to_vec();
     tried.dedup();
     tried

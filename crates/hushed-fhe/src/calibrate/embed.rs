@@ -32,11 +32,7 @@ pub fn embed(
     if choices.decoder.is_some() {
         return answers(&program, choices, texts, (params, seed), &mut None);
     }
-    let clear = Clear {
-        model,
-        params,
-        rows: choices.rows,
-    };
+    let clear = Clear { model, params, rows: choices.rows };
     let answers = clear.answers(choices, texts, seed)?.into_iter();
     let finish = |row| model.public.finish(row);
     Ok(answers.map(|answer| answer.map(finish)).collect())
@@ -83,10 +79,7 @@ pub(super) fn check_rows(texts: &[TokenIds], rows: usize) -> Result<(), FheError
     }
     match texts.iter().position(|t| t.rows().real > rows) {
         None => Ok(()),
-        Some(i) => refuse(format!(
-            "text {i} has {} tokens, more than {rows} rows",
-            texts[i].rows().real
-        )),
+        Some(i) => refuse(format!("text {i} has {} tokens, more than {rows} rows", texts[i].rows().real)),
     }
 }
 

@@ -25,10 +25,7 @@ impl HeadArguments {
 }
 
 /// The choice for a model, if it is a classifier.
-pub(super) fn choice(
-    network: &Network,
-    seen: &HeadArguments,
-) -> Result<Option<ClassifierChoice>, FheError> {
+pub(super) fn choice(network: &Network, seen: &HeadArguments) -> Result<Option<ClassifierChoice>, FheError> {
     let Some(classifier) = &network.classifier else {
         return Ok(None);
     };
@@ -36,10 +33,7 @@ pub(super) fn choice(
     // Places without a text hold an empty row: only the offset of the last norm.
     seen.see(&empty(network)?);
     let reach = MARGIN * seen.largest + 0.25;
-    let mut choice = ClassifierChoice {
-        degree: 0,
-        reach: (reach * 4.0).ceil() / 4.0,
-    };
+    let mut choice = ClassifierChoice { degree: 0, reach: (reach * 4.0).ceil() / 4.0 };
     for degree in DEGREES {
         choice.degree = degree;
         let tanh = head::HeadActivation::new(classifier.activation, &choice)?;

@@ -17,10 +17,7 @@ use hushed_model::Layer;
 
 use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen, values};
 use crate::ledger::{self, AFTER_EXPONENTIALS, AFTER_SQUARES, NORM};
-use crate::{
-    ActivationChoice, AttentionChoice, Column, FheError, HeadChoice, Interval, LayerChoice,
-    NormChoice, fits,
-};
+use crate::{ActivationChoice, AttentionChoice, Column, FheError, HeadChoice, Interval, LayerChoice, NormChoice, fits};
 
 /// The degrees that a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +28,7 @@ pub(super) struct Degrees {
 
 impl Degrees {
     /// The highest degrees, enough for every model.
-    pub const AMPLE: Degrees = Degrees {
-        exponential: 31,
-        activation: 31,
-    };
+    pub const AMPLE: Degrees = Degrees { exponential: 31, activation: 31 };
 
     /// The next degree of one function: of the one that costs fewer levels, or of the activation, which has one of
     /// `activations`, if both cost the same.
@@ -42,10 +36,7 @@ impl Degrees {
         let after = |all: &[usize], degree| all.iter().copied().find(|&next| next > degree);
         let activation = after(activations, self.activation);
         let activation = activation.map(|activation| Degrees { activation, ..self });
-        let exponential = after(&DEGREES, self.exponential).map(|exponential| Degrees {
-            exponential,
-            ..self
-        });
+        let exponential = after(&DEGREES, self.exponential).map(|exponential| Degrees { exponential, ..self });
         let both = activation.into_iter().chain(exponential);
         // The first in case of a tie.
         both.min_by_key(|degrees| {
@@ -89,10 +80,7 @@ pub(super) fn layer(
 ) -> Result<LayerChoice, FheError> {
     let [attention_norm, feed_forward_norm] = &seen.norms;
     let frozen_row = frozen.map(|row| values(row, &layer.feed_forward_norm));
-    let largest = frozen
-        .unwrap_or(&[])
-        .iter()
-        .fold(0.0, |m: f64, v| m.max(v.abs()));
+    let largest = frozen.unwrap_or(&[]).iter().fold(0.0, |m: f64, v| m.max(v.abs()));
     Ok(LayerChoice {
         attention: attention(&seen.heads, fixed, degrees.exponential, sizes)?,
         attention_norm: norm(attention_norm, layer.attention_norm.width, 0.0)?,
@@ -106,11 +94,7 @@ pub(super) fn layer(
 }
 
 /// The softmaxes of a decoder's layer. `sizes`: rows per text, and levels of a chain after a refresh.
-pub(super) fn softmax(
-    seen: &[HeadSeen],
-    degree: usize,
-    sizes: (usize, usize),
-) -> Result<AttentionChoice, FheError> {
+pub(super) fn softmax(seen: &[HeadSeen], degree: usize, sizes: (usize, usize)) -> Result<AttentionChoice, FheError> {
     attention(seen, &vec![false; seen.len()], degree, sizes)
 }
 
@@ -122,11 +106,8 @@ fn attention(
 ) -> Result<AttentionChoice, FheError> {
     let rows = rows as f64;
     // Scores, minimum of the row maxima, Σp.
-    let parts: Vec<Option<(Interval, f64, Interval)>> = seen
-        .iter()
-        .zip(fixed)
-        .map(|(head, fixed)| (!fixed).then(|| first(head)))
-        .collect();
+    let parts: Vec<Option<(Interval, f64, Interval)>> =
+        seen.iter().zip(fixed).map(|(head, fixed)| (!fixed).then(|| first(head))).collect();
     let steps = |most: usize, error: f64, ratios: &[f64]| -> Result<usize, PolyError> {
         let mut steps = 1;
         for &ratio in ratios {
@@ -147,38 +128,19 @@ fn attention(
         let inverse = Inverse::with_steps(first.low / first.high, 1.0, first_steps)?;
         let error = inverse.report().error;
         let least = (head.second.least * (-0.5f64).exp()).max(0.98 / rows);
-        let second = Interval {
-            low: down(least * (1.0 - error).powi(2)),
-            high: up(1.02 * (1.0 + error).powi(2)),
-        };
+        let second = Interval { low: down(least * (1.0 - error).powi(2)), high: up(1.02 * (1.0 + error).powi(2)) };
         ratios.push(second.low / second.high);
-        heads.push(HeadChoice::Softmax {
-            scores,
-            least_maximum,
-            first,
-            second,
-        });
+        heads.push(HeadChoice::Softmax { scores, least_maximum, first, second });
     }
     let most = levels.saturating_sub(AFTER_SQUARES).max(1);
-    Ok(AttentionChoice {
-        degree,
-        first_steps,
-        second_steps: steps(most, SECOND_ERROR, &ratios)?,
-        heads,
-    })
+    Ok(AttentionChoice { degree, first_steps, second_steps: steps(most, SECOND_ERROR, &ratios)?, heads })
 }
 
 fn first(head: &HeadSeen) -> (Interval, f64, Interval) {
     let least_maximum = ((head.maxima.least - 1.0) * 16.0).floor() / 16.0;
-    let scores = Interval {
-        low: (head.scores.least - SCORES).floor(),
-        high: (head.scores.greatest + SCORES).ceil(),
-    };
+    let scores = Interval { low: (head.scores.least - SCORES).floor(), high: (head.scores.greatest + SCORES).ceil() };
     let sum = |ln: f64| (ln - scores.high / 2.0).exp();
-    let first = Interval {
-        low: down(sum(head.first.least - 1.0)),
-        high: up(sum(head.first.greatest + 1.5)),
-    };
+    let first = Interval { low: down(sum(head.first.least - 1.0)), high: up(sum(head.first.greatest + 1.5)) };
     (scores, least_maximum, first)
 }
 
@@ -196,13 +158,7 @@ pub(super) fn norm(seen: &NormSeen, width: usize, frozen: f64) -> Result<NormCho
         steps += 1;
     }
     let bound = (1.25 * seen.largest).max(1.02 * frozen).min(d.sqrt());
-    Ok(NormChoice {
-        scale: down(1.0 / (d * greatest).sqrt()),
-        low,
-        bound: up(bound),
-        seed: ROOT_SEED,
-        steps,
-    })
+    Ok(NormChoice { scale: down(1.0 / (d * greatest).sqrt()), low, bound: up(bound), seed: ROOT_SEED, steps })
 }
 
 pub(super) fn argument(seen: &ColumnSeen) -> Column {
@@ -252,10 +208,7 @@ mod tests {
 
     #[test]
     fn the_next_degrees_cost_a_level_only_where_they_must() {
-        let mut degrees = Degrees {
-            exponential: 12,
-            activation: 28,
-        };
+        let mut degrees = Degrees { exponential: 12, activation: 28 };
         let mut seen = Vec::new();
         while let Some(next) = degrees.next(&DEGREES) {
             seen.push((next.exponential, next.activation));

@@ -13,8 +13,8 @@ use super::head::HeadArguments;
 use crate::packing::Interleave;
 use crate::simulate::{Vector, Watch};
 use crate::{
-    ActivationChoice, AttentionChoice, Choices, ClassifierChoice, FheError, Function, HeadChoice,
-    Interval, LayerChoice, Look, NormChoice, Viewer,
+    ActivationChoice, AttentionChoice, Choices, ClassifierChoice, FheError, Function, HeadChoice, Interval,
+    LayerChoice, Look, NormChoice, Viewer,
 };
 
 /// The minimum and maximum of some numbers.
@@ -26,10 +26,7 @@ pub(super) struct Span {
 
 impl Default for Span {
     fn default() -> Self {
-        Span {
-            least: f64::INFINITY,
-            greatest: f64::NEG_INFINITY,
-        }
+        Span { least: f64::INFINITY, greatest: f64::NEG_INFINITY }
     }
 }
 
@@ -162,14 +159,8 @@ pub(super) struct Structure {
 impl Structure {
     /// Nothing replaced.
     pub fn none(network: &Network) -> Structure {
-        let heads = network
-            .layers
-            .iter()
-            .map(|l| vec![false; l.attention.heads.count]);
-        Structure {
-            frozen: Vec::new(),
-            fixed: heads.collect(),
-        }
+        let heads = network.layers.iter().map(|l| vec![false; l.attention.heads.count]);
+        Structure { frozen: Vec::new(), fixed: heads.collect() }
     }
 }
 
@@ -187,10 +178,7 @@ impl Seen {
             columns: vec![ColumnSeen::default(); hidden_columns(&layer.feed_forward)],
             ..LayerSeen::default()
         });
-        Seen {
-            layers: layers.collect(),
-            head: HeadArguments::default(),
-        }
+        Seen { layers: layers.collect(), head: HeadArguments::default() }
     }
 }
 
@@ -205,20 +193,10 @@ const SCORES: f64 = 512.0;
 
 /// Choices that cover everything, with the lowest degrees: with exact functions, no polynomial is evaluated. x̂ is
 /// within √d, and κ makes v the variance.
-pub(super) fn open(
-    network: &Network,
-    structure: &Structure,
-    rows: usize,
-) -> Result<Choices, FheError> {
-    let unit = Interval {
-        low: 0.5,
-        high: 1.0,
-    };
+pub(super) fn open(network: &Network, structure: &Structure, rows: usize) -> Result<Choices, FheError> {
+    let unit = Interval { low: 0.5, high: 1.0 };
     let softmax = HeadChoice::Softmax {
-        scores: Interval {
-            low: -SCORES,
-            high: SCORES,
-        },
+        scores: Interval { low: -SCORES, high: SCORES },
         least_maximum: SCORES,
         first: unit,
         second: unit,
@@ -245,18 +223,12 @@ pub(super) fn open(
                 heads: structure.fixed[i].iter().map(head).collect(),
             },
             attention_norm: norm(&layer.attention_norm),
-            activation: ActivationChoice {
-                degree: 1,
-                columns: vec![unit.into(); hidden_columns(&layer.feed_forward)],
-            },
+            activation: ActivationChoice { degree: 1, columns: vec![unit.into(); hidden_columns(&layer.feed_forward)] },
             feed_forward_norm: norm(&layer.feed_forward_norm),
             frozen_row: frozen.transpose()?,
         })
     });
-    let classifier = network.classifier.as_ref().map(|_| ClassifierChoice {
-        degree: 3,
-        reach: 1.0,
-    });
+    let classifier = network.classifier.as_ref().map(|_| ClassifierChoice { degree: 3, reach: 1.0 });
     let layers = layers.collect::<Result<_, FheError>>()?;
     Ok(Choices::unnamed(rows, layers, classifier))
 }
@@ -329,10 +301,7 @@ impl Measure {
             lengths,
             ordinary,
             frozen: structure.frozen.len(),
-            state: Mutex::new(State {
-                seen,
-                ..State::default()
-            }),
+            state: Mutex::new(State { seen, ..State::default() }),
         })
     }
 
@@ -413,11 +382,8 @@ impl Measure {
         let key = |text: usize, row: usize| (row + diagonal) % m < self.lengths[text];
         let real = self.rows().filter(|&(text, row, _)| key(text, row));
         let mut state = self.state();
-        let nothing = || Rows {
-            maxima: vec![f64::NEG_INFINITY; arguments.len()],
-            before: Vec::new(),
-            sums: Vec::new(),
-        };
+        let nothing =
+            || Rows { maxima: vec![f64::NEG_INFINITY; arguments.len()], before: Vec::new(), sums: Vec::new() };
         let mut rows = state.heads.remove(&at).unwrap_or_else(nothing);
         for (text, _, slot) in real {
             let score = p.argument(arguments[slot]);

@@ -87,17 +87,10 @@ pub fn calibrate(
         structures[0].frozen.len()
     ));
     let exact = search.exact()?;
-    let mut report = Report {
-        wanted: options.wanted,
-        held_out: search.held_out.len(),
-        candidates: Vec::new(),
-    };
+    let mut report = Report { wanted: options.wanted, held_out: search.held_out.len(), candidates: Vec::new() };
     let activations = options.activation.as_ref();
     let activations = activations.map_or(&DEGREES[..], std::slice::from_ref);
-    let ample = Degrees {
-        activation: options.activation.unwrap_or(Degrees::AMPLE.activation),
-        ..Degrees::AMPLE
-    };
+    let ample = Degrees { activation: options.activation.unwrap_or(Degrees::AMPLE.activation), ..Degrees::AMPLE };
     // Replacements are chosen first, at ample degrees; then degrees.
     let mut best: Option<(f64, Structure, Seen)> = None;
     for structure in structures {
@@ -123,17 +116,11 @@ pub fn calibrate(
     };
     let mut found = None;
     for exponential in DEGREES {
-        let degrees = Degrees {
-            exponential,
-            ..ample
-        };
+        let degrees = Degrees { exponential, ..ample };
         // A degree that is not enough with an ample activation cannot be chosen.
         if found.is_none() && tried(degrees, false)? {
             for &activation in activations {
-                let degrees = Degrees {
-                    exponential,
-                    activation,
-                };
+                let degrees = Degrees { exponential, activation };
                 if tried(degrees, true)? {
                     found = Some(degrees);
                     break;
@@ -213,10 +200,7 @@ fn structures(none: &Structure, seen: &[LayerSeen], most_frozen: usize) -> (Vec<
         .collect();
     let count = fixed.iter().flatten().filter(|f| **f).count();
     let all = (rows.len().saturating_sub(2)..=rows.len()).rev();
-    let structure = |frozen: usize| Structure {
-        frozen: rows[..frozen].to_vec(),
-        fixed: fixed.clone(),
-    };
+    let structure = |frozen: usize| Structure { frozen: rows[..frozen].to_vec(), fixed: fixed.clone() };
     (all.map(structure).collect(), count)
 }
 
@@ -234,9 +218,6 @@ pub fn intervals(
     let search = Search::new(model, sample, options)?;
     let none = Structure::none(model.encoder()?);
     let seen = search.measure(&none, sample.texts)?;
-    let degrees = Degrees {
-        exponential,
-        activation,
-    };
+    let degrees = Degrees { exponential, activation };
     search.choices(&none, &seen, degrees)
 }

@@ -19,12 +19,7 @@ pub(super) fn agreement(exact: &[Vec<f64>], found: &[Option<Vec<f64>>]) -> f64 {
     }
     let others = |i: usize| (0..count).filter(move |&j| j != i);
     let agrees = |i: usize| {
-        let near = |j: usize| {
-            exact
-                .get(i)
-                .zip(exact.get(j))
-                .map_or(0.0, |(a, b)| cosine(a, b))
-        };
+        let near = |j: usize| exact.get(i).zip(exact.get(j)).map_or(0.0, |(a, b)| cosine(a, b));
         let seen = |j: usize| match (found.get(i), found.get(j)) {
             (Some(Some(a)), Some(Some(b))) => cosine(a, b),
             _ => f64::NEG_INFINITY,
@@ -53,16 +48,11 @@ mod tests {
     /// neighbours of a third of the texts.
     #[test]
     fn m5_neighbours_change_where_cosines_do_not() {
-        let number =
-            |i: usize, j: usize| ((i * 7919 + j * 104_729 + i * j * 31) % 997) as f64 / 498.5 - 1.0;
+        let number = |i: usize, j: usize| ((i * 7919 + j * 104_729 + i * j * 31) % 997) as f64 / 498.5 - 1.0;
         let text = |large: f64| {
             move |i: usize| -> Vec<f64> {
                 let column = |j: usize| {
-                    if j == 0 {
-                        large + number(i, j)
-                    } else {
-                        number(i, j)
-                    }
+                    if j == 0 { large + number(i, j) } else { number(i, j) }
                 };
                 (0..32).map(column).collect()
             }
@@ -73,10 +63,7 @@ mod tests {
             assert_eq!(agreement(&exact, &found), 1.0);
             // A bound of 8192 leaves 1 bit, one of 1 leaves many.
             rounded(&mut found, if lost { 1 } else { 8 });
-            let least = exact
-                .iter()
-                .zip(&found)
-                .map(|(a, b)| cosine(a, b.as_ref().unwrap()));
+            let least = exact.iter().zip(&found).map(|(a, b)| cosine(a, b.as_ref().unwrap()));
             assert!(least.fold(1.0, f64::min) > 0.9999);
             assert_eq!(agreement(&exact, &found) < WANTED, lost, "{large}");
             found[7] = None;

@@ -72,11 +72,7 @@ pub fn reaches(
     choices.check(&model.program())?;
     check_rows(texts, choices.rows)?;
     let structure = structure(model, choices)?;
-    let clear = Clear {
-        model,
-        params,
-        rows: choices.rows,
-    };
+    let clear = Clear { model, params, rows: choices.rows };
     let width = model.encoder()?.embedding.width;
     let seen = clear.measured_each(&structure, texts)?;
     let far = |seen: &Seen| farthest(&seen.layers, choices, width);
@@ -94,22 +90,14 @@ fn structure(model: &Model, choices: &Choices) -> Result<Structure, FheError> {
         let heads = layer.attention.heads.iter();
         heads.map(|h| matches!(h, HeadChoice::Previous)).collect()
     };
-    Ok(Structure {
-        frozen: frozen.collect::<Result<_, _>>()?,
-        fixed: choices.layers.iter().map(fixed).collect(),
-    })
+    Ok(Structure { frozen: frozen.collect::<Result<_, _>>()?, fixed: choices.layers.iter().map(fixed).collect() })
 }
 
 fn farthest(seen: &[LayerSeen], choices: &Choices, width: usize) -> Vec<Reach> {
     let mut all: Vec<Reach> = Vec::new();
     for (layer, (seen, choice)) in seen.iter().zip(&choices.layers).enumerate() {
         let mut note = |quantity, index, reach: f64| {
-            let found = Reach {
-                quantity,
-                layer,
-                index,
-                reach,
-            };
+            let found = Reach { quantity, layer, index, reach };
             match all.iter_mut().find(|r| r.quantity == quantity) {
                 Some(known) if known.reach < reach => *known = found,
                 Some(_) => (),
@@ -117,36 +105,18 @@ fn farthest(seen: &[LayerSeen], choices: &Choices, width: usize) -> Vec<Reach> {
             }
         };
         for (h, (head, choice)) in seen.heads.iter().zip(&choice.attention.heads).enumerate() {
-            let HeadChoice::Softmax {
-                scores,
-                first,
-                second,
-                ..
-            } = choice
-            else {
+            let HeadChoice::Softmax { scores, first, second, .. } = choice else {
                 continue;
             };
             let t = |s: f64| ((s - scores.middle()) / scores.half()).abs();
             let far = t(head.scores.least).max(t(head.scores.greatest));
             note(Quantity::Scores, h, far);
             let sum = |ln: f64| (ln - scores.high / 2.0).exp();
-            let sums = Span {
-                least: sum(head.first.least),
-                greatest: sum(head.first.greatest),
-            };
+            let sums = Span { least: sum(head.first.least), greatest: sum(head.first.greatest) };
             note(Quantity::FirstSum, h, past(sums, first.low, first.high));
-            note(
-                Quantity::SecondSum,
-                h,
-                past(head.second, second.low, second.high),
-            );
+            note(Quantity::SecondSum, h, past(head.second, second.low, second.high));
         }
-        for (j, (seen, column)) in seen
-            .columns
-            .iter()
-            .zip(&choice.activation.columns)
-            .enumerate()
-        {
+        for (j, (seen, column)) in seen.columns.iter().zip(&choice.activation.columns).enumerate() {
             let interval = column.interval();
             let t = |x: f64| ((x - interval.middle()) / interval.half()).abs();
             let far = t(seen.span.least).max(t(seen.span.greatest));
@@ -158,10 +128,7 @@ fn farthest(seen: &[LayerSeen], choices: &Choices, width: usize) -> Vec<Reach> {
             let v = |variance: f64| norm.scale.powi(2) * width as f64 * variance;
             for span in [seen.first, seen.later] {
                 if span.least <= span.greatest {
-                    let span = Span {
-                        least: v(span.least),
-                        greatest: v(span.greatest),
-                    };
+                    let span = Span { least: v(span.least), greatest: v(span.greatest) };
                     note(Quantity::Variance, n, past(span, norm.low, 1.0));
                 }
             }

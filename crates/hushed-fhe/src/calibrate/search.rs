@@ -69,9 +69,9 @@ pub struct Sample<'a> {
 impl Options {
     pub(super) fn check(&self) -> Result<(), FheError> {
         match self.activation {
-            Some(degree) if !(1..=MAX_ACTIVATION).contains(&degree) => refuse(format!(
-                "activations of degree {degree}: from 1 to {MAX_ACTIVATION} can be asked for"
-            )),
+            Some(degree) if !(1..=MAX_ACTIVATION).contains(&degree) => {
+                refuse(format!("activations of degree {degree}: from 1 to {MAX_ACTIVATION} can be asked for"))
+            }
             _ => Ok(()),
         }
     }
@@ -101,68 +101,39 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(
-        model: &'a Model,
-        sample: &'a Sample<'a>,
-        options: &'a Options,
-    ) -> Result<Search<'a>, FheError> {
+    pub(super) fn new(model: &'a Model, sample: &'a Sample<'a>, options: &'a Options) -> Result<Search<'a>, FheError> {
         let hold_out = options.hold_out.max(2);
         let is_held_out = |i: usize| (i + 1).is_multiple_of(hold_out);
         let pick = |held: bool| -> Vec<TokenIds> {
             let all = sample.texts.iter().enumerate();
-            all.filter(|(i, _)| is_held_out(*i) == held)
-                .map(|(_, text)| text.clone())
-                .collect()
+            all.filter(|(i, _)| is_held_out(*i) == held).map(|(_, text)| text.clone()).collect()
         };
         let (mut measured, mut held_out) = (pick(false), pick(true));
         thin(&mut measured, COMPARED.0);
         thin(&mut held_out, COMPARED.1);
         if measured.is_empty() || held_out.is_empty() {
-            return refuse(format!(
-                "{} texts are too few: of every {hold_out}, one is held out",
-                sample.texts.len()
-            ));
+            return refuse(format!("{} texts are too few: of every {hold_out}, one is held out", sample.texts.len()));
         }
         check_rows(sample.texts, options.rows)?;
         check_rows(sample.hostile, options.rows)?;
         check_rows(sample.broad, options.rows)?;
-        Ok(Search {
-            model,
-            sample,
-            options,
-            params: options.params()?,
-            measured,
-            held_out,
-        })
+        Ok(Search { model, sample, options, params: options.params()?, measured, held_out })
     }
 
     /// Measures these texts and those made to leave intervals.
-    pub(super) fn measure(
-        &self,
-        structure: &Structure,
-        texts: &[TokenIds],
-    ) -> Result<Seen, FheError> {
+    pub(super) fn measure(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Seen, FheError> {
         let nothing = Seen::nothing(self.model.encoder()?);
         let (seen, _) = self.clear().measured(structure, texts, nothing, true)?;
         self.measure_more(structure, self.sample.hostile, seen)
     }
 
     /// Adds texts that are not ordinary.
-    pub(super) fn measure_more(
-        &self,
-        structure: &Structure,
-        texts: &[TokenIds],
-        seen: Seen,
-    ) -> Result<Seen, FheError> {
+    pub(super) fn measure_more(&self, structure: &Structure, texts: &[TokenIds], seen: Seen) -> Result<Seen, FheError> {
         Ok(self.clear().measured(structure, texts, seen, false)?.0)
     }
 
     fn clear(&self) -> Clear<'_> {
-        Clear {
-            model: self.model,
-            params: &self.params,
-            rows: self.options.rows,
-        }
+        Clear { model: self.model, params: &self.params, rows: self.options.rows }
     }
 
     pub(super) fn exact(&self) -> Result<Vec<Vec<f64>>, FheError> {
@@ -170,12 +141,7 @@ impl<'a> Search<'a> {
     }
 
     /// The held-out texts compared with the exact answers; nothing is right if there are too few levels.
-    fn judged(
-        &self,
-        choices: &Choices,
-        exact: &[Vec<f64>],
-        seed: Option<u64>,
-    ) -> Result<Judged, FheError> {
+    fn judged(&self, choices: &Choices, exact: &[Vec<f64>], seed: Option<u64>) -> Result<Judged, FheError> {
         let mut found = match self.clear().answers(choices, &self.held_out, seed) {
             Err(FheError::Levels { .. }) => return Ok(Judged::default()),
             found => found?,
@@ -211,19 +177,8 @@ impl<'a> Search<'a> {
         (self.options.rows, levels)
     }
 
-    pub(super) fn choices(
-        &self,
-        structure: &Structure,
-        seen: &Seen,
-        degrees: Degrees,
-    ) -> Result<Choices, FheError> {
-        let layers = self
-            .model
-            .encoder()?
-            .layers
-            .iter()
-            .zip(&seen.layers)
-            .enumerate();
+    pub(super) fn choices(&self, structure: &Structure, seen: &Seen, degrees: Degrees) -> Result<Choices, FheError> {
+        let layers = self.model.encoder()?.layers.iter().zip(&seen.layers).enumerate();
         let sizes = self.sizes();
         let layers = layers.map(|(i, (layer, seen))| {
             let frozen = structure.frozen.get(i).map(Vec::as_slice);
@@ -296,11 +251,7 @@ impl Judged {
             true => 1.0,
             false => neighbours::agreement(exact, found),
         };
-        Judged {
-            least,
-            mean,
-            neighbours,
-        }
+        Judged { least, mean, neighbours }
     }
 
     pub(super) fn is_enough(&self, wanted: f64) -> bool {
@@ -318,13 +269,8 @@ fn thin(texts: &mut Vec<TokenIds>, most: usize) {
 
 pub(super) fn no_candidate(options: &Options) -> String {
     let with = options.activation;
-    let with = with.map_or(String::new(), |degree| {
-        format!(" with activations of degree {degree}")
-    });
-    format!(
-        "no degrees{with} bring every held-out text within a cosine of {} of the exact embedding",
-        options.wanted
-    )
+    let with = with.map_or(String::new(), |degree| format!(" with activations of degree {degree}"));
+    format!("no degrees{with} bring every held-out text within a cosine of {} of the exact embedding", options.wanted)
 }
 
 /// Minimum and mean cosine; 0 for a missing answer. For logits, their nearness relative to the root mean square
@@ -342,10 +288,7 @@ pub(super) fn compared(exact: &[Vec<f64>], found: &[Option<Vec<f64>>], logits: b
     });
     let cosines: Vec<f64> = cosines.collect();
     let least = cosines.iter().copied().fold(1.0, f64::min);
-    (
-        least,
-        cosines.iter().sum::<f64>() / cosines.len().max(1) as f64,
-    )
+    (least, cosines.iter().sum::<f64>() / cosines.len().max(1) as f64)
 }
 
 pub(super) fn shown(c: &Candidate) -> String {

@@ -10,16 +10,7 @@ use super::*;
 use crate::plan::public_plan::named;
 use crate::{HeadChoice, Interval, fits};
 
-const TEXTS: [&str; 8] = [
-    "a b c d",
-    "c a",
-    "b b b a c d a",
-    "d",
-    "a c a c a c",
-    "d d a b",
-    "b a d c c",
-    "c d b",
-];
+const TEXTS: [&str; 8] = ["a b c d", "c a", "b b b a c d a", "d", "a c a c a c", "d d a b", "b a d c c", "c d b"];
 
 fn tiny() -> (tempfile::TempDir, Model, Vec<TokenIds>) {
     let folder = tempfile::tempdir().unwrap();
@@ -37,22 +28,11 @@ fn params() -> Arc<CkksParams> {
 }
 
 fn options() -> Options {
-    Options {
-        rows: 16,
-        wanted: 0.999,
-        parameters: PARAMETERS.to_owned(),
-        ..Options::default()
-    }
+    Options { rows: 16, wanted: 0.999, parameters: PARAMETERS.to_owned(), ..Options::default() }
 }
 
 fn sample(texts: &[TokenIds]) -> Sample<'_> {
-    Sample {
-        texts,
-        hostile: &[],
-        broad: &[],
-        sha256: "sample",
-        model_sha256: "model",
-    }
+    Sample { texts, hostile: &[], broad: &[], sha256: "sample", model_sha256: "model" }
 }
 
 fn furthest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
@@ -67,23 +47,14 @@ fn the_circuit_with_exact_functions_is_the_model() {
     let exact = model.embed(texts.clone()).unwrap();
     let (none, params) = (Structure::none(model.encoder().unwrap()), params());
     for rows in [16, 9] {
-        let clear = Clear {
-            model: &model,
-            params: &params,
-            rows,
-        };
+        let clear = Clear { model: &model, params: &params, rows };
         let nothing = Seen::nothing(model.encoder().unwrap());
         let (seen, answers) = clear.measured(&none, &texts, nothing, true).unwrap();
         let answers = answers.into_iter().map(|row| model.public.finish(row));
         assert!(furthest(&answers.collect::<Vec<_>>(), &exact) < 1e-8);
         // Every quantity was measured, in padding rows too.
         for layer in &seen.layers {
-            assert!(
-                layer
-                    .heads
-                    .iter()
-                    .all(|h| h.scores.least < h.scores.greatest)
-            );
+            assert!(layer.heads.iter().all(|h| h.scores.least < h.scores.greatest));
             assert!(layer.columns.iter().all(|c| c.span.least < c.span.greatest));
             assert!(layer.norms.iter().all(|n| n.masked.least.is_finite()));
         }
@@ -96,12 +67,7 @@ fn a_calibration_reports_the_accuracy_it_reaches() {
     let mut heard = 0;
     let choices = calibrate(&model, &sample(&texts), &options(), &mut |_| heard += 1).unwrap();
     assert!(heard > 3);
-    let chosen: Vec<_> = choices
-        .report
-        .candidates
-        .iter()
-        .filter(|c| c.chosen)
-        .collect();
+    let chosen: Vec<_> = choices.report.candidates.iter().filter(|c| c.chosen).collect();
     assert_eq!(chosen.len(), 1);
     assert!(chosen[0].cosine_min >= 0.999 && chosen[0].cosine_min_with_errors.unwrap() >= 0.999);
     let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
@@ -183,12 +149,7 @@ fn every_token_of_a_vocabulary_occurs_once() {
     assert_eq!(inside, tokenizer.ordinary_ids());
     assert!(inside.len() > 5 && !inside.contains(&tokenizer.padding_id()));
     let again = vocabulary(tokenizer, 16);
-    assert!(
-        again
-            .iter()
-            .map(TokenIds::ids)
-            .eq(texts.iter().map(TokenIds::ids))
-    );
+    assert!(again.iter().map(TokenIds::ids).eq(texts.iter().map(TokenIds::ids)));
 }
 
 /// Measured texts lie within the margins; a text outside another sample's intervals is reported.
@@ -230,21 +191,12 @@ fn reach_is_measured_for_each_text() {
 #[test]
 fn outside_its_interval_an_approximation_is_as_large_as_documented() {
     for (degree, most) in [(7, 13), (15, 25), (31, 55)] {
-        let interval = Interval {
-            low: -30.0,
-            high: 10.0,
-        };
+        let interval = Interval { low: -30.0, high: 10.0 };
         let head = HeadChoice::Softmax {
             scores: interval,
             least_maximum: 0.0,
-            first: Interval {
-                low: 0.01,
-                high: 3.0,
-            },
-            second: Interval {
-                low: 0.01,
-                high: 1.1,
-            },
+            first: Interval { low: 0.01, high: 3.0 },
+            second: Interval { low: 0.01, high: 1.1 },
         };
         let exponential = fits::exponential(&head, degree).unwrap();
         let f = hushed_model::Activation::Gelu;
@@ -263,16 +215,10 @@ fn unusable_samples_are_refused() {
     let (_folder, model, texts) = tiny();
     let few = calibrate(&model, &sample(&texts[..2]), &options(), &mut |_| ());
     assert!(few.is_err_and(|e| e.to_string().contains("too few")));
-    let short = Options {
-        rows: 4,
-        ..options()
-    };
+    let short = Options { rows: 4, ..options() };
     let long = calibrate(&model, &sample(&texts), &short, &mut |_| ());
     assert!(long.is_err_and(|e| e.to_string().contains("more than 4 rows")));
-    let impossible = Options {
-        wanted: 1.0,
-        ..options()
-    };
+    let impossible = Options { wanted: 1.0, ..options() };
     let none = calibrate(&model, &sample(&texts), &impossible, &mut |_| ());
     assert!(none.is_err_and(|e| e.to_string().contains("no degrees")));
 }
@@ -290,20 +236,14 @@ fn where_a_held_out_text_leaves_its_range_is_said() {
     let (short, long) = (ids[0], ids[ids.len() - 1]);
     println!("squares {:.2e} and {:.2e}", square(short), square(long));
     let texts = [short, long, short, long].map(|id| TokenIds::new(vec![id as u32; 3]));
-    let options = Options {
-        hold_out: 2,
-        ..options()
-    };
+    let options = Options { hold_out: 2, ..options() };
     let refused = calibrate(&model, &sample(&texts), &options, &mut |_| ());
     let refused = refused.err().unwrap().to_string();
     println!("{refused}");
     assert!(refused.contains("layer.0.attention.norm"), "{refused}");
     // Without such a text nothing is said of ranges.
     let texts = [short; 4].map(|id| TokenIds::new(vec![id as u32; 3]));
-    let options = Options {
-        wanted: 1.0,
-        ..options
-    };
+    let options = Options { wanted: 1.0, ..options };
     let refused = calibrate(&model, &sample(&texts), &options, &mut |_| ());
     let refused = refused.err().unwrap().to_string();
     assert!(!refused.contains("interval"), "{refused}");
@@ -313,10 +253,7 @@ fn where_a_held_out_text_leaves_its_range_is_said() {
 #[test]
 fn an_activation_has_the_degree_that_was_asked_for() {
     let (_folder, model, texts) = tiny();
-    let options = Options {
-        activation: Some(127),
-        ..options()
-    };
+    let options = Options { activation: Some(127), ..options() };
     let choices = calibrate(&model, &sample(&texts), &options, &mut |_| ()).unwrap();
     let candidates = choices.report.candidates.iter();
     let levels: Vec<usize> = candidates.map(|c| c.feed_forward_levels).collect();
@@ -325,10 +262,7 @@ fn an_activation_has_the_degree_that_was_asked_for() {
     let degrees = choices.layers.iter().map(|layer| layer.activation.degree);
     assert!(degrees.eq([127; 2]));
     for degree in [0, 128] {
-        let options = Options {
-            activation: Some(degree),
-            ..options.clone()
-        };
+        let options = Options { activation: Some(degree), ..options.clone() };
         let refused = calibrate(&model, &sample(&texts), &options, &mut |_| ());
         let refused = refused.err().unwrap().to_string();
         assert!(refused.contains(&format!("degree {degree}")), "{refused}");

@@ -101,21 +101,11 @@ struct Exponential {
 
 impl Exponential {
     fn of(head: &HeadChoice, mapped: fn(Interval) -> Interval) -> Result<Exponential, FheError> {
-        let HeadChoice::Softmax {
-            scores,
-            least_maximum,
-            first,
-            ..
-        } = *head
-        else {
+        let HeadChoice::Softmax { scores, least_maximum, first, .. } = *head else {
             let what = "a head with a fixed pattern has no exponential".to_owned();
             return Err(ChoicesError::Unusable { what }.into());
         };
-        Ok(Exponential {
-            scores: mapped(scores),
-            least: least_maximum - RELATIVE_BELOW,
-            divisor: first.high,
-        })
+        Ok(Exponential { scores: mapped(scores), least: least_maximum - RELATIVE_BELOW, divisor: first.high })
     }
 
     fn at(&self, t: f64) -> f64 {
@@ -136,10 +126,7 @@ impl Exponential {
 pub fn domain(column: impl Into<Column>) -> Interval {
     let interval = column.into().interval();
     let (middle, half) = (interval.middle(), BEYOND * interval.half());
-    Interval {
-        low: middle - half,
-        high: middle + half,
-    }
+    Interval { low: middle - half, high: middle + half }
 }
 
 /// The polynomial in t for an activation of x, with t in [−1, 1] for x in the column's [`domain`]. (An interval stands
@@ -147,11 +134,7 @@ pub fn domain(column: impl Into<Column>) -> Interval {
 ///
 /// # Errors
 /// [`PolyError::Fit`] if the column's deviation is 0.
-pub fn activation(
-    f: Activation,
-    column: impl Into<Column>,
-    degree: usize,
-) -> Result<Polynomial, PolyError> {
+pub fn activation(f: Activation, column: impl Into<Column>, degree: usize) -> Result<Polynomial, PolyError> {
     let column: Column = column.into();
     let wide = domain(column);
     let count = POINTS * (degree + 1);
@@ -211,10 +194,7 @@ pub fn sigmoid(scores: Interval, bias: f64, degree: usize) -> Result<Polynomial,
 /// The interval that scores are mapped from: extended at the lower end, where masked scores are placed.
 #[must_use]
 pub fn masked(scores: Interval) -> Interval {
-    Interval {
-        low: scores.low - APART * (scores.high - scores.low),
-        high: scores.high,
-    }
+    Interval { low: scores.low - APART * (scores.high - scores.low), high: scores.high }
 }
 
 /// 1/√x for the variances of a norm: on [low, 1], and as far above 1 as its steps allow.

@@ -2,19 +2,10 @@ use super::*;
 use crate::Interval;
 
 const HEAD: HeadChoice = HeadChoice::Softmax {
-    scores: Interval {
-        low: -25.0,
-        high: 9.0,
-    },
+    scores: Interval { low: -25.0, high: 9.0 },
     least_maximum: 0.5,
-    first: Interval {
-        low: 0.02,
-        high: 3.0,
-    },
-    second: Interval {
-        low: 0.008,
-        high: 1.0,
-    },
+    first: Interval { low: 0.02, high: 3.0 },
+    second: Interval { low: 0.008, high: 1.0 },
 };
 
 #[test]
@@ -30,18 +21,12 @@ fn exponentials_are_relative_to_the_largest_of_a_row() {
             assert!(error < most * largest, "{degree} {s} {error:e}");
         }
     }
-    assert!(matches!(
-        exponential(&HeadChoice::Previous, 15),
-        Err(FheError::Choices(_))
-    ));
+    assert!(matches!(exponential(&HeadChoice::Previous, 15), Err(FheError::Choices(_))));
 }
 
 #[test]
 fn activations_are_accurate_where_arguments_are() {
-    let column = Interval {
-        low: -6.0,
-        high: 3.0,
-    };
+    let column = Interval { low: -6.0, high: 3.0 };
     let p = activation(Activation::Gelu, column, 15).unwrap();
     let error = |x: f64| (p.eval((x + 1.5) / (4.5 * BEYOND)) - exact(Activation::Gelu, x)).abs();
     let most = |from: i32, to: i32| {
@@ -50,10 +35,7 @@ fn activations_are_accurate_where_arguments_are() {
     };
     assert!(most(-300, 100) < 3e-3, "{}", most(-300, 100));
     assert!(most(-600, 300) < 2e-2, "{}", most(-600, 300));
-    let empty = Interval {
-        low: 1.0,
-        high: 1.0,
-    };
+    let empty = Interval { low: 1.0, high: 1.0 };
     assert!(activation(Activation::Gelu, empty, 15).is_err());
 }
 
@@ -61,12 +43,7 @@ fn activations_are_accurate_where_arguments_are() {
 #[test]
 fn activations_stay_bounded_in_the_margin() {
     for degree in [15, 31, 63, 127] {
-        let bell = Column {
-            low: -18.0,
-            high: 9.0,
-            mean: -1.5,
-            deviation: 1.0,
-        };
+        let bell = Column { low: -18.0, high: 9.0, mean: -1.5, deviation: 1.0 };
         let p = activation(Activation::Gelu, bell, degree).unwrap();
         for i in 0..=1000 {
             let t = f64::from(i) / 500.0 - 1.0;
@@ -84,28 +61,13 @@ fn activations_stay_bounded_in_the_margin() {
 #[test]
 fn masked_exponentials_vanish_at_their_end() {
     let narrow = HeadChoice::Softmax {
-        scores: Interval {
-            low: -3.0,
-            high: 3.0,
-        },
+        scores: Interval { low: -3.0, high: 3.0 },
         least_maximum: -2.0,
-        first: Interval {
-            low: 0.1,
-            high: 16.0,
-        },
-        second: Interval {
-            low: 0.05,
-            high: 1.0,
-        },
+        first: Interval { low: 0.1, high: 16.0 },
+        second: Interval { low: 0.05, high: 1.0 },
     };
     for (head, degree, most) in [(&HEAD, 15, 4e-2), (&HEAD, 31, 2e-4), (&narrow, 15, 1e-4)] {
-        let HeadChoice::Softmax {
-            scores,
-            least_maximum,
-            first,
-            ..
-        } = *head
-        else {
+        let HeadChoice::Softmax { scores, least_maximum, first, .. } = *head else {
             panic!("a softmax");
         };
         let p = masked_exponential(head, degree).unwrap();

@@ -151,33 +151,20 @@ impl Column {
     /// The interval.
     #[must_use]
     pub fn interval(self) -> Interval {
-        Interval {
-            low: self.low,
-            high: self.high,
-        }
+        Interval { low: self.low, high: self.high }
     }
 }
 
 /// The extremes of some thousands of normal numbers are 3.5 deviations from the mean; a margin adds one.
 impl From<Interval> for Column {
     fn from(x: Interval) -> Self {
-        Self {
-            low: x.low,
-            high: x.high,
-            mean: x.middle(),
-            deviation: x.half() / 4.5,
-        }
+        Self { low: x.low, high: x.high, mean: x.middle(), deviation: x.half() / 4.5 }
     }
 }
 
 impl From<[f64; 4]> for Column {
     fn from([low, high, mean, deviation]: [f64; 4]) -> Self {
-        Self {
-            low,
-            high,
-            mean,
-            deviation,
-        }
+        Self { low, high, mean, deviation }
     }
 }
 

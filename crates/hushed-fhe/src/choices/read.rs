@@ -4,8 +4,8 @@ use hushed_model::{Attention, FeedForward, Program, Weigh};
 use serde::Deserialize;
 
 use super::{
-    ActivationChoice, AttentionChoice, Choices, ChoicesError, ClassifierChoice, DecoderChoice,
-    HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, ScoresChoice, VERSION,
+    ActivationChoice, AttentionChoice, Choices, ChoicesError, ClassifierChoice, DecoderChoice, HeadChoice, Interval,
+    LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, ScoresChoice, VERSION,
 };
 
 /// Maximum degree for which a chain has levels.
@@ -27,10 +27,7 @@ impl Choices {
             version: u32,
         }
         if bytes.len() > MAX_BYTES {
-            return unusable(format!(
-                "the calibration has {} bytes; at most {MAX_BYTES} are read",
-                bytes.len()
-            ));
+            return unusable(format!("the calibration has {} bytes; at most {MAX_BYTES} are read", bytes.len()));
         }
         // The version is read first: other versions may have other fields.
         let Versioned { version } = serde_json::from_slice(bytes)?;
@@ -64,9 +61,7 @@ impl Choices {
         let (ours, theirs) = (self.decoder.is_some(), program.vocabulary().is_some());
         if ours != theirs {
             let (ours, theirs) = (kind(ours), kind(theirs));
-            return unusable(format!(
-                "the calibration is of {ours}, and the model is {theirs}"
-            ));
+            return unusable(format!("the calibration is of {ours}, and the model is {theirs}"));
         }
         let layers = program.layers().len();
         let blocks = program.attentions().zip(program.feed_forwards());
@@ -82,10 +77,7 @@ impl Choices {
             return each.into_iter().try_for_each(|(i, (choice, blocks))| {
                 let columns = choice.activation.columns.len();
                 let ours = [&choice.attention_sub_norm, &choice.feed_forward_sub_norm];
-                let theirs = [
-                    blocks.0.sub_norm.is_some(),
-                    blocks.1.is_some_and(|f| f.sub_norm.is_some()),
-                ];
+                let theirs = [blocks.0.sub_norm.is_some(), blocks.1.is_some_and(|f| f.sub_norm.is_some())];
                 if ours.map(Option::is_some) != theirs {
                     return unusable(format!(
                         "layer {i}: the norms inside blocks differ between calibration and model"
@@ -115,9 +107,7 @@ impl Choices {
         let (ours, theirs) = (self.classifier.is_some(), program.classifier().is_some());
         if ours != theirs {
             let (ours, theirs) = (heads(ours), heads(theirs));
-            return unusable(format!(
-                "the calibration has {ours}, and the model {theirs}"
-            ));
+            return unusable(format!("the calibration has {ours}, and the model {theirs}"));
         }
         let last = self.layers.last();
         if ours && last.is_some_and(|layer| layer.frozen_row.is_some()) {
@@ -134,19 +124,14 @@ impl Choices {
         if self.model_sha256 == sha256 {
             return Ok(());
         }
-        unusable(format!(
-            "the calibration is for weights with SHA-256 {}, and these have {sha256}",
-            self.model_sha256
-        ))
+        unusable(format!("the calibration is for weights with SHA-256 {}, and these have {sha256}", self.model_sha256))
     }
 
     fn validate(&self) -> Result<(), ChoicesError> {
         within("rows", self.rows, 1, MAX_ROWS)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let named = |error| match error {
-                ChoicesError::Unusable { what } => ChoicesError::Unusable {
-                    what: format!("layer {i}: {what}"),
-                },
+                ChoicesError::Unusable { what } => ChoicesError::Unusable { what: format!("layer {i}: {what}") },
                 other => other,
             };
             layer.validate().map_err(named)?;
@@ -165,12 +150,8 @@ impl DecoderChoice {
     fn validate(&self) -> Result<(), ChoicesError> {
         for (i, layer) in self.layers.iter().enumerate() {
             let at = |what: &str| format!("layer {i}: {what}");
-            layer
-                .attention_norm
-                .validate(&at("norm before attention"))?;
-            layer
-                .feed_forward_norm
-                .validate(&at("norm before feed-forward"))?;
+            layer.attention_norm.validate(&at("norm before attention"))?;
+            layer.feed_forward_norm.validate(&at("norm before feed-forward"))?;
             layer.scores.validate(&at("attention"))?;
             for (norm, what) in [
                 (&layer.attention_sub_norm, "norm inside attention"),
@@ -181,10 +162,9 @@ impl DecoderChoice {
                 }
             }
             layer.activation.validate()?;
-            for (what, bound) in [
-                ("after attention", layer.attention_bound),
-                ("after feed-forward", layer.feed_forward_bound),
-            ] {
+            for (what, bound) in
+                [("after attention", layer.attention_bound), ("after feed-forward", layer.feed_forward_bound)]
+            {
                 if !(bound.is_finite() && bound > 0.0) {
                     return unusable(at(&format!("the bound {what} is {bound}")));
                 }
@@ -215,18 +195,11 @@ impl ScoresChoice {
 
 impl ClassifierChoice {
     fn validate(&self) -> Result<(), ChoicesError> {
-        within(
-            "degree of the classifier's tanh",
-            self.degree,
-            3,
-            MAX_DEGREE,
-        )?;
+        within("degree of the classifier's tanh", self.degree, 3, MAX_DEGREE)?;
         let sound = self.reach.is_finite() && self.reach > 0.0;
         if self.degree.is_multiple_of(2) || !sound {
             let (degree, reach) = (self.degree, self.reach);
-            return unusable(format!(
-                "the classifier's tanh: degree {degree}, which must be odd, up to {reach}"
-            ));
+            return unusable(format!("the classifier's tanh: degree {degree}, which must be odd, up to {reach}"));
         }
         Ok(())
     }
@@ -266,29 +239,16 @@ impl AttentionChoice {
     fn validate(&self) -> Result<(), ChoicesError> {
         within("degree of the exponential", self.degree, 1, MAX_DEGREE)?;
         within("steps of the first inverse", self.first_steps, 1, MAX_STEPS)?;
-        within(
-            "steps of the second inverse",
-            self.second_steps,
-            1,
-            MAX_STEPS,
-        )?;
+        within("steps of the second inverse", self.second_steps, 1, MAX_STEPS)?;
         for (j, head) in self.heads.iter().enumerate() {
-            let HeadChoice::Softmax {
-                scores,
-                least_maximum,
-                first,
-                second,
-            } = *head
-            else {
+            let HeadChoice::Softmax { scores, least_maximum, first, second } = *head else {
                 continue;
             };
             proper(&format!("scores of head {j}"), scores)?;
             positive(&format!("first sums of head {j}"), first)?;
             positive(&format!("second sums of head {j}"), second)?;
             if !(scores.low..=scores.high).contains(&least_maximum) {
-                return unusable(format!(
-                    "head {j}: the least row maximum {least_maximum} is not a score"
-                ));
+                return unusable(format!("head {j}: the least row maximum {least_maximum} is not a score"));
             }
         }
         Ok(())
@@ -318,18 +278,14 @@ fn same(what: &str, found: usize, expected: usize) -> Result<(), ChoicesError> {
     if found == expected {
         return Ok(());
     }
-    unusable(format!(
-        "the calibration has {found} {what}, and the model {expected}"
-    ))
+    unusable(format!("the calibration has {found} {what}, and the model {expected}"))
 }
 
 fn within(what: &str, value: usize, least: usize, most: usize) -> Result<(), ChoicesError> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    unusable(format!(
-        "{what}: {value}, and {least} to {most} are possible"
-    ))
+    unusable(format!("{what}: {value}, and {least} to {most} are possible"))
 }
 
 fn proper(what: &str, x: Interval) -> Result<(), ChoicesError> {
@@ -337,10 +293,7 @@ fn proper(what: &str, x: Interval) -> Result<(), ChoicesError> {
     if x.low.is_finite() && x.high.is_finite() && x.low < x.high {
         return Ok(());
     }
-    unusable(format!(
-        "{what}: {} to {} is not an interval",
-        x.low, x.high
-    ))
+    unusable(format!("{what}: {} to {} is not an interval", x.low, x.high))
 }
 
 fn positive(what: &str, x: Interval) -> Result<(), ChoicesError> {

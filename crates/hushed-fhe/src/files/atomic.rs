@@ -66,11 +66,7 @@ impl AtomicFile {
         let (file, draft) = draft.map_err(FileError::io("write", path))?.into_parts();
         #[cfg(all(test, target_os = "linux"))]
         let file = full_disk::instead_of(file);
-        Ok(AtomicFile {
-            path: path.to_owned(),
-            draft,
-            file: Some(BufWriter::with_capacity(1 << 20, file)),
-        })
+        Ok(AtomicFile { path: path.to_owned(), draft, file: Some(BufWriter::with_capacity(1 << 20, file)) })
     }
 
     /// Synchronises the file, gives it its name, and synchronises its folder; it then survives a crash.
@@ -132,8 +128,7 @@ impl Write for AtomicFile {
 /// [`FileError::Io`].
 pub fn write(path: &Path, access: Access, bytes: &[u8]) -> Result<(), FileError> {
     let mut file = AtomicFile::create(path, access)?;
-    file.write_all(bytes)
-        .map_err(FileError::io("write", path))?;
+    file.write_all(bytes).map_err(FileError::io("write", path))?;
     file.commit()
 }
 
@@ -142,11 +137,7 @@ pub fn clear_drafts(path: &Path) {
     let mut start = path.file_name().unwrap_or_default().to_owned();
     start.push(".");
     let start = start.to_string_lossy().into_owned();
-    for entry in fs::read_dir(folder_of(path))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    for entry in fs::read_dir(folder_of(path)).into_iter().flatten().flatten() {
         let found = entry.file_name().to_string_lossy().into_owned();
         if found.starts_with(&start) && found.ends_with(DRAFT) {
             // A draft that cannot be removed is harmless.
@@ -161,9 +152,7 @@ pub fn clear_drafts(path: &Path) {
 /// [`FileError::Exists`].
 pub fn refuse_existing(path: &Path) -> Result<(), FileError> {
     match path.symlink_metadata() {
-        Ok(_) => Err(FileError::Exists {
-            path: path.to_owned(),
-        }),
+        Ok(_) => Err(FileError::Exists { path: path.to_owned() }),
         Err(_) => Ok(()),
     }
 }
@@ -179,10 +168,7 @@ pub fn check_private(path: &Path, metadata: &std::fs::Metadata) -> Result<(), Fi
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    Err(FileError::NotPrivate {
-        path: path.to_owned(),
-        mode,
-    })
+    Err(FileError::NotPrivate { path: path.to_owned(), mode })
 }
 
 /// This system has no such permissions to check.

@@ -89,10 +89,7 @@ pub(super) fn write_as(
     layer: usize,
     columns: &[Ciphertext],
 ) -> Result<(), FileError> {
-    let unusable = |what| FileError::Unusable {
-        path: path.to_owned(),
-        what,
-    };
+    let unusable = |what| FileError::Unusable { path: path.to_owned(), what };
     let first = columns.first().ok_or_else(|| unusable("columns"))?;
     let (limbs, scale) = (first.limbs(), first.scale());
     let numbers = [layer, columns.len(), limbs].map(|n| n as u32);
@@ -150,10 +147,7 @@ pub fn read(
     same(path, "plan", &head.run.plan, &run.plan)?;
     same(path, "key set", &head.run.keys, &run.keys)?;
     same(path, "request", &head.run.request, &run.request)?;
-    let unusable = |what| FileError::Unusable {
-        path: path.to_owned(),
-        what,
-    };
+    let unusable = |what| FileError::Unusable { path: path.to_owned(), what };
     if head.width != width {
         return Err(unusable("columns"));
     }
@@ -169,8 +163,7 @@ pub fn read(
     for _ in 0..width {
         let mut reader = Reader::new(file.next_piece()?);
         let codec = |fault: CodecError| FileError::codec(path, fault);
-        let mut number =
-            || -> Result<f64, FileError> { Ok(f64::from_le_bytes(reader.array().map_err(codec)?)) };
+        let mut number = || -> Result<f64, FileError> { Ok(f64::from_le_bytes(reader.array().map_err(codec)?)) };
         let noise = Noise::new(number()?, number()?);
         let bytes = Ciphertext::list_bytes(params, head.limbs, 1);
         let list = reader.take(bytes).map_err(codec)?;
@@ -178,10 +171,7 @@ pub fn read(
         columns.extend(list.map_err(|error| FileError::content(path, error))?);
     }
     file.finish()?;
-    Ok(Some(Checkpoint {
-        layer: head.layer,
-        columns,
-    }))
+    Ok(Some(Checkpoint { layer: head.layer, columns }))
 }
 
 struct Head {
@@ -197,31 +187,15 @@ impl Head {
     fn decode(bytes: &[u8]) -> Result<Head, CodecError> {
         let mut reader = Reader::new(bytes);
         let program = reader.array()?;
-        let run = Run {
-            plan: reader.array()?,
-            keys: reader.array()?,
-            request: reader.array()?,
-        };
-        let mut number =
-            || -> Result<usize, CodecError> { Ok(u32::from_le_bytes(reader.array()?) as usize) };
+        let run = Run { plan: reader.array()?, keys: reader.array()?, request: reader.array()? };
+        let mut number = || -> Result<usize, CodecError> { Ok(u32::from_le_bytes(reader.array()?) as usize) };
         let (layer, width, limbs) = (number()?, number()?, number()?);
         let scale = f64::from_le_bytes(reader.array()?);
         reader.finish()?;
-        Ok(Head {
-            program,
-            run,
-            layer,
-            width,
-            limbs,
-            scale,
-        })
+        Ok(Head { program, run, layer, width, limbs, scale })
     }
 }
 
 fn pieces(params: &CkksParams, width: usize, limbs: usize) -> Pieces {
-    Pieces {
-        head: HEAD,
-        count: width,
-        bytes: NOISE + Ciphertext::list_bytes(params, limbs, 1),
-    }
+    Pieces { head: HEAD, count: width, bytes: NOISE + Ciphertext::list_bytes(params, limbs, 1) }
 }

@@ -89,13 +89,7 @@ impl<W: Target> ChunkWriter<W> {
         head: &[u8],
         pieces: Pieces,
     ) -> Result<Self, FileError> {
-        let mut writer = ChunkWriter {
-            path: path.to_owned(),
-            out,
-            pieces,
-            written: 0,
-            seal: Seal::new(),
-        };
+        let mut writer = ChunkWriter { path: path.to_owned(), out, pieces, written: 0, seal: Seal::new() };
         if head.len() != pieces.head {
             return Err(writer.unusable("head"));
         }
@@ -138,19 +132,14 @@ impl<W: Target> ChunkWriter<W> {
             return Err(self.unusable("number of pieces"));
         }
         let name = self.seal.name();
-        self.out
-            .write_all(&name)
-            .map_err(FileError::io("write", &self.path))?;
+        self.out.write_all(&name).map_err(FileError::io("write", &self.path))?;
         let (out, path) = (self.out, self.path);
         Ok((name, Whole { out, path }))
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let digest = self.seal.next(bytes);
-        self.out
-            .write_all(bytes)
-            .and_then(|()| self.out.write_all(&digest))
-            .map_err(FileError::io("write", &self.path))
+        self.out.write_all(bytes).and_then(|()| self.out.write_all(&digest)).map_err(FileError::io("write", &self.path))
     }
 
     /// The name used in errors.
@@ -159,10 +148,7 @@ impl<W: Target> ChunkWriter<W> {
     }
 
     fn unusable(&self, what: &'static str) -> FileError {
-        FileError::Unusable {
-            path: self.path.clone(),
-            what,
-        }
+        FileError::Unusable { path: self.path.clone(), what }
     }
 }
 
@@ -260,11 +246,7 @@ impl<R: Read> ChunkReader<R> {
     /// # Errors
     /// [`FileError::Codec`] if the source has another length.
     pub fn expect(&mut self, count: usize, bytes: usize) -> Result<(), FileError> {
-        let pieces = Pieces {
-            head: self.head,
-            count,
-            bytes,
-        };
+        let pieces = Pieces { head: self.head, count, bytes };
         if pieces.total() != self.length {
             let fault = lengths(self.length, pieces.total());
             return Err(FileError::codec(&self.path, fault));
@@ -314,9 +296,7 @@ impl<R: Read> ChunkReader<R> {
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), FileError> {
-        self.source
-            .read_exact(bytes)
-            .map_err(FileError::io("read", &self.path))
+        self.source.read_exact(bytes).map_err(FileError::io("read", &self.path))
     }
 
     fn check(&mut self, bytes: &[u8]) -> Result<(), FileError> {
@@ -342,10 +322,7 @@ pub(crate) struct Seal {
 
 impl Seal {
     pub(crate) fn new() -> Seal {
-        Seal {
-            chain: [0; DIGEST],
-            all: Sha256::new(),
-        }
+        Seal { chain: [0; DIGEST], all: Sha256::new() }
     }
 
     pub(crate) fn next(&mut self, bytes: &[u8]) -> Hash {

@@ -70,12 +70,7 @@ impl RequestHead {
         let (lengths, _) = reader.take(2 * count)?.as_chunks::<2>();
         let lengths = lengths.iter().map(|b| u16::from_le_bytes(*b)).collect();
         reader.finish()?;
-        Ok(RequestHead {
-            plan,
-            keys,
-            id,
-            lengths,
-        })
+        Ok(RequestHead { plan, keys, id, lengths })
     }
 
     /// Checks that the plan lets a client declare these lengths.
@@ -84,19 +79,14 @@ impl RequestHead {
             let length = usize::from(length);
             match plan.lengths {
                 Lengths::Public => length <= plan.rows,
-                Lengths::Bucket(multiple) => {
-                    length <= plan.rows && (length % multiple == 0 || length == plan.rows)
-                }
+                Lengths::Bucket(multiple) => length <= plan.rows && (length % multiple == 0 || length == plan.rows),
                 Lengths::Private => length == 0,
             }
         };
         if self.lengths.iter().all(good) {
             return Ok(());
         }
-        Err(FileError::Unusable {
-            path: path.to_owned(),
-            what: "lengths",
-        })
+        Err(FileError::Unusable { path: path.to_owned(), what: "lengths" })
     }
 }
 
@@ -142,12 +132,7 @@ impl<'a> RequestWriter<'a, AtomicFile> {
     ///
     /// # Errors
     /// [`FileError::Unusable`] for a head that does not belong to this plan; [`FileError::Io`].
-    pub fn create(
-        path: &Path,
-        plan: &FhePlan,
-        params: &'a CkksParams,
-        head: &RequestHead,
-    ) -> Result<Self, FileError> {
+    pub fn create(path: &Path, plan: &FhePlan, params: &'a CkksParams, head: &RequestHead) -> Result<Self, FileError> {
         let file = AtomicFile::create(path, Access::Usual)?;
         Self::begin(file, path, plan, params, head)
     }
@@ -216,12 +201,7 @@ impl<'a> RequestReader<'a, BufReader<File>> {
     ///
     /// # Errors
     /// [`FileError::Codec`], [`FileError::Other`], [`FileError::Unusable`], [`FileError::Io`].
-    pub fn open(
-        path: &Path,
-        plan: &FhePlan,
-        params: &'a CkksParams,
-        keys: Option<&Hash>,
-    ) -> Result<Self, FileError> {
+    pub fn open(path: &Path, plan: &FhePlan, params: &'a CkksParams, keys: Option<&Hash>) -> Result<Self, FileError> {
         Self::begin(open_file(path)?, path, plan, params, keys)
     }
 }
@@ -240,8 +220,7 @@ impl<'a, R: Read> RequestReader<'a, R> {
     ) -> Result<Self, FileError> {
         let pieces = pieces_of(path, plan, params)?;
         let kind = Kind::FheRequest;
-        let (mut source, head) =
-            ChunkReader::begin(source, path, kind, params.rlwe(), pieces.head)?;
+        let (mut source, head) = ChunkReader::begin(source, path, kind, params.rlwe(), pieces.head)?;
         let head = RequestHead::decode(&head).map_err(|fault| FileError::codec(path, fault))?;
         same(path, "plan", &head.plan, &plan.hash())?;
         if let Some(keys) = keys {
@@ -249,13 +228,7 @@ impl<'a, R: Read> RequestReader<'a, R> {
         }
         head.check(path, plan)?;
         source.expect(pieces.count, pieces.bytes)?;
-        Ok(Self {
-            params,
-            limbs: plan.placement.upload,
-            left: pieces.count,
-            head,
-            source,
-        })
+        Ok(Self { params, limbs: plan.placement.upload, left: pieces.count, head, source })
     }
 
     /// The head of the request.
@@ -290,10 +263,7 @@ impl<'a, R: Read> RequestReader<'a, R> {
 }
 
 fn pieces_of(path: &Path, plan: &FhePlan, params: &CkksParams) -> Result<Pieces, FileError> {
-    request_pieces(plan, params).map_err(|_| FileError::Unusable {
-        path: path.to_owned(),
-        what: "plan",
-    })
+    request_pieces(plan, params).map_err(|_| FileError::Unusable { path: path.to_owned(), what: "plan" })
 }
 
 /// Writes a whole reply to `out`, which errors call `path`.
@@ -351,10 +321,7 @@ pub fn read_reply_from(
     same(path, "plan", &head.plan, &plan.hash())?;
     same(path, "key set", &head.keys, keys)?;
     source.expect(pieces.count, pieces.bytes)?;
-    let scale = plan.reply_scale().map_err(|_| FileError::Unusable {
-        path: path.to_owned(),
-        what: "scale",
-    })?;
+    let scale = plan.reply_scale().map_err(|_| FileError::Unusable { path: path.to_owned(), what: "scale" })?;
     let mut list = Vec::new();
     for _ in 0..pieces.count {
         let piece = source.next_piece()?;
@@ -368,12 +335,8 @@ pub fn read_reply_from(
 
 fn decode_reply(bytes: &[u8]) -> Result<ReplyHead, CodecError> {
     let mut reader = Reader::new(bytes);
-    let head = ReplyHead {
-        plan: reader.array()?,
-        keys: reader.array()?,
-        id: reader.array()?,
-        request: reader.array()?,
-    };
+    let head =
+        ReplyHead { plan: reader.array()?, keys: reader.array()?, id: reader.array()?, request: reader.array()? };
     reader.finish()?;
     Ok(head)
 }

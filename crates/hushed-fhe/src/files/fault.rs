@@ -59,9 +59,7 @@ pub enum FileError {
         what: &'static str,
     },
     /// A key that must not be published.
-    #[error(
-        "{path:?} was not written: a key was made that must not be published ({failure}); please report it"
-    )]
+    #[error("{path:?} was not written: a key was made that must not be published ({failure}); please report it")]
     Audit {
         /// The file that would have been written.
         path: PathBuf,
@@ -75,9 +73,7 @@ pub enum FileError {
         path: PathBuf,
     },
     /// Others can read a file that holds a secret.
-    #[error(
-        "{path:?} can be read by others (mode {mode:o}): make it private with `chmod 600`, or make new keys"
-    )]
+    #[error("{path:?} can be read by others (mode {mode:o}): make it private with `chmod 600`, or make new keys")]
     NotPrivate {
         /// Which file.
         path: PathBuf,
@@ -100,49 +96,27 @@ impl FileError {
     /// A system error at `path`.
     pub fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError + use<> {
         let path = path.to_owned();
-        move |source| FileError::Io {
-            operation,
-            path,
-            source,
-        }
+        move |source| FileError::Io { operation, path, source }
     }
 
     /// An error of refused bytes.
     pub fn codec(path: &Path, fault: CodecError) -> FileError {
-        FileError::Codec {
-            path: path.to_owned(),
-            fault,
-        }
+        FileError::Codec { path: path.to_owned(), fault }
     }
 
     /// An error of the engine.
     pub fn content(path: &Path, source: impl Into<CkksError>) -> FileError {
         match source.into() {
-            CkksError::Rlwe(RlweError::Codec(fault)) | CkksError::Codec(fault) => {
-                FileError::codec(path, fault)
-            }
-            source => FileError::Content {
-                path: path.to_owned(),
-                source,
-            },
+            CkksError::Rlwe(RlweError::Codec(fault)) | CkksError::Codec(fault) => FileError::codec(path, fault),
+            source => FileError::Content { path: path.to_owned(), source },
         }
     }
 }
 
 /// Returns [`FileError::Other`] unless the two are equal.
-pub(super) fn same(
-    path: &Path,
-    what: &'static str,
-    theirs: &[u8],
-    ours: &[u8],
-) -> Result<(), FileError> {
+pub(super) fn same(path: &Path, what: &'static str, theirs: &[u8], ours: &[u8]) -> Result<(), FileError> {
     if theirs == ours {
         return Ok(());
     }
-    Err(FileError::Other {
-        path: path.to_owned(),
-        what,
-        theirs: crate::hex::hex(theirs),
-        ours: crate::hex::hex(ours),
-    })
+    Err(FileError::Other { path: path.to_owned(), what, theirs: crate::hex::hex(theirs), ours: crate::hex::hex(ours) })
 }

@@ -48,9 +48,7 @@ pub struct KeyTimes {
 /// # Errors
 /// [`FileError::Content`] if they are not keys of the parameters.
 pub fn file_bytes(path: &Path, params: &RlweParams, specs: &KeySpecs) -> Result<u64, FileError> {
-    let keys = specs
-        .artefact_bytes(params)
-        .map_err(|e| FileError::content(path, e))?;
+    let keys = specs.artefact_bytes(params).map_err(|e| FileError::content(path, e))?;
     Ok((first_bytes(params) + keys + DIGEST) as u64)
 }
 
@@ -81,11 +79,7 @@ impl KeyFile {
     /// # Errors
     /// [`FileError::Content`] with the first missing key; [`FileError::Codec`] for extra keys, other parameters,
     /// damage, or another length; [`FileError::Io`].
-    pub fn open(
-        path: &Path,
-        params: &Arc<RlweParams>,
-        specs: &KeySpecs,
-    ) -> Result<KeyFile, FileError> {
+    pub fn open(path: &Path, params: &Arc<RlweParams>, specs: &KeySpecs) -> Result<KeyFile, FileError> {
         Self::begin(open_file(path)?.0, path, params, specs)
     }
 }
@@ -95,12 +89,7 @@ impl<R: Read + Seek> KeyReader<R> {
     ///
     /// # Errors
     /// As [`KeyFile::open`].
-    pub fn begin(
-        mut source: R,
-        path: &Path,
-        params: &Arc<RlweParams>,
-        specs: &KeySpecs,
-    ) -> Result<Self, FileError> {
+    pub fn begin(mut source: R, path: &Path, params: &Arc<RlweParams>, specs: &KeySpecs) -> Result<Self, FileError> {
         let failed = || FileError::io("read", path);
         let codec = |fault| FileError::codec(path, fault);
         let first = read_first(&mut source, path, params)?;
@@ -108,9 +97,7 @@ impl<R: Read + Seek> KeyReader<R> {
         // The list of keys comes first: a missing key is a more helpful error than another length.
         let mut list = vec![0; HEADER_BYTES + 4];
         source.read_exact(&mut list).map_err(failed())?;
-        let count = list
-            .last_chunk::<4>()
-            .map_or(0, |n| u32::from_le_bytes(*n) as usize);
+        let count = list.last_chunk::<4>().map_or(0, |n| u32::from_le_bytes(*n) as usize);
         if count > MAX_KEYS {
             return Err(codec(CodecError::Keys));
         }
@@ -128,9 +115,7 @@ impl<R: Read + Seek> KeyReader<R> {
             return Err(codec(lengths(first.claimed, expected)));
         }
         let stated = stated_id(&mut source).map_err(failed())?;
-        source
-            .seek(SeekFrom::Start(first_bytes(params) as u64))
-            .map_err(failed())?;
+        source.seek(SeekFrom::Start(first_bytes(params) as u64)).map_err(failed())?;
         Ok(KeyReader {
             path: path.to_owned(),
             source,
@@ -184,9 +169,7 @@ impl<R: Read + Seek> KeyReader<R> {
         while let Some(bytes) = reader.next_bytes() {
             progress(reader.complete().len(), self.specs.len());
             chunk.resize(bytes, 0);
-            self.source
-                .read_exact(&mut chunk)
-                .map_err(FileError::io("read", path))?;
+            self.source.read_exact(&mut chunk).map_err(FileError::io("read", path))?;
             reader.push(&chunk).map_err(refused)?;
         }
         let name = reader.content_hash().unwrap_or_default();
@@ -214,11 +197,7 @@ struct First {
     claimed: u64,
 }
 
-fn read_first(
-    source: &mut (impl Read + Seek),
-    path: &Path,
-    params: &Arc<RlweParams>,
-) -> Result<First, FileError> {
+fn read_first(source: &mut (impl Read + Seek), path: &Path, params: &Arc<RlweParams>) -> Result<First, FileError> {
     let failed = || FileError::io("read", path);
     let codec = |fault| FileError::codec(path, fault);
     let length = source.seek(SeekFrom::End(0)).map_err(failed())?;
@@ -247,10 +226,7 @@ fn read_first(
     };
     let (_, key) = body.split_at(HEADER_BYTES + TIMES);
     Ok(First {
-        times: KeyTimes {
-            created: word(HEADER_BYTES),
-            expires: word(HEADER_BYTES + 8),
-        },
+        times: KeyTimes { created: word(HEADER_BYTES), expires: word(HEADER_BYTES + 8) },
         public: PublicKey::from_bytes(params, key).map_err(|e| FileError::content(path, e))?,
         digest,
         claimed,
@@ -271,8 +247,5 @@ fn first_bytes(params: &RlweParams) -> usize {
 
 fn id(digest: &Hash, name: &Hash) -> Hash {
     let hash = Sha256::new().chain_update(b"hushed keys 1");
-    hash.chain_update(digest)
-        .chain_update(name)
-        .finalize()
-        .into()
+    hash.chain_update(digest).chain_update(name).finalize().into()
 }

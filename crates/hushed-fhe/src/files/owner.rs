@@ -103,9 +103,7 @@ pub fn encrypt<W: Target>(
         keys,
         id,
         // At most the rows of a text: fits in 16 bits, or is refused by the writer.
-        lengths: lengths
-            .map(|l| u16::try_from(l).unwrap_or(u16::MAX))
-            .collect(),
+        lengths: lengths.map(|l| u16::try_from(l).unwrap_or(u16::MAX)).collect(),
     };
     let mut out = RequestWriter::begin(out, path, plan, params, &head)?;
     for index in 0..upload.count() {

@@ -26,11 +26,7 @@ pub fn write(path: &Path, sk: &SecretKey) -> Result<(), FileError> {
 ///
 /// # Errors
 /// [`FileError::NotPrivate`] if others can read the file; [`FileError::Codec`], [`FileError::Io`].
-pub fn read(
-    path: &Path,
-    params: &Arc<RlweParams>,
-    decryptions: u64,
-) -> Result<SecretKey, FileError> {
+pub fn read(path: &Path, params: &Arc<RlweParams>, decryptions: u64) -> Result<SecretKey, FileError> {
     let failed = || FileError::io("read", path);
     let mut file = File::open(path).map_err(failed())?;
     let metadata = file.metadata().map_err(failed())?;

@@ -77,10 +77,7 @@ impl SpillFolder {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        let folder = SpillFolder {
-            path: path.to_owned(),
-            moved: Arc::default(),
-        };
+        let folder = SpillFolder { path: path.to_owned(), moved: Arc::default() };
         folder.create()?;
         Ok(folder)
     }
@@ -104,11 +101,7 @@ impl SpillFolder {
     /// # Errors
     /// [`FileError::Io`] with the folder's name, for example for a full disk. [`FileError::Content`] for ciphertexts of
     /// other parameters.
-    pub fn store(
-        &self,
-        params: &CkksParams,
-        ciphertexts: Vec<Ciphertext>,
-    ) -> Result<Spilled, FileError> {
+    pub fn store(&self, params: &CkksParams, ciphertexts: Vec<Ciphertext>) -> Result<Spilled, FileError> {
         let (file, name) = self.create()?;
         self.fill(file, name, params, ciphertexts)
     }
@@ -123,11 +116,7 @@ impl SpillFolder {
         let mut spilled = Spilled {
             file,
             entries: Vec::with_capacity(ciphertexts.len()),
-            place: Place {
-                folder: self.clone(),
-                name,
-                bytes: 0,
-            },
+            place: Place { folder: self.clone(), name, bytes: 0 },
         };
         let mut rest = ciphertexts.into_iter();
         while rest.len() > 0 {
@@ -148,9 +137,7 @@ impl SpillFolder {
         let mut builder = Builder::new();
         builder.prefix(PREFIX).suffix(SUFFIX);
         let made = builder.tempfile_in(&self.path);
-        let (file, name) = made
-            .map_err(FileError::io("write", &self.path))?
-            .into_parts();
+        let (file, name) = made.map_err(FileError::io("write", &self.path))?.into_parts();
         // Where an open file keeps its content without a name, nothing can be left behind. A name that cannot be
         // removed now is removed when the folder is next opened.
         Ok((file, (!cfg!(unix)).then_some(name)))
@@ -201,10 +188,7 @@ impl Spilled {
     fn truncated(&self) -> FileError {
         let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         let given = self.file.metadata().map_or(0, |metadata| metadata.len());
-        let fault = CodecError::Truncated {
-            given: size(given),
-            expected: size(self.place.bytes),
-        };
+        let fault = CodecError::Truncated { given: size(given), expected: size(self.place.bytes) };
         FileError::codec(&self.place.folder.path, fault)
     }
 }
@@ -220,10 +204,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn pack(
-        params: &CkksParams,
-        ct: Ciphertext,
-    ) -> Result<(Entry, Vec<u8>), hushed_ckks::CkksError> {
+    fn pack(params: &CkksParams, ct: Ciphertext) -> Result<(Entry, Vec<u8>), hushed_ckks::CkksError> {
         let bytes = Ciphertext::list_to_bytes(params, ct.limbs(), std::slice::from_ref(&ct))?;
         let entry = Entry {
             limbs: ct.limbs(),
@@ -235,13 +216,7 @@ impl Entry {
         Ok((entry, bytes))
     }
 
-    fn unpack(
-        &self,
-        params: &CkksParams,
-        chunk: usize,
-        folder: &Path,
-        bytes: &[u8],
-    ) -> Result<Ciphertext, FileError> {
+    fn unpack(&self, params: &CkksParams, chunk: usize, folder: &Path, bytes: &[u8]) -> Result<Ciphertext, FileError> {
         let damaged = || FileError::codec(folder, CodecError::Damaged { chunk });
         if Hash::from(Sha256::digest(bytes)) != self.digest {
             return Err(damaged());

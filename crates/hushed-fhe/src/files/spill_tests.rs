@@ -29,9 +29,7 @@ fn ciphertexts(params: &Arc<CkksParams>, count: usize) -> Vec<Ciphertext> {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect()
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[test]
@@ -44,10 +42,7 @@ fn what_is_put_away_comes_back_to_the_bit() {
         // Nothing that a killed process could leave behind.
         assert!(names(folder.path()).is_empty());
     }
-    let bytes: u64 = sent
-        .iter()
-        .map(|ct| Ciphertext::list_bytes(&params, ct.limbs(), 1) as u64)
-        .sum();
+    let bytes: u64 = sent.iter().map(|ct| Ciphertext::list_bytes(&params, ct.limbs(), 1) as u64).sum();
     let other = spill.store(&params, ciphertexts(&params, 2)).unwrap();
     let found = stored.load(&params).unwrap();
     assert_eq!(found.len(), sent.len());
@@ -117,10 +112,7 @@ fn a_file_that_was_cut_or_changed_is_refused() {
 fn a_full_disk_names_the_folder() {
     let (params, folder) = (params(), tempfile::tempdir().unwrap());
     let spill = SpillFolder::open(folder.path()).unwrap();
-    let full = fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let error = spill.fill(full, None, &params, ciphertexts(&params, 3));
     assert!(matches!(
         error.err(),

@@ -44,13 +44,7 @@ impl Bench {
         plan.placement.upload = 2;
         let mut rng = SecretRng::from_os("test");
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-        Bench {
-            folder: tempfile::tempdir().unwrap(),
-            plan,
-            params,
-            key,
-            rng,
-        }
+        Bench { folder: tempfile::tempdir().unwrap(), plan, params, key, rng }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -60,29 +54,17 @@ impl Bench {
     fn seeded(&mut self) -> SeededCiphertext {
         let encoder = Encoder::new(&self.params);
         let values = vec![Complex64::new(0.5, 0.0); self.params.slots()];
-        let plain = encoder
-            .encode(&values, 2, self.params.default_scale())
-            .unwrap();
+        let plain = encoder.encode(&values, 2, self.params.default_scale()).unwrap();
         let encryptor = Encryptor::new(&self.params, &self.key).unwrap();
         encryptor.encrypt_seeded(&plain, &mut self.rng).unwrap()
     }
 
     fn head(&self) -> RequestHead {
-        RequestHead {
-            plan: self.plan.hash(),
-            keys: [7; 32],
-            id: [9; 16],
-            lengths: vec![3, 0],
-        }
+        RequestHead { plan: self.plan.hash(), keys: [7; 32], id: [9; 16], lengths: vec![3, 0] }
     }
 
     fn reply_head(&self) -> ReplyHead {
-        ReplyHead {
-            plan: self.plan.hash(),
-            keys: [7; 32],
-            id: [9; 16],
-            request: [1; 32],
-        }
+        ReplyHead { plan: self.plan.hash(), keys: [7; 32], id: [9; 16], request: [1; 32] }
     }
 
     fn request(&mut self, path: &Path) -> (Vec<SeededCiphertext>, [u8; 32]) {
@@ -102,13 +84,8 @@ fn refuses_all_damage(path: &Path, read: impl Fn() -> Option<FileError>) {
     for at in 0..good.len() {
         fs::write(path, &good[..at]).unwrap();
         let cut = read().unwrap();
-        let length = matches!(
-            cut,
-            FileError::Codec {
-                fault: CodecError::Truncated { .. } | CodecError::Length { .. },
-                ..
-            }
-        );
+        let length =
+            matches!(cut, FileError::Codec { fault: CodecError::Truncated { .. } | CodecError::Length { .. }, .. });
         assert!(length, "cut at {at}: {cut}");
         let mut flipped = good.clone();
         flipped[at] ^= 0x11;
@@ -123,11 +100,7 @@ fn refuses_all_damage(path: &Path, read: impl Fn() -> Option<FileError>) {
 }
 
 /// What is refused in a file is refused in memory, for the same reason.
-fn refuses_alike(
-    path: &Path,
-    file: impl Fn() -> Option<FileError>,
-    memory: impl Fn(&[u8]) -> Option<FileError>,
-) {
+fn refuses_alike(path: &Path, file: impl Fn() -> Option<FileError>, memory: impl Fn(&[u8]) -> Option<FileError>) {
     let good = fs::read(path).unwrap();
     let told = |error: Option<FileError>| error.map(|error| format!("{error:?}"));
     assert!(file().is_none() && memory(&good).is_none());
@@ -154,22 +127,11 @@ fn memory_is_as_files() {
 
     let path = b.path("evaluation.keys");
     let key_specs = plan.key_specs(&params).unwrap();
-    let times = KeyTimes {
-        created: 5,
-        expires: 77,
-    };
+    let times = KeyTimes { created: 5, expires: 77 };
     let rng = || SecretRng::insecure_from_seed(7);
     let file = keys::write(&path, &b.key, &key_specs, times, &mut rng(), &mut |_, _| {}).unwrap();
     let mut bytes = Vec::new();
-    let memory = keys::write_to(
-        &mut bytes,
-        &path,
-        &b.key,
-        &key_specs,
-        times,
-        &mut rng(),
-        &mut |_, _| {},
-    );
+    let memory = keys::write_to(&mut bytes, &path, &b.key, &key_specs, times, &mut rng(), &mut |_, _| {});
     assert_eq!(memory.unwrap(), file);
     assert!(bytes == fs::read(&path).unwrap());
     let open = |bytes: &[u8]| {
@@ -184,11 +146,7 @@ fn memory_is_as_files() {
             let opened = KeyFile::open(&path, params.rlwe(), &key_specs);
             opened.and_then(|keys| keys.check(&mut |_, _| {})).err()
         },
-        |bytes| {
-            open(bytes)
-                .and_then(|keys| keys.check(&mut |_, _| {}))
-                .err()
-        },
+        |bytes| open(bytes).and_then(|keys| keys.check(&mut |_, _| {})).err(),
     );
 
     let path = b.path("request");
@@ -216,13 +174,7 @@ fn memory_is_as_files() {
     // A source that ends before its stated end.
     let short = (&bytes[..bytes.len() - 1], bytes.len() as u64);
     let ended = whole(RequestReader::begin(short, &path, &plan, &params, of_keys));
-    assert!(matches!(
-        ended,
-        Err(FileError::Io {
-            operation: "read",
-            ..
-        })
-    ));
+    assert!(matches!(ended, Err(FileError::Io { operation: "read", .. })));
 
     let path = b.path("reply");
     let (head, list) = (b.reply_head(), [b.seeded().expand()]);
@@ -259,13 +211,7 @@ fn memory_without_room() {
     let mut room = [0; 100];
     let out = &mut &mut room[..];
     let written = exchange::write_reply_to(out, path, &b.plan, &b.params, &head, &list);
-    assert!(matches!(
-        written,
-        Err(FileError::Io {
-            operation: "write",
-            ..
-        })
-    ));
+    assert!(matches!(written, Err(FileError::Io { operation: "write", .. })));
 }
 
 #[test]
@@ -273,10 +219,7 @@ fn keys() {
     let mut b = Bench::new();
     let path = b.path("evaluation.keys");
     let plan = b.plan.key_specs(&b.params).unwrap();
-    let times = KeyTimes {
-        created: 5,
-        expires: 77,
-    };
+    let times = KeyTimes { created: 5, expires: 77 };
     let mut done = Vec::new();
     let id = keys::write(&path, &b.key, &plan, times, &mut b.rng, &mut |i, n| {
         done.push((i, n));
@@ -291,9 +234,7 @@ fn keys() {
     assert_eq!(keys::stated(&path, b.params.rlwe()).unwrap(), (id, times));
     let (_, read) = file.read(&mut |_, _| {}).unwrap();
     assert_eq!(read.specs(), plan);
-    refuses_all_damage(&path, || {
-        open(&plan).and_then(|file| file.read(&mut |_, _| {})).err()
-    });
+    refuses_all_damage(&path, || open(&plan).and_then(|file| file.read(&mut |_, _| {})).err());
     // A missing key is named, before anything is read.
     let mut more = plan.clone();
     more.galois(3, 1, 1);
@@ -303,13 +244,7 @@ fn keys() {
     let mut fewer = KeySpecs::new();
     fewer.relin(2, 1);
     let error = open(&fewer).err().unwrap();
-    let unexpected = matches!(
-        error,
-        FileError::Codec {
-            fault: CodecError::Keys,
-            ..
-        }
-    );
+    let unexpected = matches!(error, FileError::Codec { fault: CodecError::Keys, .. });
     assert!(unexpected, "{error}");
     // Keys are written only once.
     let again = keys::write(&path, &b.key, &plan, times, &mut b.rng, &mut |_, _| {});
@@ -321,10 +256,7 @@ fn secrets() {
     let b = Bench::new();
     let path = b.path("secret.key");
     secret::write(&path, &b.key).unwrap();
-    assert!(matches!(
-        secret::write(&path, &b.key),
-        Err(FileError::Exists { .. })
-    ));
+    assert!(matches!(secret::write(&path, &b.key), Err(FileError::Exists { .. })));
     let read = || secret::read(&path, b.params.rlwe(), 3);
     assert_eq!(read().unwrap().decryptions(), 3);
     assert_eq!(read().unwrap().to_bytes(), b.key.to_bytes());
@@ -428,19 +360,11 @@ fn a_full_disk_loses_nothing() {
         fs::write(path, b"as it was").unwrap();
     }
     let head = b.reply_head();
-    let run = Run {
-        plan: [1; 32],
-        keys: [2; 32],
-        request: [3; 32],
-    };
+    let run = Run { plan: [1; 32], keys: [2; 32], request: [3; 32] };
     let cts = [b.seeded().expand(), b.seeded().expand()];
-    let times = KeyTimes {
-        created: 5,
-        expires: 77,
-    };
+    let times = KeyTimes { created: 5, expires: 77 };
     let keys = b.plan.key_specs(&b.params).unwrap();
-    let [evaluation, secret, request] =
-        ["evaluation.keys", "secret.key", "request"].map(|n| b.path(n));
+    let [evaluation, secret, request] = ["evaluation.keys", "secret.key", "request"].map(|n| b.path(n));
     let (seeded, sent_head) = (b.seeded(), b.head());
     let errors = atomic::full_disk::during(|| {
         let sent = || {
@@ -453,15 +377,7 @@ fn a_full_disk_loses_nothing() {
         [
             write_reply(&reply, &b.plan, &b.params, &head, &cts[..1]).map(drop),
             checkpoint::write(&saved, &b.params, &run, 1, &cts),
-            keys::write(
-                &evaluation,
-                &b.key,
-                &keys,
-                times,
-                &mut b.rng,
-                &mut |_, _| {},
-            )
-            .map(drop),
+            keys::write(&evaluation, &b.key, &keys, times, &mut b.rng, &mut |_, _| {}).map(drop),
             atomic::write(&secret, Access::Private, b"secret"),
             sent(),
         ]
@@ -507,34 +423,21 @@ fn replies() {
     let head = b.reply_head();
     let list = [b.seeded().expand()];
     write_reply(&path, &b.plan, &b.params, &head, &list).unwrap();
-    assert_eq!(
-        fs::metadata(&path).unwrap().len(),
-        exchange::reply_bytes(&b.plan, &b.params)
-    );
+    assert_eq!(fs::metadata(&path).unwrap().len(), exchange::reply_bytes(&b.plan, &b.params));
     let read = |keys| exchange::read_reply(&path, &b.plan, &b.params, keys);
     let (found, cts) = read(&[7; 32]).unwrap();
     assert_eq!(found, head);
     assert!(cts[0].b() == list[0].b() && cts[0].a() == list[0].a());
     assert_eq!(cts[0].noise(), b.plan.reply_noise());
     refuses_all_damage(&path, || read(&[7; 32]).err());
-    assert!(matches!(
-        read(&[8; 32]),
-        Err(FileError::Other {
-            what: "key set",
-            ..
-        })
-    ));
+    assert!(matches!(read(&[8; 32]), Err(FileError::Other { what: "key set", .. })));
 }
 
 #[test]
 fn l7_checkpoints() {
     let mut b = Bench::new();
     let path = b.path("checkpoint");
-    let run = Run {
-        plan: [1; 32],
-        keys: [2; 32],
-        request: [3; 32],
-    };
+    let run = Run { plan: [1; 32], keys: [2; 32], request: [3; 32] };
     let read = |run: &Run| checkpoint::read(&path, &b.params, run, 2, 2);
     assert!(read(&run).unwrap().is_none());
     let columns: Vec<Ciphertext> = (0..2).map(|_| b.seeded().expand()).collect();
@@ -556,10 +459,7 @@ fn l7_checkpoints() {
         let mut other = run;
         [&mut other.plan, &mut other.keys, &mut other.request][at][0] ^= 1;
         let error = read(&other).err().unwrap();
-        assert!(
-            matches!(error, FileError::Other { what, .. } if what == name),
-            "{error}"
-        );
+        assert!(matches!(error, FileError::Other { what, .. } if what == name), "{error}");
     }
     assert!(checkpoint::read(&path, &params, &run, 3, 2).is_err());
     assert!(checkpoint::read(&path, &params, &run, 2, 0).is_err());
@@ -616,11 +516,5 @@ fn what_is_not_committed_was_never_there() {
     // A missing folder.
     let nowhere = folder.path().join("no/such/folder/file");
     let error = atomic::write(&nowhere, Access::Usual, b"new").unwrap_err();
-    assert!(matches!(
-        error,
-        FileError::Io {
-            operation: "write",
-            ..
-        }
-    ));
+    assert!(matches!(error, FileError::Io { operation: "write", .. }));
 }

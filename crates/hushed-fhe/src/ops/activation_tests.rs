@@ -13,11 +13,7 @@ fn interval(low: f64, high: f64) -> Column {
 #[test]
 fn a_polynomial_a_column_and_the_same_operations_for_all() {
     let on = Simulator::new(&CkksParams::insecure_test(10, 14).unwrap(), 64).unwrap();
-    let intervals = [
-        interval(-6.0, 4.0),
-        interval(-2.0, 9.0),
-        interval(-6.0, 4.0),
-    ];
+    let intervals = [interval(-6.0, 4.0), interval(-2.0, 9.0), interval(-6.0, 4.0)];
     for (f, degree, tolerance) in [
         (Activation::Gelu, 15, 0.06),
         (Activation::Gelu, 31, 4e-3),
@@ -45,10 +41,7 @@ fn a_polynomial_a_column_and_the_same_operations_for_all() {
                 // Outside the column's own interval it is only bounded.
                 let inside = (i.low..=i.high).contains(&x);
                 let tolerance = if inside { tolerance } else { 50.0 };
-                assert!(
-                    (y - exact(f, x)).abs() < tolerance,
-                    "{f:?} {degree} {x} {y}"
-                );
+                assert!((y - exact(f, x)).abs() < tolerance, "{f:?} {degree} {x} {y}");
             }
         }
         let counts = on.tally().counts();
@@ -60,13 +53,7 @@ fn a_polynomial_a_column_and_the_same_operations_for_all() {
 
 #[test]
 fn the_map_of_intervals_is_in_the_weights() {
-    let map = LinearMap {
-        rows: 2,
-        columns: 1,
-        weights: vec![1.0, -3.0],
-        bound: 4.0,
-        bias: Some(vec![0.5, 1.0]),
-    };
+    let map = LinearMap { rows: 2, columns: 1, weights: vec![1.0, -3.0], bound: 4.0, bias: Some(vec![0.5, 1.0]) };
     let mapped = unit_map(map.clone(), &[interval(-1.0, 3.0), interval(-5.0, 5.0)]).unwrap();
     // Row 0 at x = 2.5 is 3, the upper end; row 1 at x = 2 is −5, the lower.
     let (bias, end) = (mapped.bias.unwrap(), 1.0 / fits::BEYOND);
@@ -80,9 +67,7 @@ fn the_map_of_intervals_is_in_the_weights() {
 fn greatest_error(p: impl Fn(f64) -> f64, f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
     const SAMPLES: u32 = 8192;
     let at = |i: u32| low + (high - low) * f64::from(i) / f64::from(SAMPLES);
-    (0..=SAMPLES)
-        .map(|i| (p(at(i)) - f(at(i))).abs())
-        .fold(0.0, f64::max)
+    (0..=SAMPLES).map(|i| (p(at(i)) - f(at(i))).abs()).fold(0.0, f64::max)
 }
 
 /// On the interval of the paper (MOAI, §4) and on narrower ones.
@@ -109,10 +94,7 @@ fn fits_measured() {
         let error = |half: f64| greatest_error(&p, gelu, middle - half, middle + half);
         let found = [half / fits::OUTER, half, fits::BEYOND * half, 2.0 * half].map(error);
         for (found, most) in found.into_iter().zip([expected, within, bounded, beyond]) {
-            assert!(
-                (most / 2.5..most).contains(&found),
-                "{degree} {low} {found}"
-            );
+            assert!((most / 2.5..most).contains(&found), "{degree} {low} {found}");
         }
     }
 }

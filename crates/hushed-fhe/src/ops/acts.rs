@@ -35,11 +35,7 @@ impl<V> Acts<V> {
 
     /// `width` columns in these vectors, each divided by `bound`.
     pub fn over(columns: Vec<V>, width: usize, bound: f64) -> Acts<V> {
-        Acts {
-            columns,
-            gain: vec![bound; width],
-            offset: vec![0.0; width],
-        }
+        Acts { columns, gain: vec![bound; width], offset: vec![0.0; width] }
     }
 
     /// The results of [`crate::ops::norm::norm`], or a checkpoint of them: columns x̂/bound, with the norm's gain and
@@ -48,12 +44,7 @@ impl<V> Acts<V> {
     /// # Errors
     /// [`hushed_model::ModelError::ShapesOnly`] if the norm has no numbers, [`hushed_model::ModelError::Mismatch`] for
     /// a wrong number of columns.
-    pub fn from_norm(
-        at: StepId,
-        columns: Vec<V>,
-        norm: &Norm,
-        choice: &NormChoice,
-    ) -> Result<Acts<V>, FheError> {
+    pub fn from_norm(at: StepId, columns: Vec<V>, norm: &Norm, choice: &NormChoice) -> Result<Acts<V>, FheError> {
         same(at, "columns", columns.len(), norm.width)?;
         Acts::normed(at, columns, norm, choice)
     }
@@ -62,12 +53,7 @@ impl<V> Acts<V> {
     ///
     /// # Errors
     /// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers.
-    pub fn normed(
-        at: StepId,
-        columns: Vec<V>,
-        norm: &Norm,
-        choice: &NormChoice,
-    ) -> Result<Acts<V>, FheError> {
+    pub fn normed(at: StepId, columns: Vec<V>, norm: &Norm, choice: &NormChoice) -> Result<Acts<V>, FheError> {
         let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
         Ok(Acts {
             columns,
@@ -132,11 +118,7 @@ impl<S: Slots> StoredActs<S> {
     /// # Errors
     /// If the columns have fewer, and as [`Slots::store`].
     pub fn new(on: &S, x: Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
-        Ok(StoredActs {
-            blocks: Self::spilled(on, x.columns.into_iter(), limbs)?,
-            gain: x.gain,
-            offset: x.offset,
-        })
+        Ok(StoredActs { blocks: Self::spilled(on, x.columns.into_iter(), limbs)?, gain: x.gain, offset: x.offset })
     }
 
     /// As [`StoredActs::new`], for columns that are still needed.
@@ -172,11 +154,7 @@ impl<S: Slots> StoredActs<S> {
     pub fn load(self, on: &S) -> Result<Acts<S::Value>, FheError> {
         let (gain, offset) = (self.gain.clone(), self.offset.clone());
         let columns: Vec<Vec<S::Value>> = self.blocks(on).collect::<Result<_, _>>()?;
-        Ok(Acts {
-            columns: columns.into_iter().flatten().collect(),
-            gain,
-            offset,
-        })
+        Ok(Acts { columns: columns.into_iter().flatten().collect(), gain, offset })
     }
 
     /// Reads the vectors back block by block.
@@ -194,12 +172,7 @@ impl<S: Slots> StoredActs<S> {
 ///
 /// # Errors
 /// [`hushed_model::ModelError::ShapesOnly`] if the layer has no numbers.
-pub fn centred<S: Slots>(
-    on: &S,
-    at: StepId,
-    w: &Linear,
-    kappa: f64,
-) -> Result<LinearMap, FheError> {
+pub fn centred<S: Slots>(on: &S, at: StepId, w: &Linear, kappa: f64) -> Result<LinearMap, FheError> {
     if on.only_shapes() {
         return Ok(LinearMap::shape(w.outputs, w.inputs));
     }
@@ -248,9 +221,7 @@ mod tests {
     fn apply(map: &LinearMap, x: &[f64]) -> Vec<f64> {
         let bias = map.bias.as_deref().unwrap();
         let rows = map.weights.chunks_exact(map.columns);
-        rows.zip(bias)
-            .map(|(row, b)| b + row.iter().zip(x).map(|(w, x)| w * x).sum::<f64>())
-            .collect()
+        rows.zip(bias).map(|(row, b)| b + row.iter().zip(x).map(|(w, x)| w * x).sum::<f64>()).collect()
     }
 
     #[test]
@@ -259,20 +230,10 @@ mod tests {
         let params = CkksParams::insecure_test(5, 2).unwrap();
         let on = Simulator::new(&params, 1).unwrap();
         let v = on.vector(vec![0.0], 2).unwrap();
-        let acts = Acts {
-            columns: vec![v.clone(), v.clone()],
-            gain: vec![2.0, -0.5],
-            offset: vec![0.125, 3.0],
-        };
+        let acts = Acts { columns: vec![v.clone(), v.clone()], gain: vec![2.0, -0.5], offset: vec![0.125, 3.0] };
         let vectors = [0.75, -0.5];
-        let x: Vec<f64> = (0..2)
-            .map(|j| acts.gain[j] * vectors[j] + acts.offset[j])
-            .collect();
-        let plain = [
-            x[0] + 2.0 * x[1] + 0.5,
-            -3.0 * x[0] + 0.5 * x[1] + 0.25,
-            4.0 * x[0] - x[1] - 1.0,
-        ];
+        let x: Vec<f64> = (0..2).map(|j| acts.gain[j] * vectors[j] + acts.offset[j]).collect();
+        let plain = [x[0] + 2.0 * x[1] + 0.5, -3.0 * x[0] + 0.5 * x[1] + 0.25, 4.0 * x[0] - x[1] - 1.0];
         let map = acts.folded(&on, at, &w).unwrap();
         let mean = plain.iter().sum::<f64>() / 3.0;
         let centred = centred(&on, at, &w, 0.01).unwrap();

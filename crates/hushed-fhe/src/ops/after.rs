@@ -181,11 +181,7 @@ impl Last {
     ///
     /// # Errors
     /// If there is no level.
-    pub fn finish<S: Slots>(
-        &self,
-        on: &S,
-        partial: Option<S::Partial>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    pub fn finish<S: Slots>(&self, on: &S, partial: Option<S::Partial>) -> Result<Vec<S::Value>, FheError> {
         match (self, partial) {
             (_, None) => Ok(Vec::new()),
             (Last::Scalar { .. }, Some(partial)) => on.linear_finish(partial),

@@ -45,12 +45,7 @@ fn layer() -> Attention {
         value: linear(3, 0.7),
         sub_norm: None,
         output: linear(4, 0.5),
-        heads: Heads {
-            count: HEADS,
-            keys: HEADS,
-            width: DH,
-            scale: 0.5,
-        },
+        heads: Heads { count: HEADS, keys: HEADS, width: DH, scale: 0.5 },
         rope: None,
         weigh: Weigh::Softmax,
         mask: Mask::Full,
@@ -93,19 +88,13 @@ fn apply(w: &Linear, x: &[f64]) -> Vec<f64> {
 /// κ·(y − mean) of the attention of one text in the clear, with the fixed pattern for the heads in `fixed`.
 fn expected(x: &Matrix<f64>, fixed: &[usize]) -> Vec<Vec<f64>> {
     let layer = layer();
-    let all = |w: &Linear| {
-        (0..x.rows())
-            .map(|i| apply(w, x.row(i)))
-            .collect::<Vec<_>>()
-    };
+    let all = |w: &Linear| (0..x.rows()).map(|i| apply(w, x.row(i))).collect::<Vec<_>>();
     let (q, k, v) = (all(&layer.query), all(&layer.key), all(&layer.value));
     let attend = |i: usize| {
         let head = |h: usize| {
             let range = h * DH..(h + 1) * DH;
             let weights: Vec<f64> = if fixed.contains(&h) {
-                (0..x.rows())
-                    .map(|j| f64::from(u8::from(j == i.saturating_sub(1))))
-                    .collect()
+                (0..x.rows()).map(|j| f64::from(u8::from(j == i.saturating_sub(1)))).collect()
             } else {
                 let score = |k: &Vec<f64>| {
                     let terms = q[i][range.clone()].iter().zip(&k[range.clone()]);
@@ -114,9 +103,7 @@ fn expected(x: &Matrix<f64>, fixed: &[usize]) -> Vec<Vec<f64>> {
                 let e: Vec<f64> = k.iter().map(score).collect();
                 e.iter().map(|x| x / e.iter().sum::<f64>()).collect()
             };
-            range
-                .map(|c| weights.iter().zip(&v).map(|(w, v)| w * v[c]).sum::<f64>())
-                .collect::<Vec<_>>()
+            range.map(|c| weights.iter().zip(&v).map(|(w, v)| w * v[c]).sum::<f64>()).collect::<Vec<_>>()
         };
         let o: Vec<f64> = (0..HEADS).flat_map(head).collect();
         centre(&apply(&layer.output, &o))
@@ -160,30 +147,16 @@ fn choice(texts: &[Matrix<f64>], fixed: &[usize]) -> AttentionChoice {
         let max = |x: &[f64]| x.iter().copied().fold(f64::MIN, f64::max);
         let low = rows.iter().flatten().copied().fold(f64::MAX, f64::min) - 0.5;
         let high = rows.iter().map(|r| max(r)).fold(f64::MIN, f64::max) + 0.5;
-        let sums: Vec<f64> = rows
-            .iter()
-            .map(|r| r.iter().map(|s| ((s - high) / 2.0).exp()).sum())
-            .collect();
+        let sums: Vec<f64> = rows.iter().map(|r| r.iter().map(|s| ((s - high) / 2.0).exp()).sum()).collect();
         HeadChoice::Softmax {
             scores: Interval { low, high },
             least_maximum: rows.iter().map(|r| max(r)).fold(f64::MAX, f64::min),
-            first: Interval {
-                low: 0.8 * sums.iter().copied().fold(f64::MAX, f64::min),
-                high: 1.2 * max(&sums),
-            },
-            second: Interval {
-                low: 0.06,
-                high: 1.05,
-            },
+            first: Interval { low: 0.8 * sums.iter().copied().fold(f64::MAX, f64::min), high: 1.2 * max(&sums) },
+            second: Interval { low: 0.06, high: 1.05 },
         }
     });
     assert_eq!(gain.len(), D);
-    AttentionChoice {
-        degree: 15,
-        first_steps: 8,
-        second_steps: 5,
-        heads: heads.collect(),
-    }
+    AttentionChoice { degree: 15, first_steps: 8, second_steps: 5, heads: heads.collect() }
 }
 
 struct Case {
@@ -205,20 +178,12 @@ impl Case {
     fn columns(&self, on: &Simulator) -> Acts<Vector> {
         let column = |j: usize| {
             let value = |t, row| {
-                if row < self.lengths[t] {
-                    entry(t, row, j)
-                } else {
-                    0.0
-                }
+                if row < self.lengths[t] { entry(t, row, j) } else { 0.0 }
             };
             let v = self.layout.vector(self.lengths.len(), value);
             on.vector(v, on.top()).unwrap()
         };
-        Acts {
-            columns: (0..D).map(column).collect(),
-            gain: gain(),
-            offset: offset(),
-        }
+        Acts { columns: (0..D).map(column).collect(), gain: gain(), offset: offset() }
     }
 
     fn public(&self) -> RowsKnown<Vector> {
@@ -260,13 +225,7 @@ impl Case {
 }
 
 fn norm() -> NormChoice {
-    NormChoice {
-        scale: KAPPA,
-        low: 0.1,
-        bound: 3.0,
-        seed: 15,
-        steps: 1,
-    }
+    NormChoice { scale: KAPPA, low: 0.1, bound: 3.0, seed: 15, steps: 1 }
 }
 
 fn simulator() -> Simulator {
@@ -276,10 +235,7 @@ fn simulator() -> Simulator {
 #[test]
 fn the_oracle_is_the_clear_model() {
     let x = text(0, 5);
-    let acts = PlainActs {
-        rows: Rows::unpadded(&[5]),
-        values: x.clone(),
-    };
+    let acts = PlainActs { rows: Rows::unpadded(&[5]), values: x.clone() };
     let y = plain::attention(StepId::outside("x"), &acts, &layer()).unwrap();
     for (row, want) in expected(&x, &[]).iter().enumerate() {
         for (a, b) in centre(y.values.row(row)).iter().zip(want) {
@@ -298,10 +254,7 @@ fn a_padded_batch_agrees_with_each_text_in_the_clear() {
     // One level is left for the norm, at its scale.
     let limbs = on.floor() + 1;
     assert!(found.iter().all(|v| on.limbs(v) == limbs));
-    assert!(
-        on.scale(&found[0])
-            .matches(centred_scale(&on, limbs).unwrap())
-    );
+    assert!(on.scale(&found[0]).matches(centred_scale(&on, limbs).unwrap()));
     let noisy = simulator().with_errors(5);
     let error = case.error(&case.run(&noisy, &case.public()), &[]);
     assert!(error < 3e-3, "{error}");
@@ -446,43 +399,20 @@ fn budget(b: usize, stored: bool) -> f64 {
         key: shape.clone(),
         value: shape.clone(),
         output: shape,
-        heads: Heads {
-            count,
-            keys: count,
-            width: dh,
-            scale: 0.176,
-        },
+        heads: Heads { count, keys: count, width: dh, scale: 0.176 },
         ..layer()
     };
     let head = HeadChoice::Softmax {
-        scores: Interval {
-            low: -22.0,
-            high: 8.0,
-        },
+        scores: Interval { low: -22.0, high: 8.0 },
         least_maximum: -0.5,
-        first: Interval {
-            low: 0.02,
-            high: 8.0,
-        },
-        second: Interval {
-            low: 0.007,
-            high: 1.02,
-        },
+        first: Interval { low: 0.02, high: 8.0 },
+        second: Interval { low: 0.007, high: 1.02 },
     };
-    let choice = AttentionChoice {
-        degree: 15,
-        first_steps: 8,
-        second_steps: 6,
-        heads: vec![head; count],
-    };
+    let choice = AttentionChoice { degree: 15, first_steps: 8, second_steps: 6, heads: vec![head; count] };
     let x = Acts::from_client(vec![on.vector(Vec::new(), on.top()).unwrap(); d], 8.0);
     let rows = RowsKnown::public(Interleave::new(slots, m).unwrap(), vec![100; 256]).unwrap();
-    let placement = Placement {
-        scores_baby: b,
-        attend_baby: b,
-        heads_together: 2,
-        ..Placement::plain(on.top(), m, dh)
-    };
+    let placement =
+        Placement { scores_baby: b, attend_baby: b, heads_together: 2, ..Placement::plain(on.top(), m, dh) };
     let layer = AttentionLayer {
         at: StepId::outside("layer.0.attention"),
         block: &block,
@@ -505,10 +435,7 @@ fn budget(b: usize, stored: bool) -> f64 {
     }
     let conjugations = |step: &str| counts.total_in(Op::Conjugate, step);
     assert_eq!(
-        (
-            conjugations("layer.0.attention.scores"),
-            conjugations("layer.0.attention.output")
-        ),
+        (conjugations("layer.0.attention.scores"), conjugations("layer.0.attention.output")),
         (heads * m as u64, heads * dh as u64 / 2)
     );
     assert_eq!(counts.total_in(Op::Rotate, "layer.0.attention.weigh"), 0);

@@ -110,11 +110,7 @@ pub fn feed_forward_spilled<S: Slots>(
 /// How the layers of a block that are declared ternary are computed, by part; `None` for the others.
 #[must_use]
 pub fn forms(f: &FeedForward, after: After<'_>) -> [(&'static str, Option<Form>); 3] {
-    [
-        ("gate", f.gate.as_ref().and_then(Form::first)),
-        ("up", Form::first(&f.up)),
-        ("down", down_form(f, after)),
-    ]
+    [("gate", f.gate.as_ref().and_then(Form::first)), ("up", Form::first(&f.up)), ("down", down_form(f, after))]
 }
 
 /// Only the products of a gate come at a scale that can be chosen.
@@ -172,21 +168,13 @@ struct Limbs {
 }
 
 impl Limbs {
-    fn of<S: Slots>(
-        on: &S,
-        columns: usize,
-        layer: &FeedForwardLayer<'_>,
-    ) -> Result<Limbs, FheError> {
+    fn of<S: Slots>(on: &S, columns: usize, layer: &FeedForwardLayer<'_>) -> Result<Limbs, FheError> {
         let FeedForwardLayer { block, choice, .. } = *layer;
         let activated = below(on, columns, 1 + levels(choice.degree))?;
         let products = below(on, activated, usize::from(block.gate.is_some()))?;
         let norm = layer.sub_norm.as_ref();
         let down = below(on, products, Form::levels(down_form(block, layer.after)))?;
-        Ok(Limbs {
-            activated,
-            products,
-            result: norm.map_or(Ok(down), |norm| norm.limbs(on, down))?,
-        })
+        Ok(Limbs { activated, products, result: norm.map_or(Ok(down), |norm| norm.limbs(on, down))? })
     }
 }
 
@@ -194,23 +182,13 @@ impl Limbs {
 ///
 /// # Errors
 /// Too few levels.
-pub fn result_limbs<S: Slots>(
-    on: &S,
-    columns: usize,
-    layer: &FeedForwardLayer<'_>,
-) -> Result<usize, FheError> {
+pub fn result_limbs<S: Slots>(on: &S, columns: usize, layer: &FeedForwardLayer<'_>) -> Result<usize, FheError> {
     Ok(Limbs::of(on, columns, layer)?.result)
 }
 
 impl<'a, S: Slots> Run<'a, S> {
-    fn new(
-        on: &'a S,
-        x: &Acts<S::Value>,
-        layer: &'a FeedForwardLayer<'a>,
-    ) -> Result<Self, FheError> {
-        let FeedForwardLayer {
-            at, block, choice, ..
-        } = *layer;
+    fn new(on: &'a S, x: &Acts<S::Value>, layer: &'a FeedForwardLayer<'a>) -> Result<Self, FheError> {
+        let FeedForwardLayer { at, block, choice, .. } = *layer;
         if block.sub_norm.is_some() != layer.sub_norm.is_some() {
             return Err(FheError::Unsupported {
                 what: format!("{at}: a norm inside a block"),
@@ -242,9 +220,7 @@ impl<'a, S: Slots> Run<'a, S> {
         Ok(Run {
             on,
             layer,
-            up: on.map(argument_at, || {
-                unit_map(x.folded(on, up_at, argument_of)?, &choice.columns)
-            })?,
+            up: on.map(argument_at, || unit_map(x.folded(on, up_at, argument_of)?, &choice.columns))?,
             factor,
             limbs,
             down,
@@ -258,17 +234,11 @@ impl<'a, S: Slots> Run<'a, S> {
     /// The ranges of hidden columns, one per block.
     fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<'a, S> {
         let (hidden, block) = (self.layer.block.up.outputs, self.layer.hidden_block.max(1));
-        (0..hidden)
-            .step_by(block)
-            .map(move |from| from..hidden.min(from + block))
+        (0..hidden).step_by(block).map(move |from| from..hidden.min(from + block))
     }
 
     /// Computes a block of hidden columns.
-    fn hidden_columns(
-        &self,
-        x: &Acts<S::Value>,
-        block: Range<usize>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    fn hidden_columns(&self, x: &Acts<S::Value>, block: Range<usize>) -> Result<Vec<S::Value>, FheError> {
         let (on, choice) = (self.on, self.layer.choice);
         on.at(self.up_at);
         let x = Inputs::of(&x.columns, self.layer.paired);
@@ -285,12 +255,7 @@ impl<'a, S: Slots> Run<'a, S> {
     }
 
     /// y ∘ (`factor` of x): the products of a gate, one level below y.
-    fn gated(
-        &self,
-        y: Vec<S::Value>,
-        factor: LinearMap,
-        x: Inputs<'_, S::Value>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    fn gated(&self, y: Vec<S::Value>, factor: LinearMap, x: Inputs<'_, S::Value>) -> Result<Vec<S::Value>, FheError> {
         let on = self.on;
         on.at(self.up_at);
         // Computed at the level of the activation's results, where a product of the map costs least.
@@ -305,12 +270,7 @@ impl<'a, S: Slots> Run<'a, S> {
 
     /// Adds the products of a block of hidden columns to the sums of the second map, and their squares to those of the
     /// norm before it.
-    fn down(
-        &self,
-        y: &[S::Value],
-        block: Range<usize>,
-        (partial, squares): &mut Read<S>,
-    ) -> Result<(), FheError> {
+    fn down(&self, y: &[S::Value], block: Range<usize>, (partial, squares): &mut Read<S>) -> Result<(), FheError> {
         self.on.at(self.down_at);
         if let Some(norm) = &self.layer.sub_norm {
             *squares = Some(norm.add(self.on, squares.take(), y)?);
@@ -334,10 +294,7 @@ impl<'a, S: Slots> Run<'a, S> {
 }
 
 /// Sums of the second map over some hidden columns, and sums of their squares.
-type Read<S> = (
-    Option<<S as Slots>::Partial>,
-    Option<<S as Arithmetic>::Sum>,
-);
+type Read<S> = (Option<<S as Slots>::Partial>, Option<<S as Arithmetic>::Sum>);
 
 #[cfg(test)]
 #[path = "feed_forward_tests.rs"]

@@ -34,14 +34,9 @@ fn blocks_of_hidden_columns_agree() {
     let (d, hidden) = (f.up.inputs, f.up.outputs);
     let on = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
     let at = StepId::outside("layer.0.feed_forward");
-    let vectors: Vec<Vec<f64>> = (0..d)
-        .map(|j| (0..SLOTS).map(|s| number(s, j)).collect())
-        .collect();
+    let vectors: Vec<Vec<f64>> = (0..d).map(|j| (0..SLOTS).map(|s| number(s, j)).collect()).collect();
     let x = Acts {
-        columns: vectors
-            .iter()
-            .map(|v| on.vector(v.clone(), on.top()).unwrap())
-            .collect(),
+        columns: vectors.iter().map(|v| on.vector(v.clone(), on.top()).unwrap()).collect(),
         gain: (0..d).map(|j| 1.0 + number(1, j)).collect(),
         offset: (0..d).map(|j| number(2, j)).collect(),
     };
@@ -58,17 +53,8 @@ fn blocks_of_hidden_columns_agree() {
             high: all.fold(f64::NEG_INFINITY, f64::max) + 0.1,
         }
     };
-    let choice = ActivationChoice {
-        degree: 31,
-        columns: (0..hidden).map(|h| interval(h).into()).collect(),
-    };
-    let norm = NormChoice {
-        scale: 0.02,
-        low: 0.1,
-        bound: 5.0,
-        seed: 15,
-        steps: 1,
-    };
+    let choice = ActivationChoice { degree: 31, columns: (0..hidden).map(|h| interval(h).into()).collect() };
+    let norm = NormChoice { scale: 0.02, low: 0.1, bound: 5.0, seed: 15, steps: 1 };
     let expected: Vec<Vec<f64>> = arguments
         .iter()
         .map(|row| {
@@ -119,26 +105,11 @@ fn refusals() {
     let on = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
     let at = StepId::outside("layer.0.feed_forward");
     let column = |limbs: usize| -> Vector { on.vector(vec![0.0; SLOTS], limbs).unwrap() };
-    let norm = NormChoice {
-        scale: 0.02,
-        low: 0.1,
-        bound: 5.0,
-        seed: 15,
-        steps: 1,
-    };
+    let norm = NormChoice { scale: 0.02, low: 0.1, bound: 5.0, seed: 15, steps: 1 };
     let run = |columns: usize, limbs: usize, intervals: usize| {
         let x = Acts::from_client(vec![column(limbs); columns], 1.0);
-        let choice = ActivationChoice {
-            degree: 15,
-            columns: vec![
-                Interval {
-                    low: -1.0,
-                    high: 1.0
-                }
-                .into();
-                intervals
-            ],
-        };
+        let choice =
+            ActivationChoice { degree: 15, columns: vec![Interval { low: -1.0, high: 1.0 }.into(); intervals] };
         let polynomials = Polynomials::default();
         let layer = FeedForwardLayer {
             at,

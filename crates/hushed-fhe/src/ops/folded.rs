@@ -50,17 +50,8 @@ impl Polynomials {
     ///
     /// # Errors
     /// [`FheError::Poly`] if the interval is empty or the degree has no fit.
-    pub fn get(
-        &self,
-        f: Activation,
-        column: Column,
-        degree: usize,
-    ) -> Result<Arc<Polynomial>, FheError> {
-        let key = (
-            format!("{f:?}"),
-            degree,
-            <[f64; 4]>::from(column).map(f64::to_bits),
-        );
+    pub fn get(&self, f: Activation, column: Column, degree: usize) -> Result<Arc<Polynomial>, FheError> {
+        let key = (format!("{f:?}"), degree, <[f64; 4]>::from(column).map(f64::to_bits));
         self.0.get(key, || Ok(fits::activation(f, column, degree)?))
     }
 }

@@ -73,15 +73,11 @@ impl Function {
     pub fn exact(&self, t: f64) -> f64 {
         match *self {
             Function::Exponential { .. } | Function::Sigmoid { .. } if t <= MASKED => 0.0,
-            Function::Exponential {
-                scores, divisor, ..
-            } => ((self.argument(t) - scores.high) / 2.0).exp() / divisor,
+            Function::Exponential { scores, divisor, .. } => ((self.argument(t) - scores.high) / 2.0).exp() / divisor,
             Function::Sigmoid { bias, .. } => 1.0 / (1.0 + (-self.argument(t) - bias).exp()),
             Function::FirstInverse { .. } | Function::SecondInverse { .. } => 1.0 / t,
             Function::Root => 1.0 / t.sqrt(),
-            Function::Activation { f, .. } | Function::Head { f, .. } => {
-                activation(f, self.argument(t))
-            }
+            Function::Activation { f, .. } | Function::Head { f, .. } => activation(f, self.argument(t)),
         }
     }
 

@@ -107,13 +107,7 @@ impl HeadActivation {
         let mut coeffs = least_squares_points(&points, choice.degree)?.chebyshev;
         coeffs.iter_mut().step_by(2).for_each(|c| *c = 0.0);
         let odd = |coeffs| Polynomial::chebyshev(coeffs, -1.0, 1.0)?.with_parity(Parity::Odd);
-        Ok(HeadActivation {
-            parts: [odd(fold)?, odd(coeffs)?],
-            function: Function::Head {
-                f,
-                reach: choice.reach,
-            },
-        })
+        Ok(HeadActivation { parts: [odd(fold)?, odd(coeffs)?], function: Function::Head { f, reach: choice.reach } })
     }
 
     /// Its value at t, in f64.
@@ -229,11 +223,7 @@ fn arguments<S: Slots>(
         let packed = on.add_vector(packed(on, layout, block)?, &biases)?;
         Ok(on.within(packed, 1.0))
     };
-    blocks
-        .into_par_iter()
-        .zip(bias.par_chunks(m))
-        .map(pack)
-        .collect()
+    blocks.into_par_iter().zip(bias.par_chunks(m)).map(pack).collect()
 }
 
 fn logits<S: Slots>(
@@ -274,11 +264,7 @@ fn logits<S: Slots>(
             _ => vectors.push(v),
         }
     }
-    Ok(Pooled {
-        vectors,
-        width: classes,
-        factor: Factor::One,
-    })
+    Ok(Pooled { vectors, width: classes, factor: Factor::One })
 }
 
 /// Masks with 1 in row r of each text, for the rows that hold logits.
@@ -318,13 +304,7 @@ impl<'a, V> Masks<'a, V> {
     }
 
     /// Keeps row r of each text, at the default scale.
-    fn keep<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        layout: Interleave,
-        x: &V,
-        r: usize,
-    ) -> Result<V, FheError> {
+    fn keep<S: Slots<Value = V>>(&self, on: &S, layout: Interleave, x: &V, r: usize) -> Result<V, FheError> {
         match self {
             Self::Public(first) => {
                 let mask = on.plain(|| {

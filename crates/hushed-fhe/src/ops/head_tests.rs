@@ -38,8 +38,7 @@ fn network() -> Network {
 
 fn texts() -> Vec<TokenIds> {
     let id = |t: usize, i: usize| ((i * 31 + t * 17 + i * i * t) % 90) as u32;
-    let text =
-        |(t, &length): (usize, &usize)| TokenIds::new((0..length).map(|i| id(t, i)).collect());
+    let text = |(t, &length): (usize, &usize)| TokenIds::new((0..length).map(|i| id(t, i)).collect());
     LENGTHS.iter().enumerate().map(text).collect()
 }
 
@@ -51,19 +50,11 @@ fn embedded(network: &Network) -> Vec<Matrix<f64>> {
 fn plain(network: &Network) -> Vec<Vec<f64>> {
     let program = network.program();
     let one = |text: TokenIds| clear::run(&program, vec![text], |_, _| ()).unwrap().values;
-    texts()
-        .into_iter()
-        .map(|t| one(t).row(0).to_vec())
-        .collect()
+    texts().into_iter().map(|t| one(t).row(0).to_vec()).collect()
 }
 
 /// Every slot of the reply.
-fn run(
-    on: &Simulator,
-    network: &Network,
-    choices: &Choices,
-    private: bool,
-) -> Result<Vec<Vec<f64>>, FheError> {
+fn run(on: &Simulator, network: &Network, choices: &Choices, private: bool) -> Result<Vec<Vec<f64>>, FheError> {
     let x = embedded(network);
     let bound = largest(&x);
     let answer = resumed(on, network, choices, &x, private, bound, |_, _, _| 0.0)?;
@@ -80,14 +71,7 @@ fn logits_of(vectors: &[Vec<f64>]) -> Vec<Vec<f64>> {
 }
 
 fn choices(network: &Network) -> Choices {
-    measure(
-        network,
-        &embedded(network),
-        &Structure::default(),
-        M,
-        (15, 15),
-    )
-    .choices
+    measure(network, &embedded(network), &Structure::default(), M, (15, 15)).choices
 }
 
 fn worst(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
@@ -101,11 +85,7 @@ fn logits_agree_with_the_clear_model_and_nothing_else_is_sent() {
     let network = network();
     let (choices, expected) = (choices(&network), plain(&network));
     choices.check(&network.program()).unwrap();
-    let bound = magnitude(
-        StepId::outside("head"),
-        network.classifier.as_ref().unwrap(),
-    )
-    .unwrap();
+    let bound = magnitude(StepId::outside("head"), network.classifier.as_ref().unwrap()).unwrap();
     for private in [false, true] {
         let vectors = run(&on, &network, &choices, private).unwrap();
         for (found, expected) in logits_of(&vectors).iter().zip(&expected) {
@@ -140,11 +120,7 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     let limbs = on.top() - 2 - activation::levels(choices.layers[0].activation.degree);
     // Over 32 columns the squares sum to a half, and the numbers to zero.
     let number = |t: usize, j: usize| {
-        if (j * 7 + t * j + t) % 2 == (j / 16) {
-            0.125
-        } else {
-            -0.125
-        }
+        if (j * 7 + t * j + t) % 2 == (j / 16) { 0.125 } else { -0.125 }
     };
     let column = |j: usize| {
         let v = layout().vector(LENGTHS.len(), |t, row| match row {
@@ -249,8 +225,7 @@ fn a_plan_declares_its_outputs() {
     };
     let choices = crate::plan::assumed_choices(&network.program(), M);
     let none = KeySpecs::new();
-    let plan =
-        FhePlanReport::new(&network.program(), &choices, true, &params, &none, &options).unwrap();
+    let plan = FhePlanReport::new(&network.program(), &choices, true, &params, &none, &options).unwrap();
     assert_eq!(plan.logits, Some(CLASSES));
     let sites: Vec<String> = plan.steps.iter().map(|s| s.site.to_string()).collect();
     let head = ["dense", "pack", "refresh", "activation", "classes"].map(|s| format!("head.{s}"));
@@ -267,10 +242,7 @@ fn refusals() {
     let refused = |change: fn(&mut Choices)| {
         let mut other = good.clone();
         change(&mut other);
-        (
-            other.check(&network.program()).is_err(),
-            other.to_json().is_err(),
-        )
+        (other.check(&network.program()).is_err(), other.to_json().is_err())
     };
     assert_eq!(refused(|c| c.classifier = None), (true, false));
     let frozen = |c: &mut Choices| c.layers[0].frozen_row = Some(vec![0.0; 32]);
@@ -283,10 +255,7 @@ fn refusals() {
     let mut narrow = good.clone();
     narrow.classifier.as_mut().unwrap().reach /= 8.0;
     let error = run(&on, &network, &narrow, false).err().unwrap();
-    assert!(
-        matches!(&error, FheError::Range { site, .. } if site == "head.refresh"),
-        "{error}"
-    );
+    assert!(matches!(&error, FheError::Range { site, .. } if site == "head.refresh"), "{error}");
     // A chain with too few levels for the polynomial is refused before anything is computed.
     let mut deep = good.clone();
     deep.classifier.as_mut().unwrap().degree = 63;

@@ -80,10 +80,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     /// If a rotation key is missing.
     pub fn new<S: Slots<Value = V>>(on: &S, rows: &'a RowsKnown<V>) -> Result<Self, FheError> {
         match rows {
-            RowsKnown::Public { layout, lengths } => Ok(Self::Public {
-                layout: *layout,
-                lengths,
-            }),
+            RowsKnown::Public { layout, lengths } => Ok(Self::Public { layout: *layout, lengths }),
             RowsKnown::Private { layout, real } => {
                 let m = layout.rows();
                 let mut part = on.read_as(real.clone(), 1.0 / m as f64)?;
@@ -93,11 +90,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                     on.add_assign(&mut part, &rotated)?;
                     by *= 2;
                 }
-                Ok(Self::Private {
-                    layout: *layout,
-                    real,
-                    part: on.within(part, 1.0),
-                })
+                Ok(Self::Private { layout: *layout, real, part: on.within(part, 1.0) })
             }
         }
     }
@@ -107,13 +100,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     ///
     /// # Errors
     /// If the encrypted rows have no level above `k`.
-    pub fn columns<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        q: &V,
-        k: &V,
-        c: f64,
-    ) -> Result<Option<(V, V)>, FheError> {
+    pub fn columns<S: Slots<Value = V>>(&self, on: &S, q: &V, k: &V, c: f64) -> Result<Option<(V, V)>, FheError> {
         let Self::Private { real, .. } = self else {
             // A decoder's are made with the rotary turns ([`super::decoder`]).
             return Ok(None);
@@ -128,13 +115,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     ///
     /// # Errors
     /// Only the engine's.
-    pub fn argument<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        j: usize,
-        diagonal: V,
-        c: f64,
-    ) -> Result<V, FheError> {
+    pub fn argument<S: Slots<Value = V>>(&self, on: &S, j: usize, diagonal: V, c: f64) -> Result<V, FheError> {
         let t = match self {
             Self::Private { .. } | Self::Turned { .. } => on.add_constant(diagonal, -1.0)?,
             Self::Public { layout, lengths } => {
@@ -162,12 +143,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     ///
     /// # Errors
     /// If `sum` has no level above it.
-    pub fn subtract_padding<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        sum: V,
-        each: f64,
-    ) -> Result<V, FheError> {
+    pub fn subtract_padding<S: Slots<Value = V>>(&self, on: &S, sum: V, each: f64) -> Result<V, FheError> {
         match self {
             Self::Public { layout, .. } => {
                 let padding = |padded: usize| match padded {
@@ -230,8 +206,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                 let square = on.within(product(on, &root, &root)?, 1.0);
                 // m·(1 − part), at the scale that brings the product to the scale of the sum.
                 let limbs = on.limbs(&square);
-                let wanted =
-                    on.scale(&sum).value() * divisor(on, limbs)? / on.scale(&square).value();
+                let wanted = on.scale(&sum).value() * divisor(on, limbs)? / on.scale(&square).value();
                 let all = layout.rows() as f64;
                 let real = multiple(on, part, limbs, -all, scale_of(wanted)?)?;
                 product(on, &on.add_constant(real, all)?, &square)?
@@ -312,13 +287,7 @@ fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
 }
 
 /// `factor`·x at scale `target` with `limbs` primes; x may have more.
-fn multiple<S: Slots>(
-    on: &S,
-    x: &S::Value,
-    limbs: usize,
-    factor: f64,
-    target: Scale,
-) -> Result<S::Value, FheError> {
+fn multiple<S: Slots>(on: &S, x: &S::Value, limbs: usize, factor: f64, target: Scale) -> Result<S::Value, FheError> {
     let from = crate::ops::levels::above(on, limbs)?;
     let wide = scale_of(target.value() * divisor(on, from)?)?;
     let mut sum = on.sum(from, wide)?;

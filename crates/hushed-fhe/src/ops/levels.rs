@@ -20,11 +20,7 @@ pub(crate) fn below<S: Slots>(on: &S, limbs: usize, levels: usize) -> Result<usi
 /// The fewest primes from which one rescale leads to `limbs`.
 pub(crate) fn above<S: Slots>(on: &S, limbs: usize) -> Result<usize, FheError> {
     let found = (limbs + 1..=on.top()).find(|&l| l - on.level_primes(l) == limbs);
-    let none = || PolyError::LevelsTooFew {
-        needed: 1,
-        available: 0,
-        limbs: on.top(),
-    };
+    let none = || PolyError::LevelsTooFew { needed: 1, available: 0, limbs: on.top() };
     Ok(found.ok_or_else(none)?)
 }
 
@@ -39,10 +35,6 @@ pub(crate) fn scale_of(value: f64) -> Result<Scale, FheError> {
 }
 
 /// The vectors with `limbs` primes.
-pub(crate) fn dropped<S: Slots>(
-    on: &S,
-    x: &[S::Value],
-    limbs: usize,
-) -> Result<Vec<S::Value>, FheError> {
+pub(crate) fn dropped<S: Slots>(on: &S, x: &[S::Value], limbs: usize) -> Result<Vec<S::Value>, FheError> {
     x.par_iter().map(|v| on.drop_to(v, limbs)).collect()
 }

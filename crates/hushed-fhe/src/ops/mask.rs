@@ -43,11 +43,7 @@ impl<V> RowsKnown<V> {
             });
         }
         match lengths.iter().position(|&l| l > layout.rows()) {
-            Some(text) => Err(PackingError::RowCount {
-                text,
-                found: lengths[text],
-                rows: layout.rows(),
-            }),
+            Some(text) => Err(PackingError::RowCount { text, found: lengths[text], rows: layout.rows() }),
             None => Ok(Self::Public { layout, lengths }),
         }
     }
@@ -58,11 +54,7 @@ impl<V> RowsKnown<V> {
     }
 
     /// The same, with encrypted rows refreshed if they have fewer than `limbs` primes.
-    pub(crate) fn lifted<S: Slots<Value = V>>(
-        self,
-        on: &S,
-        limbs: usize,
-    ) -> Result<Self, FheError> {
+    pub(crate) fn lifted<S: Slots<Value = V>>(self, on: &S, limbs: usize) -> Result<Self, FheError> {
         Ok(match self {
             Self::Private { layout, real } => Self::private(layout, lifted(on, real, limbs)?),
             public @ Self::Public { .. } => public,
@@ -93,9 +85,7 @@ pub(crate) fn lifted<S: Slots>(on: &S, real: S::Value, limbs: usize) -> Result<S
 
 /// The vector that a client encrypts with private lengths, in the clear: 1 in token rows, 0 elsewhere.
 pub fn token_rows(layout: Interleave, lengths: &[usize]) -> Vec<f64> {
-    layout.vector(lengths.len().min(layout.texts()), |text, row| {
-        f64::from(u8::from(row < lengths[text]))
-    })
+    layout.vector(lengths.len().min(layout.texts()), |text, row| f64::from(u8::from(row < lengths[text])))
 }
 
 /// The same for texts that end in row m − 1, as in a decoder.

@@ -168,10 +168,9 @@ pub fn norm<S: Slots>(
 pub(crate) fn has_means(at: StepId, norm: &Norm) -> Result<(), FheError> {
     match norm.kind {
         NormKind::LayerNorm => Ok(()),
-        NormKind::RmsNorm => Err(FheError::Unsupported {
-            what: format!("{at}: RMSNorm"),
-            remedy: "models with LayerNorm can be run",
-        }),
+        NormKind::RmsNorm => {
+            Err(FheError::Unsupported { what: format!("{at}: RMSNorm"), remedy: "models with LayerNorm can be run" })
+        }
     }
 }
 
@@ -212,12 +211,7 @@ fn statistic<S: Slots>(
 
 /// Refreshes one vector of any scale: it is read as another message at the scale a refresh takes, and read back
 /// afterwards.
-pub(crate) fn refreshed<S: Slots>(
-    on: &S,
-    at: StepId,
-    v: S::Value,
-    limbs: usize,
-) -> Result<S::Value, FheError> {
+pub(crate) fn refreshed<S: Slots>(on: &S, at: StepId, v: S::Value, limbs: usize) -> Result<S::Value, FheError> {
     let ratio = on.scale(&v).over(on.default_scale()).value();
     let mut out = on.refresh(at, vec![on.read_as(v, ratio)?], limbs)?;
     let v = out.pop().ok_or_else(|| FheError::Unsupported {
@@ -268,9 +262,7 @@ fn masked_root<S: Slots>(
         }
         OwnedMask::Private(mask) => {
             // (y read as factor·y)·mask is rescaled by the divisor and then has the scale `target`.
-            let left = below(on, on.limbs(&v), root.levels())?
-                .min(on.limbs(mask))
-                .min(end);
+            let left = below(on, on.limbs(&v), root.levels())?.min(on.limbs(mask)).min(end);
             let scale = target.value() * divisor(on, left)? / on.scale(mask).value();
             let y = inverse(scale_of(scale * factor)?)?;
             product(on, &on.drop_to(&on.read_as(y, factor)?, left)?, mask)

@@ -60,15 +60,11 @@ struct Case {
 fn case(on: &Simulator, real: &[f64], limbs: usize, c: &NormChoice) -> Case {
     let wide = centred_scale(on, limbs).unwrap();
     let at = |v: &[f64]| on.vector(v.to_vec(), on.top()).unwrap();
-    let vectors: Vec<Vec<f64>> = (0..D)
-        .map(|j| (0..SLOTS).map(|s| real[s] * number(s, j + 3)).collect())
-        .collect();
+    let vectors: Vec<Vec<f64>> = (0..D).map(|j| (0..SLOTS).map(|s| real[s] * number(s, j + 3)).collect()).collect();
     let gain: Vec<f64> = (0..D).map(|j| 1.0 + number(j, 77)).collect();
     let offset: Vec<f64> = (0..D).map(|j| number(j, 99)).collect();
     // A block's output is not masked in padding.
-    let outputs: Vec<Vec<f64>> = (0..D)
-        .map(|j| (0..SLOTS).map(|s| 1.5 * number(s + 1000, j)).collect())
-        .collect();
+    let outputs: Vec<Vec<f64>> = (0..D).map(|j| (0..SLOTS).map(|s| 1.5 * number(s + 1000, j)).collect()).collect();
     let mean = |s: usize| outputs.iter().map(|o| o[s]).sum::<f64>() / D as f64;
     let block = outputs.iter().map(|o| {
         let centred = (0..SLOTS).map(|s| c.scale * (o[s] - mean(s))).collect();
@@ -82,11 +78,7 @@ fn case(on: &Simulator, real: &[f64], limbs: usize, c: &NormChoice) -> Case {
     Case {
         block: block.collect(),
         sum: sum.collect(),
-        x: Acts {
-            columns: vectors.iter().map(|v| at(v)).collect(),
-            gain,
-            offset,
-        },
+        x: Acts { columns: vectors.iter().map(|v| at(v)).collect(), gain, offset },
     }
 }
 
@@ -112,11 +104,7 @@ fn check(found: &Acts<Vector>, expected: &[Vec<f64>], mask: &[f64], tolerance: f
             if mask[s] == 0.0 {
                 assert!(v.abs() < 1e-6, "{v} in padding");
             } else {
-                assert!(
-                    (is - expected[j][s]).abs() < tolerance,
-                    "{is} {}",
-                    expected[j][s]
-                );
+                assert!((is - expected[j][s]).abs() < tolerance, "{is} {}", expected[j][s]);
             }
         }
     }
@@ -129,11 +117,7 @@ fn run(on: &Simulator, limbs: usize, masks: &RowMasks<Vector>, statistics: Optio
     let case = case(on, &mask, limbs, &c);
     on.tally().reset();
     let centred = residual(on, at, &case.x, &case.block, c.scale).unwrap();
-    let settings = NormSettings {
-        rows: &masks.tokens,
-        statistics,
-        constant: None,
-    };
+    let settings = NormSettings { rows: &masks.tokens, statistics, constant: None };
     let out = norm(on, at, centred, &n, &c, &settings).unwrap();
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
     let counts = on.tally().counts();
@@ -207,10 +191,7 @@ fn constant_rows(private: bool) {
     let mut settings = NormSettings {
         rows: &masks.later,
         statistics: Some(on.top()),
-        constant: Some(ConstantRow {
-            numbers: &numbers,
-            rows: &masks.first,
-        }),
+        constant: Some(ConstantRow { numbers: &numbers, rows: &masks.first }),
     };
     let out = norm(&on, at, centred.clone(), &n, &c, &settings).unwrap();
     let expected = exact(&case.sum, &n);
@@ -235,19 +216,8 @@ fn constant_rows(private: bool) {
 /// The module's statements about variances outside the range, and about levels.
 #[test]
 fn outside_its_range_the_root_is_as_documented() {
-    for (low, seed, steps) in [
-        (0.05, 15, 1),
-        (0.01, 15, 2),
-        (0.1, 7, 1),
-        (0.004, 15, 1),
-        (0.3, 1, 2),
-    ] {
-        let choice = NormChoice {
-            low,
-            seed,
-            steps,
-            ..choice()
-        };
+    for (low, seed, steps) in [(0.05, 15, 1), (0.01, 15, 2), (0.1, 7, 1), (0.004, 15, 1), (0.3, 1, 2)] {
+        let choice = NormChoice { low, seed, steps, ..choice() };
         let root = fits::root(&choice).unwrap();
         let at = |i: u32| root.eval(low * f64::from(i) / 1000.0);
         let most = (0..=1000).map(|i| at(i).abs()).fold(0.0, f64::max);
@@ -265,11 +235,7 @@ fn outside_its_range_the_root_is_as_documented() {
     for v in [1.05, 1.5, 3.0f64] {
         assert!((root.eval(v) * v.sqrt() - 1.0).abs() < 1e-4, "{v}");
     }
-    assert!(
-        (1e3..1e6).contains(&root.eval(3.3).abs()),
-        "{}",
-        root.eval(3.3)
-    );
+    assert!((1e3..1e6).contains(&root.eval(3.3).abs()), "{}", root.eval(3.3));
     assert!(root.eval(4.5).abs() > 1e12, "{}", root.eval(4.5));
 }
 
@@ -283,11 +249,7 @@ fn columns_above_the_statistic_are_dropped_to_it() {
     let case = case(&on, &mask, on.top() - 2, &c);
     let centred = residual(&on, at, &case.x, &case.block, c.scale).unwrap();
     let masks = masks(&on, false);
-    let settings = NormSettings {
-        rows: &masks.tokens,
-        statistics: Some(on.top()),
-        constant: None,
-    };
+    let settings = NormSettings { rows: &masks.tokens, statistics: Some(on.top()), constant: None };
     let out = norm(&on, at, centred, &n, &c, &settings).unwrap();
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
     let arrives = on.top() - statistic_levels(&c);
@@ -299,15 +261,8 @@ fn refusals() {
     let on = simulator();
     let at = StepId::outside("layer.0.attention.norm");
     let masks = masks(&on, false);
-    let settings = NormSettings {
-        rows: &masks.tokens,
-        statistics: Some(on.top()),
-        constant: None,
-    };
-    let rms = Norm {
-        kind: NormKind::RmsNorm,
-        ..layer()
-    };
+    let settings = NormSettings { rows: &masks.tokens, statistics: Some(on.top()), constant: None };
+    let rms = Norm { kind: NormKind::RmsNorm, ..layer() };
     let case = case(&on, &[1.0; SLOTS], on.floor() + 1, &choice());
     let refused = norm(&on, at, case.block.clone(), &rms, &choice(), &settings);
     assert!(matches!(refused.err(), Some(FheError::Unsupported { .. })));
@@ -315,9 +270,6 @@ fn refusals() {
     assert!(residual(&on, at, &case.x, &narrow, 1.0).is_err());
     assert!(norm(&on, at, narrow, &layer(), &choice(), &settings).is_err());
     // No level for the statistic: the floor itself.
-    let short = NormSettings {
-        statistics: Some(on.floor() + 5),
-        ..settings
-    };
+    let short = NormSettings { statistics: Some(on.floor() + 5), ..settings };
     assert!(norm(&on, at, case.block, &layer(), &choice(), &short).is_err());
 }

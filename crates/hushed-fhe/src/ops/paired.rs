@@ -163,9 +163,7 @@ mod tests {
         LinearMap {
             rows,
             columns,
-            weights: (0..rows * columns)
-                .map(|i| ((7 * i) % 11) as f64 / 8.0 - 0.5)
-                .collect(),
+            weights: (0..rows * columns).map(|i| ((7 * i) % 11) as f64 / 8.0 - 0.5).collect(),
             bound: 2.0,
             bias: Some((0..rows).map(|row| row as f64 / 4.0).collect()),
         }
@@ -177,14 +175,8 @@ mod tests {
         let params = CkksParams::insecure_test(5, 4).unwrap();
         let on = Simulator::new(&params, SLOTS).unwrap();
         let width = 2 * (BLOCK + 3);
-        let column = |j: usize| {
-            (0..SLOTS)
-                .map(|s| ((5 * j + s) % 7) as f64 / 64.0)
-                .collect()
-        };
-        let columns: Vec<Vector> = (0..width)
-            .map(|j| on.vector(column(j), on.top()).unwrap())
-            .collect();
+        let column = |j: usize| (0..SLOTS).map(|s| ((5 * j + s) % 7) as f64 / 64.0).collect();
+        let columns: Vec<Vector> = (0..width).map(|j| on.vector(column(j), on.top()).unwrap()).collect();
         let pairs = joined(&on, columns.clone()).unwrap();
         let target = on.default_scale();
         for (rows, limbs) in [(5, None), (2, None), (5, Some(on.top() - 1))] {

@@ -35,11 +35,7 @@ pub struct Pooled<V> {
 impl<V> Pooled<V> {
     /// An answer in packed rows, which the server divided if it is a mean.
     pub(crate) fn packed(vectors: Vec<V>, numbers: &Spread) -> Pooled<V> {
-        Pooled {
-            vectors,
-            width: numbers.width(),
-            factor: Factor::One,
-        }
+        Pooled { vectors, width: numbers.width(), factor: Factor::One }
     }
 }
 
@@ -99,19 +95,11 @@ pub fn pool<S: Slots>(
     let vectors = match how {
         Pool::Mean => {
             let count = counts(on, layout, rows, limbs)?;
-            blocks
-                .map(|(b, block)| mean_block(on, x, b * m, block, layout, &count, limbs))
-                .collect::<Result<_, _>>()
+            blocks.map(|(b, block)| mean_block(on, x, b * m, block, layout, &count, limbs)).collect::<Result<_, _>>()
         }
-        _ => blocks
-            .map(|(b, block)| first_block(on, x, b * m, block, layout, rows, limbs))
-            .collect::<Result<_, _>>(),
+        _ => blocks.map(|(b, block)| first_block(on, x, b * m, block, layout, rows, limbs)).collect::<Result<_, _>>(),
     };
-    Ok(Pooled {
-        vectors: vectors?,
-        width: x.width(),
-        factor,
-    })
+    Ok(Pooled { vectors: vectors?, width: x.width(), factor })
 }
 
 /// The number of token rows of a text, in each of its slots.
@@ -140,11 +128,7 @@ fn counts<S: Slots>(
 }
 
 /// Sums the rows of each text into every row of it.
-pub(crate) fn row_sums<S: Slots>(
-    on: &S,
-    layout: Interleave,
-    mut x: S::Value,
-) -> Result<S::Value, FheError> {
+pub(crate) fn row_sums<S: Slots>(on: &S, layout: Interleave, mut x: S::Value) -> Result<S::Value, FheError> {
     for k in 0..layout.rows().ilog2() {
         let rotated = on.rotate(&x, layout.rotation(1 << k))?;
         on.add_assign(&mut x, &rotated)?;
@@ -180,11 +164,7 @@ fn mean_block<S: Slots>(
     let mut offsets = on.plain(|| rows_of(layout, &x.offset[from..from + block.len()]));
     match count {
         Counts::Public(counts) => {
-            let added: Vec<f64> = offsets
-                .iter()
-                .zip(counts)
-                .map(|(o, c)| o * c.min(1.0))
-                .collect();
+            let added: Vec<f64> = offsets.iter().zip(counts).map(|(o, c)| o * c.min(1.0)).collect();
             on.add_vector(sum, &added)
         }
         Counts::Private(counts) => {
@@ -233,11 +213,7 @@ fn first_block<S: Slots>(
 }
 
 /// Packs row 0 of column r into row r, for at most m columns that are 0 in all other rows.
-pub(crate) fn packed<S: Slots>(
-    on: &S,
-    layout: Interleave,
-    columns: Vec<S::Value>,
-) -> Result<S::Value, FheError> {
+pub(crate) fn packed<S: Slots>(on: &S, layout: Interleave, columns: Vec<S::Value>) -> Result<S::Value, FheError> {
     let by = layout.rotation(layout.rows() - 1);
     // From the last column: each step rotates the sum by one row and adds a column in row 0.
     let mut packed: Option<S::Value> = None;

@@ -33,9 +33,7 @@ fn acts(on: &Simulator) -> Acts<Vector> {
 
 /// The answer of a text by definition.
 fn exact(x: &Acts<Vector>, text: usize, how: Pool) -> Vec<f64> {
-    let at = |j: usize, row: usize| {
-        x.gain[j] * x.columns[j].values()[layout().slot(text, row)] + x.offset[j]
-    };
+    let at = |j: usize, row: usize| x.gain[j] * x.columns[j].values()[layout().slot(text, row)] + x.offset[j];
     let rows = match how {
         Pool::First => 1,
         _ => LENGTHS[text],
@@ -49,10 +47,7 @@ fn pooled_packed_and_unpacked() {
     let on = Simulator::new(&CkksParams::insecure_test(10, 6).unwrap(), 64).unwrap();
     let x = acts(&on);
     let real = on.vector(token_rows(layout(), &LENGTHS), on.top()).unwrap();
-    let known = [
-        RowsKnown::public(layout(), LENGTHS.to_vec()).unwrap(),
-        RowsKnown::private(layout(), real),
-    ];
+    let known = [RowsKnown::public(layout(), LENGTHS.to_vec()).unwrap(), RowsKnown::private(layout(), real)];
     for rows in &known {
         let masks = RowMasks::new(&on, rows).unwrap();
         for how in [Pool::Mean, Pool::First] {
@@ -73,11 +68,7 @@ fn pooled_packed_and_unpacked() {
                 }
             }
             // Only declared outputs: a row is a column of this text's answer, or 0.
-            for (row, v) in vectors[2]
-                .chunks(layout().texts())
-                .enumerate()
-                .skip(WIDTH % 8)
-            {
+            for (row, v) in vectors[2].chunks(layout().texts()).enumerate().skip(WIDTH % 8) {
                 assert!(v.iter().all(|v| v.abs() < 1e-9), "row {row}");
             }
             // A place without a text is 0: it does not reveal the offsets of the norm, which are weights.
@@ -89,12 +80,8 @@ fn pooled_packed_and_unpacked() {
                 }
             }
             let counts = on.tally().counts();
-            let asked: std::collections::BTreeSet<usize> =
-                counts.rotations.iter().map(|r| r.by).collect();
-            assert_eq!(
-                asked.into_iter().collect::<Vec<_>>(),
-                rotations(layout(), how)
-            );
+            let asked: std::collections::BTreeSet<usize> = counts.rotations.iter().map(|r| r.by).collect();
+            assert_eq!(asked.into_iter().collect::<Vec<_>>(), rotations(layout(), how));
         }
     }
 }

@@ -55,11 +55,7 @@ impl Softmax {
     ///
     /// # Errors
     /// [`FheError::Choices`] for a head with a fixed pattern; [`FheError::Poly`] for intervals without a fit.
-    pub fn new<S: Slots>(
-        on: &S,
-        head: &HeadChoice,
-        choice: &AttentionChoice,
-    ) -> Result<Softmax, FheError> {
+    pub fn new<S: Slots>(on: &S, head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
         Softmax::of(on, head, choice, fits::exponential)
     }
 
@@ -68,16 +64,9 @@ impl Softmax {
     ///
     /// # Errors
     /// As [`Softmax::new`].
-    pub fn masked<S: Slots>(
-        on: &S,
-        head: &HeadChoice,
-        choice: &AttentionChoice,
-    ) -> Result<Softmax, FheError> {
+    pub fn masked<S: Slots>(on: &S, head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
         let softmax = Softmax::of(on, head, choice, fits::masked_exponential)?;
-        Ok(Softmax {
-            scores: fits::masked(softmax.scores),
-            ..softmax
-        })
+        Ok(Softmax { scores: fits::masked(softmax.scores), ..softmax })
     }
 
     fn of<S: Slots>(
@@ -86,13 +75,7 @@ impl Softmax {
         choice: &AttentionChoice,
         fit: fn(&HeadChoice, usize) -> Result<Polynomial, FheError>,
     ) -> Result<Softmax, FheError> {
-        let HeadChoice::Softmax {
-            scores,
-            first,
-            second,
-            ..
-        } = *head
-        else {
+        let HeadChoice::Softmax { scores, first, second, .. } = *head else {
             let what = "a head with a fixed pattern has no softmax".to_owned();
             return Err(ChoicesError::Unusable { what }.into());
         };
@@ -114,12 +97,7 @@ impl Softmax {
     }
 
     fn function(&self, diagonal: usize) -> Function {
-        Function::Exponential {
-            head: self.head,
-            scores: self.scores,
-            divisor: self.divisor,
-            diagonal,
-        }
+        Function::Exponential { head: self.head, scores: self.scores, divisor: self.divisor, diagonal }
     }
 
     /// p of padding, at t = −1.
@@ -129,27 +107,14 @@ impl Softmax {
     }
 
     /// 1/Σp at scale `target`.
-    pub(crate) fn first_inverse<S: Slots>(
-        &self,
-        on: &S,
-        sum: &S::Value,
-        target: Scale,
-    ) -> Result<S::Value, FheError> {
-        let f = Function::FirstInverse {
-            head: self.head,
-            scores: self.scores,
-        };
+    pub(crate) fn first_inverse<S: Slots>(&self, on: &S, sum: &S::Value, target: Scale) -> Result<S::Value, FheError> {
+        let f = Function::FirstInverse { head: self.head, scores: self.scores };
         let compute = || self.first.evaluate(on, sum, target);
         on.apply(&f, sum, (self.first.levels(), target), compute)
     }
 
     /// 1/Σe at scale `target`.
-    pub(crate) fn second_inverse<S: Slots>(
-        &self,
-        on: &S,
-        sum: &S::Value,
-        target: Scale,
-    ) -> Result<S::Value, FheError> {
+    pub(crate) fn second_inverse<S: Slots>(&self, on: &S, sum: &S::Value, target: Scale) -> Result<S::Value, FheError> {
         let f = Function::SecondInverse { head: self.head };
         let compute = || self.second.evaluate(on, sum, target);
         on.apply(&f, sum, (self.second.levels(), target), compute)
@@ -184,12 +149,7 @@ impl Softmax {
     ///
     /// # Errors
     /// Too few levels.
-    pub fn exponential<S: Slots>(
-        &self,
-        on: &S,
-        diagonal: usize,
-        t: &S::Value,
-    ) -> Result<S::Value, FheError> {
+    pub fn exponential<S: Slots>(&self, on: &S, diagonal: usize, t: &S::Value) -> Result<S::Value, FheError> {
         let (f, target) = (self.function(diagonal), on.default_scale());
         let compute = || evaluate(on, t, &self.exponential, target);
         let p = on.apply(&f, t, (self.exponential_levels(), target), compute)?;
@@ -233,9 +193,7 @@ pub fn weights<S: Slots>(
     }
     let second = refreshed(on, at.part("second_sum"), second, statistics)?;
     let both = exponentials.into_iter().zip(second);
-    Ok(both
-        .map(|(exponentials, sum)| Weights { exponentials, sum })
-        .collect())
+    Ok(both.map(|(exponentials, sum)| Weights { exponentials, sum }).collect())
 }
 
 /// Refreshes sums, to twice their scale, with the imaginary part of the refresh's error removed. The error in the real
@@ -255,10 +213,7 @@ pub(crate) fn refreshed<S: Slots>(
 ///
 /// # Errors
 /// None for calibrated intervals.
-pub fn weight_scale<'a, S: Slots>(
-    on: &S,
-    heads: impl Iterator<Item = &'a Softmax>,
-) -> Result<Scale, FheError> {
+pub fn weight_scale<'a, S: Slots>(on: &S, heads: impl Iterator<Item = &'a Softmax>) -> Result<Scale, FheError> {
     scale_of(on.default_scale().value() / highest(heads))
 }
 
@@ -309,12 +264,7 @@ impl<V: Clone + Send + Sync> Weights<V> {
     ///
     /// # Errors
     /// Too few levels.
-    pub fn inverse<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        head: &Softmax,
-        target: Scale,
-    ) -> Result<V, FheError> {
+    pub fn inverse<S: Slots<Value = V>>(&self, on: &S, head: &Softmax, target: Scale) -> Result<V, FheError> {
         head.second_inverse(on, &self.sum, target)
     }
 

@@ -17,11 +17,7 @@ fn score(text: usize, row: usize, key: usize) -> f64 {
     let i = ((text * ROWS + row) * ROWS + key) as u64 + 1;
     let x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (i << 40);
     let unit = (x.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 11) as f64 / (1u64 << 53) as f64;
-    if key == (row * 5 + text) % ROWS {
-        -0.4 + 8.3 * unit
-    } else {
-        -21.9 + 20.0 * unit
-    }
+    if key == (row * 5 + text) % ROWS { -0.4 + 8.3 * unit } else { -21.9 + 20.0 * unit }
 }
 
 fn diagonals(on: &Simulator, f: impl Fn(f64) -> f64) -> Vec<Vector> {
@@ -56,20 +52,11 @@ fn choice() -> AttentionChoice {
         first_steps: 8,
         second_steps: 5,
         heads: vec![HeadChoice::Softmax {
-            scores: Interval {
-                low: -22.0,
-                high: 8.0,
-            },
+            scores: Interval { low: -22.0, high: 8.0 },
             least_maximum: -0.5,
             // e^{−4.3}; two large ones and many small.
-            first: Interval {
-                low: 0.013,
-                high: 2.0,
-            },
-            second: Interval {
-                low: 0.05,
-                high: 1.05,
-            },
+            first: Interval { low: 0.013, high: 2.0 },
+            second: Interval { low: 0.05, high: 1.05 },
         }],
     }
 }
@@ -81,10 +68,7 @@ fn normalising_before_squaring_is_a_softmax_and_rotates_nothing() {
         let head = Softmax::new(&on, &choice.heads[0], &choice).unwrap();
         let (factor, offset) = head.argument();
         let t = diagonals(&on, |s| factor * s + offset);
-        let p: Vec<Vector> = t
-            .iter()
-            .map(|t| head.exponential(&on, 0, t).unwrap())
-            .collect();
+        let p: Vec<Vector> = t.iter().map(|t| head.exponential(&on, 0, t).unwrap()).collect();
         let layout = Interleave::new(SLOTS, ROWS).unwrap();
         let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()]).unwrap();
         let keys = KeyMask::new(&on, &rows).unwrap();
@@ -100,9 +84,6 @@ fn normalising_before_squaring_is_a_softmax_and_rotates_nothing() {
         // Two sums per head are refreshed, and their imaginary errors removed.
         let counts = on.tally().counts();
         assert_eq!(counts.total(Op::Rotate), 0);
-        assert_eq!(
-            (counts.total(Op::Hoist), counts.total(Op::Conjugate)),
-            (4, 4)
-        );
+        assert_eq!((counts.total(Op::Hoist), counts.total(Op::Conjugate)), (4, 4));
     }
 }

@@ -22,8 +22,7 @@ impl Diagonals<Vec<f64>> {
     /// One square matrix per text.
     pub(crate) fn pack(layout: Interleave, texts: &[Matrix<f64>]) -> Self {
         let m = layout.rows();
-        let diagonal =
-            |j| layout.vector(texts.len(), |text, row| texts[text].row(row)[(row + j) % m]);
+        let diagonal = |j| layout.vector(texts.len(), |text, row| texts[text].row(row)[(row + j) % m]);
         Diagonals::from_vectors(layout, (0..m).map(diagonal).collect()).unwrap()
     }
 

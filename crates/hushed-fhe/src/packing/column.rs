@@ -33,9 +33,6 @@ impl<V> Columns<V> {
     /// The same packing with other vectors: encrypted, decrypted, or a function applied to each entry.
     pub fn map<W, E>(&self, f: impl FnMut(&V) -> Result<W, E>) -> Result<Columns<W>, E> {
         let vectors = self.vectors.iter().map(f).collect::<Result<_, _>>()?;
-        Ok(Columns {
-            layout: self.layout,
-            vectors,
-        })
+        Ok(Columns { layout: self.layout, vectors })
     }
 }

@@ -38,9 +38,6 @@ impl<V> Diagonals<V> {
     /// The same packing with other vectors: encrypted, decrypted, or a function applied to each entry.
     pub fn map<W, E>(&self, f: impl FnMut(&V) -> Result<W, E>) -> Result<Diagonals<W>, E> {
         let vectors = self.vectors.iter().map(f).collect::<Result<_, _>>()?;
-        Ok(Diagonals {
-            layout: self.layout,
-            vectors,
-        })
+        Ok(Diagonals { layout: self.layout, vectors })
     }
 }

@@ -65,12 +65,7 @@ impl Heads {
     /// # Errors
     /// [`PackingError::Mismatch`] unless the pairs divide the places of a row, J divides the pairs, J·B the rows, and E
     /// = p/J the baby steps.
-    pub fn new(
-        layout: Layout,
-        pairs: usize,
-        copies: usize,
-        baby: usize,
-    ) -> Result<Heads, PackingError> {
+    pub fn new(layout: Layout, pairs: usize, copies: usize, baby: usize) -> Result<Heads, PackingError> {
         let divides = |x: usize, y: usize| x > 0 && y.is_multiple_of(x);
         let whole = divides(pairs, layout.columns())
             && divides(copies, pairs)
@@ -79,22 +74,13 @@ impl Heads {
         if !whole {
             return Err(PackingError::Mismatch);
         }
-        Ok(Heads {
-            layout,
-            pairs,
-            copies,
-            baby,
-            causal: false,
-        })
+        Ok(Heads { layout, pairs, copies, baby, causal: false })
     }
 
     /// The same with diagonals of earlier rows, for [`causal_scores`] and [`attend`]: diagonal δ of row r is key r − δ.
     #[must_use]
     pub fn causal(self) -> Heads {
-        Heads {
-            causal: true,
-            ..self
-        }
+        Heads { causal: true, ..self }
     }
 
     /// The layout.
@@ -160,21 +146,13 @@ impl Heads {
     /// Rows by which the frame of vector `vector` of causal scores lags behind the queries; 0 for other heads.
     fn frame(&self, vector: usize) -> usize {
         let giant = vector * self.inner() / self.baby;
-        if self.causal {
-            giant * self.baby * self.copies
-        } else {
-            0
-        }
+        if self.causal { giant * self.baby * self.copies } else { 0 }
     }
 
     /// The rotation, in slots, that brings row r + `rows` to row r; for causal heads, row r − `rows`.
     fn rotation(&self, rows: usize) -> usize {
         let (by, slots) = (self.layout.rotation(rows), self.layout.slots());
-        if self.causal {
-            (slots - by) % slots
-        } else {
-            by
-        }
+        if self.causal { (slots - by) % slots } else { by }
     }
 
     /// E.
@@ -199,17 +177,13 @@ impl Heads {
 
     /// The rotations of the baby steps, in slots.
     fn babies(&self) -> Vec<usize> {
-        (0..self.baby)
-            .map(|b| self.rotation(b * self.copies))
-            .collect()
+        (0..self.baby).map(|b| self.rotation(b * self.copies)).collect()
     }
 
     /// One row: 1 at the places (j, e) of every head to keep, 0 elsewhere.
     fn mask(&self, keep: impl Fn(usize, usize) -> bool) -> Vec<Complex64> {
         let places = (0..self.layout.columns()).map(|place| place % self.pairs);
-        places
-            .map(|u| f64::from(u8::from(keep(u / self.inner(), u % self.inner()))).into())
-            .collect()
+        places.map(|u| f64::from(u8::from(keep(u / self.inner(), u % self.inner()))).into()).collect()
     }
 
     fn grid(&self, inputs: usize, outputs: usize) -> Result<MapGrid, LinTransError> {
@@ -322,9 +296,8 @@ fn operands<S: Slots>(
 ) -> Result<(Vec<Vec<S::Value>>, Vec<Vec<S::Value>>), FheError> {
     let queries = spread(on, heads.copied(false), q)?;
     let keys = rotations(on, spread(on, heads.copied(true), k)?, &heads.babies())?;
-    let back: Vec<usize> = (0..heads.giants())
-        .map(|giant| (heads.layout.slots() - heads.turn(giant)) % heads.layout.slots())
-        .collect();
+    let back: Vec<usize> =
+        (0..heads.giants()).map(|giant| (heads.layout.slots() - heads.turn(giant)) % heads.layout.slots()).collect();
     Ok((rotations(on, queries, &back)?, keys))
 }
 
@@ -370,11 +343,7 @@ fn summed_products<S: Slots>(
 ///
 /// # Errors
 /// Fails if a level or a key is missing.
-pub fn keys_of_scores<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    rows: &S::Value,
-) -> Result<Vec<S::Value>, FheError> {
+pub fn keys_of_scores<S: Slots>(on: &S, heads: &Heads, rows: &S::Value) -> Result<Vec<S::Value>, FheError> {
     let sheared: Vec<usize> = (0..heads.copies).map(|j| heads.rotation(j)).collect();
     let copies = rotations(on, vec![rows.clone()], &sheared)?;
     let copies = copies.into_iter().flatten().collect::<Vec<_>>();
@@ -494,12 +463,7 @@ pub fn attend_times<S: Slots>(
 }
 
 /// `[giant][a]`: O_a of each giant step, before the sum over j and its rotation.
-fn inner<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    p: Vec<S::Value>,
-    v: S::Value,
-) -> Result<Vec<Vec<S::Value>>, FheError> {
+fn inner<S: Slots>(on: &S, heads: &Heads, p: Vec<S::Value>, v: S::Value) -> Result<Vec<Vec<S::Value>>, FheError> {
     if p.len() != heads.vectors() {
         return Err(PackingError::Mismatch.into());
     }
@@ -517,9 +481,8 @@ fn inner<S: Slots>(
             weights.push(copy);
         }
     }
-    let by_baby = (0..heads.baby)
-        .map(|b| values.iter().map(|copy| copy[b].clone()).collect())
-        .collect::<Vec<Vec<S::Value>>>();
+    let by_baby =
+        (0..heads.baby).map(|b| values.iter().map(|copy| copy[b].clone()).collect()).collect::<Vec<Vec<S::Value>>>();
     drop(values);
     on.dot_grid(&weights, &by_baby)
 }

@@ -36,11 +36,7 @@ impl Map {
 }
 
 /// Scores, P·V and a map of pairs; real vectors.
-pub(crate) fn circuit<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    x: &[S::Value],
-) -> Result<Vec<S::Value>, FheError> {
+pub(crate) fn circuit<S: Slots>(on: &S, heads: &Heads, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
     let scale = on.default_scale();
     let pair = |a: usize| on.pair(x[a].clone(), x[a + 1].clone());
     let k = on.pair_conjugate(x[2].clone(), x[3].clone())?;
@@ -109,10 +105,7 @@ pub(crate) fn inputs(heads: &Heads) -> Vec<Vec<f64>> {
 
 fn simulated(on: &Simulator, heads: &Heads, pairs: usize) -> f64 {
     let x = inputs(heads);
-    let vectors: Vec<Vector> = x
-        .iter()
-        .map(|x| on.vector(x.clone(), on.top()).unwrap())
-        .collect();
+    let vectors: Vec<Vector> = x.iter().map(|x| on.vector(x.clone(), on.top()).unwrap()).collect();
     on.tally().reset();
     let found = circuit(on, heads, &vectors).unwrap();
     let expected = expected(heads, pairs, &x);
@@ -151,8 +144,7 @@ fn causal_products_are_exact_in_the_clear() {
     let params = CkksParams::insecure_test(11, 6).unwrap();
     let on = Simulator::new(&params, 1 << 10).unwrap();
     let turn = |row: usize, pair: usize| Complex64::cis(0.3 * row as f64 / (1.0 + pair as f64));
-    for (rows, pairs, copies, baby) in [(32, 8, 4, 4), (32, 8, 4, 2), (16, 4, 4, 4), (64, 2, 1, 8)]
-    {
+    for (rows, pairs, copies, baby) in [(32, 8, 4, 4), (32, 8, 4, 2), (16, 4, 4, 4), (64, 2, 1, 8)] {
         let layout = Layout::new(1 << 10, rows, 16).unwrap();
         let heads = Heads::new(layout, pairs, copies, baby).unwrap().causal();
         let x = inputs(&heads);
@@ -176,9 +168,7 @@ fn causal_products_are_exact_in_the_clear() {
         let found = causal_scores(&on, &heads, q, k, turned, scale).unwrap();
         assert_eq!(on.limbs(&found[0]), on.top() - 4);
         let weights = (0..heads.vectors()).map(|i| vector(COLUMNS + i)).collect();
-        let [re, im] = on
-            .parts(&attend(&on, &heads, weights, v, scale).unwrap())
-            .unwrap();
+        let [re, im] = on.parts(&attend(&on, &heads, weights, v, scale).unwrap()).unwrap();
         let mut seen = 0;
         for (text, head) in (0..layout.texts()).flat_map(|t| (0..16 / pairs).map(move |h| (t, h))) {
             for row in 0..rows {
@@ -231,13 +221,7 @@ fn key_switches_are_as_documented() {
         on.tally().reset();
         work();
         let counts = on.tally().counts();
-        let ops = [
-            Op::MapBaby,
-            Op::Rotate,
-            Op::MapGiant,
-            Op::Conjugate,
-            Op::Relinearise,
-        ];
+        let ops = [Op::MapBaby, Op::Rotate, Op::MapGiant, Op::Conjugate, Op::Relinearise];
         ops.map(|op| counts.total(op))
     };
     for (pairs, vectors, summed, expanded) in [(16, 8, [96, 6], 54), (32, 4, [224, 3], 59)] {
@@ -282,8 +266,7 @@ fn heads_that_do_not_fit_are_refused() {
 fn keys_of_scores_are_the_rows_that_they_are_of() {
     let params = CkksParams::insecure_test(12, 6).unwrap();
     let on = Simulator::new(&params, 1 << 11).unwrap();
-    for (rows, pairs, copies, baby) in [(32, 8, 4, 4), (32, 8, 4, 2), (16, 4, 4, 4), (64, 2, 1, 8)]
-    {
+    for (rows, pairs, copies, baby) in [(32, 8, 4, 4), (32, 8, 4, 2), (16, 4, 4, 4), (64, 2, 1, 8)] {
         let layout = Layout::new(1 << 11, rows, 16).unwrap();
         let heads = Heads::new(layout, pairs, copies, baby).unwrap();
         let number = |text: usize, row: usize| ((text * 31 + row * 17) % 23) as f64 / 23.0;

@@ -41,11 +41,7 @@ impl Layout {
         if !powers || texts == 0 {
             return Err(PackingError::Rows { rows, slots });
         }
-        Ok(Self {
-            rows,
-            texts,
-            columns,
-        })
+        Ok(Self { rows, texts, columns })
     }
 
     /// Slots of a vector.
@@ -90,11 +86,7 @@ impl Layout {
             return Err(PackingError::Mismatch);
         }
         let vectors = (pairs / group).div_ceil(self.columns / group);
-        Ok(Spread {
-            width,
-            used: (pairs / group).div_ceil(vectors) * group,
-            vectors,
-        })
+        Ok(Spread { width, used: (pairs / group).div_ceil(vectors) * group, vectors })
     }
 
     /// Y = X·Wᵀ on pairs, with W given by `weight(row, column)`. The inputs are the vectors of X followed by their
@@ -115,11 +107,7 @@ impl Layout {
     ///
     /// # Errors
     /// As [`MapGrid::set_block`].
-    pub fn sum_of_maps(
-        &self,
-        rows: &Spread,
-        terms: &[(Spread, &Weight<'_>)],
-    ) -> Result<MapGrid, LinTransError> {
+    pub fn sum_of_maps(&self, rows: &Spread, terms: &[(Spread, &Weight<'_>)]) -> Result<MapGrid, LinTransError> {
         let inputs = terms.iter().map(|(columns, _)| 2 * columns.vectors).sum();
         let mut grid = MapGrid::new(self.slots(), self.columns, inputs, rows.vectors)?;
         let mut first = 0;
@@ -174,11 +162,7 @@ impl Spread {
     /// [`PackingError::Mismatch`] if the last vector is not full: the next matrix's columns would start before its end.
     pub fn repeated(&self, count: usize) -> Result<Spread, PackingError> {
         match self.is_even() {
-            true => Ok(Spread {
-                width: count * self.width,
-                used: self.used,
-                vectors: count * self.vectors,
-            }),
+            true => Ok(Spread { width: count * self.width, used: self.used, vectors: count * self.vectors }),
             false => Err(PackingError::Mismatch),
         }
     }
@@ -211,12 +195,7 @@ impl Spread {
     }
 
     /// Packs vector number `vector` of the matrices `entry(text, row, column)`, with zeros where there is no column.
-    pub fn pack(
-        &self,
-        layout: Layout,
-        vector: usize,
-        entry: impl Fn(usize, usize, usize) -> f64,
-    ) -> Vec<Complex64> {
+    pub fn pack(&self, layout: Layout, vector: usize, entry: impl Fn(usize, usize, usize) -> f64) -> Vec<Complex64> {
         let mut slots = vec![Complex64::ZERO; layout.slots()];
         for row in 0..layout.rows {
             for text in 0..layout.texts {
@@ -226,8 +205,7 @@ impl Spread {
                         true => entry(text, row, c),
                         false => 0.0,
                     };
-                    slots[layout.slot(text, row, place)] =
-                        Complex64::new(part(first), part(first + 1));
+                    slots[layout.slot(text, row, place)] = Complex64::new(part(first), part(first + 1));
                 }
             }
         }
@@ -246,10 +224,7 @@ mod tests {
 
     #[test]
     fn one_column_is_the_interleaving_of_a_batch() {
-        let (one, batch) = (
-            Layout::new(256, 16, 1).unwrap(),
-            Interleave::new(256, 16).unwrap(),
-        );
+        let (one, batch) = (Layout::new(256, 16, 1).unwrap(), Interleave::new(256, 16).unwrap());
         assert_eq!(one.texts(), batch.texts());
         for (text, row) in [(0, 0), (3, 5), (15, 15)] {
             assert_eq!(one.slot(text, row, 0), batch.slot(text, row));
@@ -261,13 +236,9 @@ mod tests {
     #[test]
     fn heads_stay_whole_and_vectors_are_even() {
         let layout = Layout::new(1 << 15, 128, 256).unwrap();
-        for (width, group, used, vectors) in [
-            (384, 16, 192, 1),
-            (1536, 1, 256, 3),
-            (768, 32, 192, 2),
-            (3072, 1, 256, 6),
-            (1152, 16, 192, 3),
-        ] {
+        for (width, group, used, vectors) in
+            [(384, 16, 192, 1), (1536, 1, 256, 3), (768, 32, 192, 2), (3072, 1, 256, 6), (1152, 16, 192, 3)]
+        {
             let spread = layout.spread(width, group).unwrap();
             assert_eq!((spread.used(), spread.vectors()), (used, vectors));
         }
@@ -279,10 +250,7 @@ mod tests {
     fn a_map_of_pairs_is_the_matrix_in_the_clear() {
         let layout = Layout::new(256, 8, 16).unwrap();
         let (rows, columns) = (75, 44);
-        let (out, x) = (
-            layout.spread(rows, 1).unwrap(),
-            layout.spread(columns, 1).unwrap(),
-        );
+        let (out, x) = (layout.spread(rows, 1).unwrap(), layout.spread(columns, 1).unwrap());
         assert_eq!((out.vectors(), x.vectors()), (3, 2));
         let weight = |r: usize, c: usize| entry(1, r, c);
         let grid = layout.map([&out, &x], weight).unwrap();
@@ -290,28 +258,15 @@ mod tests {
         let garbage = |slots: Vec<Complex64>| -> Vec<Complex64> {
             let place = |s: usize| s % layout.columns() < x.used();
             let filled = slots.into_iter().enumerate();
-            filled
-                .map(|(s, z)| {
-                    if place(s) {
-                        z
-                    } else {
-                        Complex64::new(3.0, -5.0)
-                    }
-                })
-                .collect()
+            filled.map(|(s, z)| if place(s) { z } else { Complex64::new(3.0, -5.0) }).collect()
         };
         let packed = (0..x.vectors()).map(|v| garbage(x.pack(layout, v, entry)));
         let mut inputs: Vec<Vec<Complex64>> = packed.collect();
-        let conjugates: Vec<Vec<Complex64>> = inputs
-            .iter()
-            .map(|z| z.iter().map(Complex64::conj).collect())
-            .collect();
+        let conjugates: Vec<Vec<Complex64>> = inputs.iter().map(|z| z.iter().map(Complex64::conj).collect()).collect();
         inputs.extend(conjugates);
         let found = grid.apply(&inputs).unwrap();
         let product = |text: usize, row: usize, r: usize| -> f64 {
-            (0..columns)
-                .map(|c| entry(text, row, c) * weight(r, c))
-                .sum()
+            (0..columns).map(|c| entry(text, row, c) * weight(r, c)).sum()
         };
         for (v, found) in found.iter().enumerate() {
             let expected = out.pack(layout, v, product);

@@ -34,21 +34,10 @@ pub(crate) use pairs::{in_twos, twos};
 pub enum PackingError {
     #[error("{rows} rows per text do not divide {slots} slots; both are powers of two")]
     Rows { rows: usize, slots: usize },
-    #[error(
-        "{texts} texts were given, and only {room} fit in {slots} slots at {rows} rows per text"
-    )]
-    TooMany {
-        texts: usize,
-        room: usize,
-        slots: usize,
-        rows: usize,
-    },
+    #[error("{texts} texts were given, and only {room} fit in {slots} slots at {rows} rows per text")]
+    TooMany { texts: usize, room: usize, slots: usize, rows: usize },
     #[error("text {text} has {found} rows, and the packing {rows}")]
-    RowCount {
-        text: usize,
-        found: usize,
-        rows: usize,
-    },
+    RowCount { text: usize, found: usize, rows: usize },
     #[error("the operands of a product are packed differently")]
     Mismatch,
 }

@@ -36,20 +36,13 @@ impl<V: Send> Pairs<V> {
     ///
     /// # Errors
     /// As [`Pairs::new`].
-    pub fn conjugate<S: Slots<Value = V>>(
-        on: &S,
-        columns: Columns<V>,
-    ) -> Result<Pairs<V>, FheError> {
+    pub fn conjugate<S: Slots<Value = V>>(on: &S, columns: Columns<V>) -> Result<Pairs<V>, FheError> {
         Self::joined(columns, |a, b| on.pair_conjugate(a, b))
     }
 
     /// Vectors that are already packed this way, with this many columns.
     pub fn from_vectors(layout: Interleave, vectors: Vec<V>, width: usize) -> Pairs<V> {
-        Pairs {
-            layout,
-            vectors,
-            width,
-        }
+        Pairs { layout, vectors, width }
     }
 
     /// Appends a column, in a vector of its own.
@@ -93,16 +86,9 @@ impl<V: Send> Pairs<V> {
         Ok(Columns::from_vectors(self.layout, vectors))
     }
 
-    fn joined(
-        columns: Columns<V>,
-        join: impl Fn(V, V) -> Result<V, FheError> + Sync,
-    ) -> Result<Pairs<V>, FheError> {
+    fn joined(columns: Columns<V>, join: impl Fn(V, V) -> Result<V, FheError> + Sync) -> Result<Pairs<V>, FheError> {
         let (layout, width) = (columns.layout, columns.width());
-        Ok(Pairs {
-            layout,
-            vectors: in_twos(columns.vectors, join)?,
-            width,
-        })
+        Ok(Pairs { layout, vectors: in_twos(columns.vectors, join)?, width })
     }
 }
 

@@ -87,10 +87,7 @@ pub fn scores_with<S: Slots, T>(
             let turn = |&giant: &usize| on.rotate_hoisted(query, layout.rotation(m - giant));
             giants.iter().map(turn).collect()
         };
-        let rotated = queries
-            .par_iter()
-            .map(back)
-            .collect::<Result<Vec<_>, _>>()?;
+        let rotated = queries.par_iter().map(back).collect::<Result<Vec<_>, _>>()?;
         let grid = on.dot_grid(&rotated, &keys)?;
         drop(rotated);
         for (row, &giant) in grid.into_iter().zip(giants) {
@@ -134,8 +131,7 @@ pub fn attend_turned<S: Slots>(
     let (layout, m) = (v.layout(), v.layout().rows());
     check(turned.len() == m && baby > 0 && m.is_multiple_of(baby))?;
     // Indexed by r, then by a.
-    let mut diagonals: Vec<Vec<S::Value>> =
-        (0..baby).map(|_| Vec::with_capacity(m / baby)).collect();
+    let mut diagonals: Vec<Vec<S::Value>> = (0..baby).map(|_| Vec::with_capacity(m / baby)).collect();
     for (j, diagonal) in turned.into_iter().enumerate() {
         diagonals[j % baby].push(diagonal);
     }
@@ -197,10 +193,7 @@ impl<V: Send + Sync> Attending<V> {
         let by_pair = transposed(on.dot_grid(&transposed(rows), &self.rotated)?);
         let sums = std::mem::take(&mut self.sums).into_par_iter();
         let add = |(sum, giants)| homed(on, layout, sum, giants, from).map(Some);
-        self.sums = sums
-            .zip(by_pair)
-            .map(add)
-            .collect::<Result<_, FheError>>()?;
+        self.sums = sums.zip(by_pair).map(add).collect::<Result<_, FheError>>()?;
         Ok(())
     }
 
@@ -235,12 +228,7 @@ fn homed<S: Slots>(
 }
 
 /// `x` rotated by `rows` rows; unchanged for a whole turn.
-fn rotated_by<S: Slots>(
-    on: &S,
-    layout: Interleave,
-    x: S::Value,
-    rows: usize,
-) -> Result<S::Value, FheError> {
+fn rotated_by<S: Slots>(on: &S, layout: Interleave, x: S::Value, rows: usize) -> Result<S::Value, FheError> {
     match layout.rotation(rows) {
         0 => Ok(x),
         by => on.rotate(&x, by),
@@ -268,10 +256,7 @@ pub(crate) fn rotations<S: Slots>(
     vectors.into_par_iter().map(turn).collect()
 }
 
-fn hoisted<'a, S: Slots>(
-    on: &'a S,
-    vectors: &'a [S::Value],
-) -> Result<Vec<S::Hoisted<'a>>, FheError> {
+fn hoisted<'a, S: Slots>(on: &'a S, vectors: &'a [S::Value]) -> Result<Vec<S::Hoisted<'a>>, FheError> {
     vectors.par_iter().map(|v| on.hoist(v)).collect()
 }
 
@@ -287,9 +272,5 @@ fn transposed<T>(rows: Vec<Vec<T>>) -> Vec<Vec<T>> {
 }
 
 fn check(fits: bool) -> Result<(), PackingError> {
-    if fits {
-        Ok(())
-    } else {
-        Err(PackingError::Mismatch)
-    }
+    if fits { Ok(()) } else { Err(PackingError::Mismatch) }
 }

@@ -67,11 +67,7 @@ pub fn squares<S: Slots>(
 }
 
 /// x plus its rotation by the first step, then that plus its rotation by the next step, and so on.
-fn doubled<S: Slots>(
-    on: &S,
-    mut x: S::Value,
-    steps: impl Iterator<Item = usize>,
-) -> Result<S::Value, FheError> {
+fn doubled<S: Slots>(on: &S, mut x: S::Value, steps: impl Iterator<Item = usize>) -> Result<S::Value, FheError> {
     for step in steps {
         let turned = on.rotate(&x, step)?;
         on.add_assign(&mut x, &turned)?;
@@ -97,9 +93,7 @@ mod tests {
     /// A quarter of the sums, at the places where they are correct.
     fn quarter(on: &Simulator) -> impl Fn(&Vector, &Firsts<'_>) -> Result<Vector, FheError> {
         move |sum, first| {
-            let mask: Vec<f64> = (0..on.slots())
-                .map(|slot| 0.25 * first(slot % 32))
-                .collect();
+            let mask: Vec<f64> = (0..on.slots()).map(|slot| 0.25 * first(slot % 32)).collect();
             on.mul_vector(sum, &mask, on.default_scale())
         }
     }

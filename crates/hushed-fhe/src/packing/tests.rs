@@ -24,16 +24,7 @@ fn rotations(on: &Simulator) -> u64 {
 /// Entries that differ at all places of a batch, so that a wrong place is noticed.
 fn matrices(texts: usize, rows: usize, cols: usize, seed: u64) -> Vec<Matrix<f64>> {
     let entry = |i: usize| ((i as u64 + 1).wrapping_mul(seed | 1) % 10_007) as f64 / 1000.0 - 5.0;
-    let one = |t| {
-        Matrix::new(
-            rows,
-            cols,
-            (0..rows * cols)
-                .map(|i| entry(t * rows * cols + i))
-                .collect(),
-        )
-        .unwrap()
-    };
+    let one = |t| Matrix::new(rows, cols, (0..rows * cols).map(|i| entry(t * rows * cols + i)).collect()).unwrap();
     (0..texts).map(one).collect()
 }
 
@@ -43,42 +34,19 @@ fn product(a: &Matrix<f64>, b: &Matrix<f64>, transposed: bool) -> Matrix<f64> {
         let term = |k: usize| a.row(i)[k] * if transposed { b.row(j)[k] } else { b.row(k)[j] };
         (0..a.cols()).map(term).sum()
     };
-    Matrix::new(
-        a.rows(),
-        cols,
-        (0..a.rows())
-            .flat_map(|i| (0..cols).map(move |j| entry(i, j)))
-            .collect(),
-    )
-    .unwrap()
+    Matrix::new(a.rows(), cols, (0..a.rows()).flat_map(|i| (0..cols).map(move |j| entry(i, j))).collect()).unwrap()
 }
 
 fn close(a: &Matrix<f64>, b: &Matrix<f64>) -> bool {
-    let rows = |m: &Matrix<f64>| {
-        (0..m.rows())
-            .flat_map(|r| m.row(r).to_vec())
-            .collect::<Vec<_>>()
-    };
-    let pairs = rows(a)
-        .into_iter()
-        .zip(rows(b))
-        .all(|(x, y)| (x - y).abs() < 1e-9);
+    let rows = |m: &Matrix<f64>| (0..m.rows()).flat_map(|r| m.row(r).to_vec()).collect::<Vec<_>>();
+    let pairs = rows(a).into_iter().zip(rows(b)).all(|(x, y)| (x - y).abs() < 1e-9);
     pairs && a.rows() == b.rows() && a.cols() == b.cols()
 }
 
 #[test]
 fn rows_must_divide_the_slots() {
-    assert_eq!(
-        Interleave::new(16, 3),
-        Err(PackingError::Rows { rows: 3, slots: 16 })
-    );
-    assert_eq!(
-        Interleave::new(16, 32),
-        Err(PackingError::Rows {
-            rows: 32,
-            slots: 16
-        })
-    );
+    assert_eq!(Interleave::new(16, 3), Err(PackingError::Rows { rows: 3, slots: 16 }));
+    assert_eq!(Interleave::new(16, 32), Err(PackingError::Rows { rows: 32, slots: 16 }));
 }
 
 #[test]
@@ -113,22 +81,11 @@ fn key_switches_of_a_real_head() {
     assert_eq!(ours, (816, 128));
     let ours = switches(&|| {
         let pairs = Pairs::new(&on, columns()).unwrap();
-        drop(
-            attend(&on, diagonals(), pairs, b)
-                .unwrap()
-                .into_columns(&on)
-                .unwrap(),
-        );
+        drop(attend(&on, diagonals(), pairs, b).unwrap().into_columns(&on).unwrap());
     });
     assert_eq!(ours, (816, 32));
     // Products with weights need none.
-    let weights = LinearMap {
-        rows: WIDTH,
-        columns: WIDTH,
-        weights: vec![0.5; WIDTH * WIDTH],
-        bound: 1.0,
-        bias: None,
-    };
+    let weights = LinearMap { rows: WIDTH, columns: WIDTH, weights: vec![0.5; WIDTH * WIDTH], bound: 1.0, bias: None };
     let scale = on.default_scale();
     let linear = switches(&|| drop(on.linear(&weights, columns().vectors(), scale).unwrap()));
     assert_eq!(linear, (0, 0));
@@ -227,14 +184,7 @@ fn pairs_are_refused_as_real_vectors() {
     let both = on.pair(pair(0.5, 0.25), pair(0.125, -0.25)).unwrap();
     let [a, b] = on.parts(&both).unwrap();
     assert_eq!((a.values()[3], b.values()[3]), (0.75, 0.375));
-    assert!(
-        on.refresh(
-            hushed_model::StepId::outside("here"),
-            vec![pair(0.5, 0.5)],
-            on.top()
-        )
-        .is_err()
-    );
+    assert!(on.refresh(hushed_model::StepId::outside("here"), vec![pair(0.5, 0.5)], on.top()).is_err());
     let of_pairs = on.dot_grid(&[vec![pair(0.5, 0.25)]], &[vec![pair(0.5, -0.25)]]);
     let product = of_pairs.unwrap().remove(0).remove(0);
     assert!((on.real(&product).unwrap().values()[0] - 0.3125).abs() < 1e-12);
@@ -269,10 +219,7 @@ fn giant_steps_of_a_product_can_be_added_as_they_are_made() {
             }
         }
         let mut sums = Attending::new(&on, v.clone(), baby).unwrap();
-        assert!(
-            sums.add(&on, vec![vec![diagonals[0].clone(); baby + 1]])
-                .is_err()
-        );
+        assert!(sums.add(&on, vec![vec![diagonals[0].clone(); baby + 1]]).is_err());
         let first = vec![rows[0].clone()];
         if baby < 8 {
             sums.add(&on, first.clone()).unwrap();
@@ -299,9 +246,6 @@ fn products_of_other_shapes_are_refused() {
         (pack(4, 2), pack(4, 2), 3),
     ] {
         let found = scores(&on, &q, &k, baby).err();
-        assert!(matches!(
-            found,
-            Some(FheError::Packing(PackingError::Mismatch))
-        ));
+        assert!(matches!(found, Some(FheError::Packing(PackingError::Mismatch))));
     }
 }

@@ -37,5 +37,4 @@ impl<S: Slots> Beside<S> {
 }
 
 /// Vectors in blocks.
-pub(super) type Blocks<'a, S> =
-    Box<dyn Iterator<Item = Result<Vec<<S as Arithmetic>::Value>, FheError>> + 'a>;
+pub(super) type Blocks<'a, S> = Box<dyn Iterator<Item = Result<Vec<<S as Arithmetic>::Value>, FheError>> + 'a>;

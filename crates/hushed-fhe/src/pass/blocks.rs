@@ -1,8 +1,6 @@
 //! The blocks of a decoder's program: norm, attention, sum, norm, feed-forward and sum in each layer, without biases.
 
-use hushed_model::{
-    Attention, Block, FeedForward, Linear, ModelError, Norm, Pool, Program, Step, StepId,
-};
+use hushed_model::{Attention, Block, FeedForward, Linear, ModelError, Norm, Pool, Program, Step, StepId};
 
 use crate::error::FheError;
 
@@ -47,27 +45,10 @@ impl<'a> Parts<'a> {
         let after = program.layers().last().map_or(0, |range| range.end);
         match steps.get(after..).unwrap_or_default() {
             [
-                Step {
-                    id: last,
-                    block: Block::Pool(Pool::Last),
-                    ..
-                },
-                Step {
-                    id,
-                    block: Block::Norm(norm),
-                    ..
-                },
-                Step {
-                    id: head,
-                    block: Block::Vocabulary(w),
-                    ..
-                },
-            ] => Ok(Parts {
-                layers,
-                norm: (*id, norm),
-                last: *last,
-                head: (*head, w),
-            }),
+                Step { id: last, block: Block::Pool(Pool::Last), .. },
+                Step { id, block: Block::Norm(norm), .. },
+                Step { id: head, block: Block::Vocabulary(w), .. },
+            ] => Ok(Parts { layers, norm: (*id, norm), last: *last, head: (*head, w) }),
             _ => Err(refused()),
         }
     }

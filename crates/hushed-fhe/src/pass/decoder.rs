@@ -128,12 +128,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for DecoderPass<'a, S> {
     }
 
     fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        same(
-            StepId::outside("input"),
-            "columns",
-            columns.len(),
-            self.width,
-        )?;
+        same(StepId::outside("input"), "columns", columns.len(), self.width)?;
         let x = Acts::from_client(columns, self.input_bound);
         self.at_rest(x, StepId::outside("input"), self.placement.attention)
     }
@@ -227,11 +222,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for DecoderPass<'a, S> {
             _ => (1, (self.layout.rows() / 2).max(1)),
         };
         let low = above_by(on, on.floor(), levels)?;
-        let mut packed = Pooled {
-            vectors: Vec::new(),
-            width: 0,
-            factor: Factor::One,
-        };
+        let mut packed = Pooled { vectors: Vec::new(), width: 0, factor: Factor::One };
         let pairs = std::mem::take(&mut y.columns);
         let blocks = pairs.chunks(together).zip(y.gain.chunks(2 * together));
         for (pairs, gain) in blocks {
@@ -269,12 +260,9 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     ) -> Result<Option<SubNorm<'a>>, FheError> {
         match (norm, choice) {
             (None, None) => Ok(None),
-            (Some(norm), Some(choice)) => Ok(Some(SubNorm {
-                at: at.part("sub_norm"),
-                norm,
-                choice,
-                statistics: self.placement.statistics,
-            })),
+            (Some(norm), Some(choice)) => {
+                Ok(Some(SubNorm { at: at.part("sub_norm"), norm, choice, statistics: self.placement.statistics }))
+            }
             _ => Err(absent(at)),
         }
     }
@@ -306,18 +294,10 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     }
 
     /// The residual sum, within `bound`.
-    fn summed(
-        &self,
-        id: StepId,
-        beside: Beside<S>,
-        y: Vec<S::Value>,
-        bound: f64,
-    ) -> Result<Acts<S::Value>, FheError> {
+    fn summed(&self, id: StepId, beside: Beside<S>, y: Vec<S::Value>, bound: f64) -> Result<Acts<S::Value>, FheError> {
         let on = self.on;
         on.at(id);
-        let sum = |x: &Acts<S::Value>, y: Vec<S::Value>| {
-            sum(on, id, x, y, bound).map_err(|error| error.at_step(id))
-        };
+        let sum = |x: &Acts<S::Value>, y: Vec<S::Value>| sum(on, id, x, y, bound).map_err(|error| error.at_step(id));
         if !self.placement.pairs {
             let x = match beside {
                 Beside::Columns(x) => x,
@@ -344,12 +324,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     }
 
     /// Refreshes columns with fewer than `limbs` primes to that many, and pairs them if the placement says so.
-    fn at_rest(
-        &self,
-        mut x: Acts<S::Value>,
-        id: StepId,
-        limbs: usize,
-    ) -> Result<Acts<S::Value>, FheError> {
+    fn at_rest(&self, mut x: Acts<S::Value>, id: StepId, limbs: usize) -> Result<Acts<S::Value>, FheError> {
         let (on, pairs) = (self.on, self.placement.pairs);
         let low = x.columns.first().is_some_and(|v| on.limbs(v) < limbs);
         if low {
@@ -366,12 +341,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     }
 
     /// Refreshes and pairs columns, block by block: single refreshed columns are never all in memory.
-    fn refreshed_blocks(
-        &self,
-        id: StepId,
-        columns: Vec<S::Value>,
-        limbs: usize,
-    ) -> Result<Vec<S::Value>, FheError> {
+    fn refreshed_blocks(&self, id: StepId, columns: Vec<S::Value>, limbs: usize) -> Result<Vec<S::Value>, FheError> {
         let on = self.on;
         let mut pairs = Vec::with_capacity(columns.len() / 2);
         let mut rest = columns.into_iter();
@@ -393,11 +363,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     }
 
     /// Primes at which the feed-forward of a layer begins: after the last layer, a norm and the packing follow.
-    fn feed_forward_limbs(
-        &self,
-        layer: &DecoderLayerChoice,
-        last: bool,
-    ) -> Result<usize, FheError> {
+    fn feed_forward_limbs(&self, layer: &DecoderLayerChoice, last: bool) -> Result<usize, FheError> {
         let limbs = self.placement.feed_forward;
         if !last {
             return Ok(limbs);

@@ -19,9 +19,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use hushed_model::{
-    Attention, Block, FeedForward, Norm, Program, Step, StepId, Values, here, same,
-};
+use hushed_model::{Attention, Block, FeedForward, Norm, Program, Step, StepId, Values, here, same};
 
 use super::forward::{ForwardPass, Look, Viewer};
 use super::shape::{Half, absent, halves, no_layer, shape, supported};
@@ -164,8 +162,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         let (program, x) = (self.program, x.cut(self.on, self.placement.attention)?);
         let before = Some(Value::Columns(x));
         let last = program.run(range, before, |number, step, values| {
-            self.step(number, step, values)
-                .map_err(|error| error.at_step(step.id))
+            self.step(number, step, values).map_err(|error| error.at_step(step.id))
         })?;
         match last {
             Value::Columns(x) => Ok(x),
@@ -213,12 +210,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(if merged { least } else { limbs.max(least) })
     }
 
-    fn step(
-        &mut self,
-        number: usize,
-        step: &Step,
-        values: &mut Values<Value<S>>,
-    ) -> Result<Value<S>, FheError> {
+    fn step(&mut self, number: usize, step: &Step, values: &mut Values<Value<S>>) -> Result<Value<S>, FheError> {
         let (_, norm) = self.norm_of(step, number)?;
         let columns = match &step.block {
             Block::Attention(a) => self.attention(step, a, norm, values)?,
@@ -246,10 +238,7 @@ impl<'a, S: Slots> Pass<'a, S> {
                 return Err(shape(step.id));
             }
         };
-        let look = Look::Centred {
-            columns: &columns,
-            scale: norm.scale,
-        };
+        let look = Look::Centred { columns: &columns, scale: norm.scale };
         self.show(step.id, look)?;
         Ok(Value::Centred(columns))
     }
@@ -342,9 +331,7 @@ impl<'a, S: Slots> Pass<'a, S> {
                 (next, layer.frozen_row.as_deref())
             }
         };
-        let constant = frozen_row
-            .map(|row| frozen(step.id, row, n, choice.bound))
-            .transpose()?;
+        let constant = frozen_row.map(|row| frozen(step.id, row, n, choice.bound)).transpose()?;
         let settings = NormSettings {
             rows: match layer.frozen_row {
                 // A classifier reads first rows only: the others must be 0 when columns are packed.
@@ -353,10 +340,7 @@ impl<'a, S: Slots> Pass<'a, S> {
                 None => &self.masks.tokens,
             },
             statistics: Some(self.placement.statistics),
-            constant: constant.as_deref().map(|numbers| ConstantRow {
-                numbers,
-                rows: &self.masks.first,
-            }),
+            constant: constant.as_deref().map(|numbers| ConstantRow { numbers, rows: &self.masks.first }),
         };
         on.at(step.id);
         let mut x = norm(on, step.id, centred, n, choice, &settings)?;

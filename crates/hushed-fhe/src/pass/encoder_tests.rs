@@ -6,8 +6,7 @@ use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::testing::{data_lines, tiny_config, tiny_golden};
 use hushed_model::{
-    Matrix, Model, Network, NetworkConfig, Pool, TokenIds, TooLong, cosine, plain as clear,
-    random_network,
+    Matrix, Model, Network, NetworkConfig, Pool, TokenIds, TooLong, cosine, plain as clear, random_network,
 };
 
 use super::*;
@@ -39,20 +38,12 @@ fn texts() -> Vec<TokenIds> {
         let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % config.vocabulary) as u32;
         TokenIds::new((0..length).map(id).collect())
     };
-    [16, 3, 9, 1, 12, 5, 16]
-        .into_iter()
-        .enumerate()
-        .map(text)
-        .collect()
+    [16, 3, 9, 1, 12, 5, 16].into_iter().enumerate().map(text).collect()
 }
 
 /// Embeds and normalises, as a client does.
 fn embedded(network: &Network, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
-    let start = |text: &TokenIds| {
-        clear::start(&network.program(), vec![text.clone()])
-            .unwrap()
-            .values
-    };
+    let start = |text: &TokenIds| clear::start(&network.program(), vec![text.clone()]).unwrap().values;
     texts.iter().map(start).collect()
 }
 
@@ -95,13 +86,7 @@ fn run_padded(
         return Ok(Vec::new());
     }
     let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
-    Ok(unpack(
-        layout(),
-        &lengths,
-        pooled.width,
-        pooled.factor,
-        &vectors,
-    )?)
+    Ok(unpack(layout(), &lengths, pooled.width, pooled.factor, &vectors)?)
 }
 
 fn assert_close(found: &[Vec<f64>], expected: &[Vec<f64>], least: f64) {
@@ -147,10 +132,7 @@ fn merged_feed_forwards_agree_with_the_clear_model() {
     for merged in [vec![0], vec![1], vec![0, 1]] {
         let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
         let count = merged.len() as u64;
-        let config = NetworkConfig {
-            merged,
-            ..tiny_config()
-        };
+        let config = NetworkConfig { merged, ..tiny_config() };
         let network = random_network(&config, Pool::Mean, 5);
         let (texts, x) = (texts(), embedded(&network, &texts()));
         let expected = plain(&network, &texts);
@@ -180,9 +162,7 @@ fn other_architectures_agree_with_the_clear_model() {
         let model = Model::load(&tiny_golden(name)).unwrap();
         let lines = data_lines("sample.txt").unwrap().into_iter().take(7);
         let ids = lines.map(|text| model.tokens(&text, TooLong::Cut).unwrap());
-        let texts: Vec<TokenIds> = ids
-            .map(|ids| TokenIds::new(ids.ids().iter().copied().take(M).collect()))
-            .collect();
+        let texts: Vec<TokenIds> = ids.map(|ids| TokenIds::new(ids.ids().iter().copied().take(M).collect())).collect();
         let x = embedded(model.encoder().unwrap(), &texts);
         let expected = plain(model.encoder().unwrap(), &texts);
         let choices = measured(model.encoder().unwrap(), &x, &Structure::default()).choices;
@@ -224,13 +204,7 @@ fn hostile_padding_reaches_no_other_text() {
     let x = embedded(&network, &texts());
     let choices = measured(&network, &x, &Structure::default()).choices;
     let padding = |text: usize, row: usize, j: usize| match text {
-        HOSTILE => {
-            0.1 * if (row + j).is_multiple_of(3) {
-                1.0
-            } else {
-                -1.0
-            }
-        }
+        HOSTILE => 0.1 * if (row + j).is_multiple_of(3) { 1.0 } else { -1.0 },
         _ => 0.0,
     };
     for private in [false, true] {
@@ -253,10 +227,7 @@ fn replacements_are_followed() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(2);
     let network = network(Pool::Mean);
     let x = embedded(&network, &texts());
-    let structure = Structure {
-        previous: vec![(0, 1), (1, 3)],
-        frozen_layers: 1,
-    };
+    let structure = Structure { previous: vec![(0, 1), (1, 3)], frozen_layers: 1 };
     let measured = measured(&network, &x, &structure);
     let heads = &measured.choices.layers[0].attention.heads;
     assert!(matches!(heads[1], HeadChoice::Previous));
@@ -266,10 +237,7 @@ fn replacements_are_followed() {
     }
     // The replacements change the answers.
     let plain = plain(&network, &texts());
-    let worst = plain
-        .iter()
-        .zip(&measured.pooled)
-        .map(|(a, b)| cosine(a, b));
+    let worst = plain.iter().zip(&measured.pooled).map(|(a, b)| cosine(a, b));
     assert!(worst.fold(1.0, f64::min) < 0.999);
 }
 
@@ -297,11 +265,7 @@ fn operations_depend_on_shapes_alone() {
             match count.op {
                 Op::Rotate => assert!(rotating.contains(&step), "{} rotates", count.site),
                 // Refreshed sums are conjugated.
-                Op::Hoist => assert!(
-                    rotating.contains(&step) || step == "weigh",
-                    "{} hoists",
-                    count.site
-                ),
+                Op::Hoist => assert!(rotating.contains(&step) || step == "weigh", "{} hoists", count.site),
                 _ => {}
             }
         }
@@ -314,12 +278,7 @@ fn operations_depend_on_shapes_alone() {
 
 #[test]
 fn a_wider_model_with_higher_degrees() {
-    let config = NetworkConfig {
-        layers: 1,
-        heads: 2,
-        hidden: 128,
-        ..tiny_config()
-    };
+    let config = NetworkConfig { layers: 1, heads: 2, hidden: 128, ..tiny_config() };
     let network = random_network(&config, Pool::Mean, 8);
     let x = embedded(&network, &texts());
     let choices = measure(&network, &x, &Structure::default(), M, (31, 31)).choices;
@@ -365,17 +324,11 @@ fn a_run_uses_the_levels_of_the_ledger() {
     let found = unpack(layout(), &lengths, pooled.width, pooled.factor, &vectors).unwrap();
     assert_close(&found, &plain(&network, &texts()), 0.999);
     // The step that lacks a level is named, by a counting run too.
-    for (attention, feed_forward, named) in [
-        (11, 7, "layer.0.attention.norm"),
-        (12, 6, "layer.0.feed_forward.norm"),
-    ] {
+    for (attention, feed_forward, named) in [(11, 7, "layer.0.attention.norm"), (12, 6, "layer.0.feed_forward.norm")] {
         let mut few = pass(attention, feed_forward).unwrap();
         let refused = few.run(columns()).err().unwrap();
         let lacks = |step: &StepId| step.to_string() == named;
-        assert!(
-            matches!(&refused, FheError::Levels { step, .. } if lacks(step)),
-            "{refused}"
-        );
+        assert!(matches!(&refused, FheError::Levels { step, .. } if lacks(step)), "{refused}");
     }
 }
 

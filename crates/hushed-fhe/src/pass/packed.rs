@@ -253,12 +253,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
     }
 
     /// Adds the constant row, and refreshes for the next layer.
-    fn ended(
-        &self,
-        i: usize,
-        layer: &Layer<'_>,
-        mut x: Acts<S::Value>,
-    ) -> Result<Acts<S::Value>, FheError> {
+    fn ended(&self, i: usize, layer: &Layer<'_>, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let on = self.on;
         let (at, norm) = layer.feed_forward_norm;
         if let Some(row) = &layer.choice.frozen_row {
@@ -293,8 +288,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         let steps = self.program.steps().get(range).ok_or_else(none)?;
         let choice = self.choices.layers.get(i);
         // In the order checked by `supported`.
-        let blocks: Vec<(StepId, &'a Block)> =
-            steps.iter().map(|s: &Step| (s.id, &s.block)).collect();
+        let blocks: Vec<(StepId, &'a Block)> = steps.iter().map(|s: &Step| (s.id, &s.block)).collect();
         match blocks.as_slice() {
             [
                 (a, Block::Attention(attention)),

@@ -65,8 +65,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         }
         if answer == AnswerRows::Logits {
             return Err(FheError::Unsupported {
-                what: "a decoder whose head is not its table of token vectors, in packed rows"
-                    .to_owned(),
+                what: "a decoder whose head is not its table of token vectors, in packed rows".to_owned(),
                 remedy: "omit --texts to plan a batch",
             });
         }
@@ -76,10 +75,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
             let (id, attention) = layer.attention;
             causal::sigmoid_bias(id, attention)?;
             columns = spread(id, attention, layout)?;
-            for (id, norm) in [
-                (id, &attention.sub_norm),
-                (layer.feed_forward.0, &layer.feed_forward.1.sub_norm),
-            ] {
+            for (id, norm) in [(id, &attention.sub_norm), (layer.feed_forward.0, &layer.feed_forward.1.sub_norm)] {
                 if norm.is_some() {
                     return Err(FheError::Unsupported {
                         what: format!("{id}: a norm inside a block, in packed rows"),
@@ -183,11 +179,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
 }
 
 impl<'a, S: Slots> PackedDecoderPass<'a, S> {
-    fn norm(
-        &self,
-        (at, norm): (StepId, &'a Norm),
-        choice: &'a NormChoice,
-    ) -> PackedNorm<'_, S::Value> {
+    fn norm(&self, (at, norm): (StepId, &'a Norm), choice: &'a NormChoice) -> PackedNorm<'_, S::Value> {
         PackedNorm {
             at,
             norm,
@@ -208,13 +200,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     }
 
     /// A block's result added to the columns it read, divided by `bound`.
-    fn added(
-        &self,
-        at: StepId,
-        x: &Acts<S::Value>,
-        y: Vec<S::Value>,
-        bound: f64,
-    ) -> Result<Acts<S::Value>, FheError> {
+    fn added(&self, at: StepId, x: &Acts<S::Value>, y: Vec<S::Value>, bound: f64) -> Result<Acts<S::Value>, FheError> {
         self.on.at(at);
         let x = sum(self.on, at, &self.rows, x, y, bound);
         x.map_err(|error| error.at_step(at))

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_model::testing::{TINY_LABELS, model_folder, tiny_classifier_config, tiny_config};
 use hushed_model::{
-    Matrix, Model, NetworkConfig, Pool, Program, TokenIds, TooLong, cosine, length, nearness,
-    plain, random_network,
+    Matrix, Model, NetworkConfig, Pool, Program, TokenIds, TooLong, cosine, length, nearness, plain, random_network,
 };
 
 use crate::FheError;
@@ -16,9 +15,7 @@ use crate::inputs::bound_of_inputs;
 use crate::plan::packed::placed;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
-use crate::plan::{
-    FheOptions, FhePlanReport, assumed_choices, dry_run, packed_placement, reference,
-};
+use crate::plan::{FheOptions, FhePlanReport, assumed_choices, dry_run, packed_placement, reference};
 use crate::run::job::bootstrap;
 use crate::simulate::{Batch, Op, Simulator, embedded};
 use crate::testing::{Measured, Structure, measure};
@@ -44,29 +41,14 @@ fn run_knowing(
     bound: f64,
     texts: &[Matrix<f64>],
 ) -> Result<Vec<Vec<f64>>, FheError> {
-    let options = FheOptions {
-        rows,
-        lengths,
-        ..options(1)
-    };
+    let options = FheOptions { rows, lengths, ..options(1) };
     let placement = placed(program, choices, on.params(), &options, columns)?;
-    let batch = Batch {
-        program,
-        choices,
-        placement: &placement,
-        lengths,
-        bound,
-    };
+    let batch = Batch { program, choices, placement: &placement, lengths, bound };
     batch.run(on, rows, texts, None)
 }
 
 /// The answers to the same texts in a batch.
-fn in_a_batch(
-    program: &Program,
-    choices: &Choices,
-    params: &Arc<CkksParams>,
-    texts: &[Matrix<f64>],
-) -> Vec<Vec<f64>> {
+fn in_a_batch(program: &Program, choices: &Choices, params: &Arc<CkksParams>, texts: &[Matrix<f64>]) -> Vec<Vec<f64>> {
     let batch = Batch {
         program,
         choices,
@@ -93,9 +75,7 @@ fn options(texts: usize) -> FheOptions {
 
 fn some(count: usize, length: usize) -> Vec<TokenIds> {
     let id = |t: usize, i: usize| ((i * 31 + t * 17 + i * i * t) % 90) as u32;
-    (0..count)
-        .map(|t| TokenIds::new((0..length - t).map(|i| id(t, i)).collect()))
-        .collect()
+    (0..count).map(|t| TokenIds::new((0..length - t).map(|i| id(t, i)).collect())).collect()
 }
 
 /// A model with a head of a fixed pattern and a replaced row, texts, and its circuit's results for them in the clear.
@@ -107,14 +87,8 @@ fn tiny() -> (Program, Vec<Matrix<f64>>, Measured) {
 fn tiny_of(seed: u64) -> (Program, Vec<Matrix<f64>>, Measured) {
     let network = random_network(&tiny_config(), Pool::Mean, seed);
     let program = network.program();
-    let texts: Vec<Matrix<f64>> = some(4, 13)
-        .iter()
-        .map(|t| embedded(&program, t).unwrap())
-        .collect();
-    let structure = Structure {
-        previous: vec![(0, 1)],
-        frozen_layers: 1,
-    };
+    let texts: Vec<Matrix<f64>> = some(4, 13).iter().map(|t| embedded(&program, t).unwrap()).collect();
+    let structure = Structure { previous: vec![(0, 1)], frozen_layers: 1 };
     let measured = measure(&network, &texts, &structure, 16, (15, 15));
     (program, texts, measured)
 }
@@ -144,10 +118,7 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
             let counts = on.tally().counts();
             let bootstraps = 2 * n + 2 * n.div_ceil(2) + 2;
             assert_eq!(counts.total(Op::Bootstrap), runs * 2 * bootstraps);
-            assert_eq!(
-                counts.total(Op::Refreshed),
-                runs * 2 * (2 * 2 * n + 2 * n + 2)
-            );
+            assert_eq!(counts.total(Op::Refreshed), runs * 2 * (2 * 2 * n + 2 * n + 2));
         }
     }
 }
@@ -156,11 +127,7 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
 #[test]
 fn two_sets_of_weights_in_packed_rows_take_the_same_operations() {
     let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
-    for (columns, lengths) in [
-        (16, Lengths::Public),
-        (8, Lengths::Public),
-        (16, Lengths::Private),
-    ] {
+    for (columns, lengths) in [(16, Lengths::Public), (8, Lengths::Public), (16, Lengths::Private)] {
         let counts = |seed: u64| {
             let (program, texts, mut measured) = tiny_of(seed);
             for layer in &mut measured.choices.layers {
@@ -220,16 +187,10 @@ fn with_private_lengths_a_tiny_model_in_packed_rows_is_the_model() {
 fn merged_feed_forwards_in_packed_rows_are_the_model() {
     let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
     for merged in [vec![0], vec![0, 1]] {
-        let config = NetworkConfig {
-            merged,
-            ..tiny_config()
-        };
+        let config = NetworkConfig { merged, ..tiny_config() };
         let network = random_network(&config, Pool::Mean, 5);
         let program = network.program();
-        let texts: Vec<Matrix<f64>> = some(4, 13)
-            .iter()
-            .map(|t| embedded(&program, t).unwrap())
-            .collect();
+        let texts: Vec<Matrix<f64>> = some(4, 13).iter().map(|t| embedded(&program, t).unwrap()).collect();
         let measured = measure(&network, &texts, &Structure::default(), 16, (15, 15));
         let bound = bound_of_inputs(&program, 16).unwrap();
         for vectors in [1, 2] {
@@ -252,10 +213,7 @@ fn a_tiny_classifier_in_packed_rows_is_the_model() {
         let network = random_network(&config, Pool::First, 5);
         let program = network.program();
         let tokens = some(4, 13);
-        let texts: Vec<Matrix<f64>> = tokens
-            .iter()
-            .map(|t| embedded(&program, t).unwrap())
-            .collect();
+        let texts: Vec<Matrix<f64>> = tokens.iter().map(|t| embedded(&program, t).unwrap()).collect();
         let measured = measure(&network, &texts, &Structure::default(), 16, (15, 15));
         let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
         let bound = bound_of_inputs(&program, 16).unwrap();
@@ -270,10 +228,7 @@ fn a_tiny_classifier_in_packed_rows_is_the_model() {
                 let clear = clear.values.row(0);
                 for other in [clear, batch] {
                     let near = nearness(found, other, length(clear));
-                    assert!(
-                        found.len() == 3 && near > 0.999_99,
-                        "{layers} layers: {near}"
-                    );
+                    assert!(found.len() == 3 && near > 0.999_99, "{layers} layers: {near}");
                 }
             }
         }
@@ -283,12 +238,7 @@ fn a_tiny_classifier_in_packed_rows_is_the_model() {
 /// Heads of 64 columns, six in each of two vectors.
 #[test]
 fn one_text_of_768_columns_is_planned() {
-    let config = NetworkConfig {
-        layers: 2,
-        vocabulary: 8,
-        positions: 128,
-        ..NetworkConfig::base()
-    };
+    let config = NetworkConfig { layers: 2, vocabulary: 8, positions: 128, ..NetworkConfig::base() };
     let program = random_network(&config, Pool::Mean, 1).program();
     let choices = assumed_choices(&program, 128);
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
@@ -333,10 +283,7 @@ fn minilm_one_text_in_packed_rows() {
     assert_eq!(hidden.work.bootstraps(), 37);
     assert!(hidden.work.rotations < plan.work.rotations + 30);
     assert!(hidden.work.relinearisations < plan.work.relinearisations + 70);
-    for text in [
-        "Does the museum open on public holidays?",
-        "Der Zug nach Basel fährt heute von Gleis 7.",
-    ] {
+    for text in ["Does the museum open on public holidays?", "Der Zug nach Basel fährt heute von Gleis 7."] {
         let tokens = model.tokens(text, TooLong::Refuse).unwrap();
         let x = embedded(&program, &tokens).unwrap();
         let exact = model.embed(vec![tokens.clone()]).unwrap();
@@ -346,9 +293,7 @@ fn minilm_one_text_in_packed_rows() {
                 on = on.with_errors(seed);
             }
             let x = std::slice::from_ref(&x);
-            run(&on, &program, &choices, (32, 256), bound, x)
-                .unwrap()
-                .remove(0)
+            run(&on, &program, &choices, (32, 256), bound, x).unwrap().remove(0)
         };
         let (polynomials, noisy) = (answer(None), answer(Some(1)));
         for found in [&polynomials, &noisy] {
@@ -358,15 +303,7 @@ fn minilm_one_text_in_packed_rows() {
         // A head with a fixed pattern used to pass through the first inverse, which multiplied the errors of its places
         // by thousands: replies were certified to three bits after the point.
         let size = polynomials.iter().map(|x| x * x).sum::<f64>().sqrt();
-        let apart: f64 = polynomials
-            .iter()
-            .zip(&noisy)
-            .map(|(a, b)| (a - b).powi(2))
-            .sum();
-        assert!(
-            apart.sqrt() < 5e-4 * size,
-            "{text:?}: {}",
-            apart.sqrt() / size
-        );
+        let apart: f64 = polynomials.iter().zip(&noisy).map(|(a, b)| (a - b).powi(2)).sum();
+        assert!(apart.sqrt() < 5e-4 * size, "{text:?}: {}", apart.sqrt() / size);
     }
 }

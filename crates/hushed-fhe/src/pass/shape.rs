@@ -46,13 +46,10 @@ pub fn head_is_public(program: &Program, answer: AnswerRows) -> Result<(), FheEr
     let tokens = program.embedding().and_then(|table| table.tokens.as_ref());
     let head = program.vocabulary().and_then(|head| head.weights.as_ref());
     match (tokens, head) {
-        (Some(tokens), Some(head)) if tokens != head && answer != AnswerRows::Logits => {
-            Err(FheError::Unsupported {
-                what: "hidden states of a decoder whose head is not its table of token vectors"
-                    .to_owned(),
-                remedy: "such a decoder is answered with the logits of last rows: --answer last",
-            })
-        }
+        (Some(tokens), Some(head)) if tokens != head && answer != AnswerRows::Logits => Err(FheError::Unsupported {
+            what: "hidden states of a decoder whose head is not its table of token vectors".to_owned(),
+            remedy: "such a decoder is answered with the logits of last rows: --answer last",
+        }),
         _ => Ok(()),
     }
 }
@@ -90,14 +87,7 @@ pub fn halves(program: &Program) -> Vec<Option<Half>> {
 
 /// Accepts post-norm encoders: a block shares levels with the sum and the norm after it.
 pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError> {
-    const SHAPE: [Kind; 6] = [
-        Kind::Attention,
-        Kind::Add,
-        Kind::Norm,
-        Kind::FeedForward,
-        Kind::Add,
-        Kind::Norm,
-    ];
+    const SHAPE: [Kind; 6] = [Kind::Attention, Kind::Add, Kind::Norm, Kind::FeedForward, Kind::Add, Kind::Norm];
     let start = layer.start;
     let steps = program.steps().get(layer).unwrap_or_default();
     let kinds = steps.iter().map(|step| step.id.kind());
@@ -105,9 +95,7 @@ pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError>
     let near = |step: &Step| step.operands.iter().all(|edge| edge.from + 1 >= start);
     match start > 0 && kinds.eq(SHAPE) && steps.iter().all(near) {
         true => Ok(()),
-        false => Err(shape(
-            steps.first().map_or(StepId::outside("layer"), |s| s.id),
-        )),
+        false => Err(shape(steps.first().map_or(StepId::outside("layer"), |s| s.id))),
     }
 }
 

@@ -64,23 +64,11 @@ impl Goal {
         bootstrap: &KeySpecs,
         options: &FheOptions,
     ) -> Result<Curve, FheError> {
-        let report = |asked: &FheOptions| {
-            FhePlanReport::unfitted(program, choices, assumed, params, bootstrap, asked)
-        };
-        let asked = |texts, placement| FheOptions {
-            texts,
-            placement,
-            ..options.clone()
-        };
+        let report = |asked: &FheOptions| FhePlanReport::unfitted(program, choices, assumed, params, bootstrap, asked);
+        let asked = |texts, placement| FheOptions { texts, placement, ..options.clone() };
         let mut plans = Vec::new();
         let mut texts = 1;
-        while let Some(placement) = possible(packed_placement(
-            program,
-            choices,
-            params,
-            &asked(texts, None),
-        ))?
-        .flatten()
+        while let Some(placement) = possible(packed_placement(program, choices, params, &asked(texts, None)))?.flatten()
         {
             let room = params.slots() / options.rows / placement.columns;
             let asked = asked(room, Some(placement));
@@ -98,9 +86,7 @@ impl Goal {
             Goal::Throughput => plan.per_text.seconds,
         };
         let costs = plans.iter().map(|(_, plan)| cost(plan)).enumerate();
-        let chosen = costs
-            .min_by(|a, b| a.1.total_cmp(&b.1))
-            .map_or(0, |(i, _)| i);
+        let chosen = costs.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(i, _)| i);
         let point = |(i, (_, plan)): (usize, &(FheOptions, FhePlanReport))| CurvePoint {
             texts: plan.texts,
             columns: plan.placement.columns,
@@ -115,11 +101,7 @@ impl Goal {
         if !assumed {
             check_fits(program, choices, params, &options, &report.placement)?;
         }
-        Ok(Curve {
-            points,
-            options,
-            report,
-        })
+        Ok(Curve { points, options, report })
     }
 }
 

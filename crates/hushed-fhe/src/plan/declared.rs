@@ -34,9 +34,7 @@ const MARGIN: f64 = 1.25;
 /// server that runs it use the same.
 #[must_use]
 pub fn texts(tokenizer: &Tokenizer, rows: usize, known: Option<TokenIds>) -> Vec<TokenIds> {
-    let words = shuffled(tokenizer)
-        .into_iter()
-        .take(rows.saturating_sub(2).max(1));
+    let words = shuffled(tokenizer).into_iter().take(rows.saturating_sub(2).max(1));
     let mut texts = of_all_lengths(tokenizer.surrounded(words).ids(), rows);
     texts.extend(known);
     texts
@@ -160,9 +158,7 @@ mod tests {
 
     fn some(count: usize, length: usize) -> Vec<TokenIds> {
         let id = |t: usize, i: usize| ((i * 31 + t * 17 + i * i * t) % 90) as u32;
-        (0..count)
-            .map(|t| TokenIds::new((0..length).map(|i| id(t, i)).collect()))
-            .collect()
+        (0..count).map(|t| TokenIds::new((0..length).map(|i| id(t, i)).collect())).collect()
     }
 
     /// What a plan declares for its model is at least the error of a text of any length: other words than those that
@@ -214,11 +210,7 @@ mod tests {
     const OF_TEXTS: [usize; 6] = [1, 2, 3, 6, 12, ROWS];
 
     /// The largest error of texts of any length is within what is declared for `simulated`, and not far below.
-    fn assert_covered(
-        circuit: &Circuit<'_>,
-        simulated: &[TokenIds],
-        others: &dyn Fn(usize) -> Vec<TokenIds>,
-    ) -> f64 {
+    fn assert_covered(circuit: &Circuit<'_>, simulated: &[TokenIds], others: &dyn Fn(usize) -> Vec<TokenIds>) -> f64 {
         let least = declared(circuit.deviation(simulated).unwrap());
         let mut worst: f64 = 0.0;
         for length in OF_TEXTS {
@@ -265,11 +257,7 @@ mod tests {
         config.layers = 1;
         let network = random_network(&config, Pool::Mean, 5);
         let texts = some(4, 9);
-        let embedded = texts.iter().map(|t| {
-            plain::start(&network.program(), vec![t.clone()])
-                .unwrap()
-                .values
-        });
+        let embedded = texts.iter().map(|t| plain::start(&network.program(), vec![t.clone()]).unwrap().values);
         let embedded: Vec<Matrix<f64>> = embedded.collect();
         let good = measure(&network, &embedded, &Structure::default(), ROWS, (15, 15)).choices;
         let mut wide = good.clone();

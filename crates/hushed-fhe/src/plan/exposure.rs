@@ -18,12 +18,7 @@ pub struct FheExposure {
 }
 
 /// The list for one batch.
-pub(super) fn exposures(
-    program: &Program,
-    choices: &Choices,
-    options: &FheOptions,
-    places: usize,
-) -> Vec<FheExposure> {
+pub(super) fn exposures(program: &Program, choices: &Choices, options: &FheOptions, places: usize) -> Vec<FheExposure> {
     let (rows, lengths) = (options.rows, options.lengths);
     let decodes = program.vocabulary().is_some();
     let see = |who, sees: String| FheExposure { who, sees };

@@ -95,27 +95,19 @@ struct Cut {
 }
 
 /// The keys of one use, each as primes and special primes: the cheapest cut of `lengths` into runs.
-fn groups(
-    params: &CkksParams,
-    lengths: &BTreeMap<usize, u64>,
-) -> Result<Vec<(usize, usize)>, FheError> {
+fn groups(params: &CkksParams, lengths: &BTreeMap<usize, u64>) -> Result<Vec<(usize, usize)>, FheError> {
     let lengths: Vec<(usize, u64)> = lengths.iter().map(|(&l, &times)| (l, times)).collect();
     let mut best = vec![Cut::default()];
     for (last, &(limbs, _)) in lengths.iter().enumerate() {
         let mut found: Option<Cut> = None;
         for special in 1..=params.rlwe().most_special(limbs) {
-            let gadget =
-                Gadget::new(params.rlwe(), limbs, special).map_err(hushed_ckks::CkksError::from)?;
+            let gadget = Gadget::new(params.rlwe(), limbs, special).map_err(hushed_ckks::CkksError::from)?;
             let residues = gadget.digits().len() * (limbs + special);
             let mut cost = TRANSFORMS_A_RESIDUE * residues as u64;
             for before in (0..=last).rev() {
                 let (short, times) = lengths[before];
                 cost = cost.saturating_add(times.saturating_mul(gadget.transforms(short) as u64));
-                let cut = Cut {
-                    cost: cost.saturating_add(best[before].cost),
-                    key: (limbs, special),
-                    before,
-                };
+                let cut = Cut { cost: cost.saturating_add(best[before].cost), key: (limbs, special), before };
                 if found.is_none_or(|found| cut.cost < found.cost) {
                     found = Some(cut);
                 }
@@ -175,11 +167,7 @@ mod tests {
         assert_eq!(keys(1_000_000).len(), 2);
         // The long key has the number of special primes that is cheapest for it.
         let special = params.cheapest_special(17).unwrap();
-        let long = keys(1_000_000)
-            .iter()
-            .find(|s| s.limbs == 17)
-            .copied()
-            .unwrap();
+        let long = keys(1_000_000).iter().find(|s| s.limbs == 17).copied().unwrap();
         assert_eq!(long.special, special);
     }
 
@@ -188,9 +176,7 @@ mod tests {
         let params = CkksParams::n16_boot().unwrap();
         let mut bootstrap = KeySpecs::new();
         bootstrap.relin(26, 7).galois(25, 4, 3);
-        let specs = demand(KeyUse::Relin, &[(6, 10)])
-            .specs(&params, &bootstrap)
-            .unwrap();
+        let specs = demand(KeyUse::Relin, &[(6, 10)]).specs(&params, &bootstrap).unwrap();
         assert_eq!(specs.len(), 3);
         assert!(bootstrap.iter().all(|spec| specs.iter().any(|s| s == spec)));
     }

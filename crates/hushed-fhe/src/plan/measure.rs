@@ -6,9 +6,7 @@ use std::time::Instant;
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::gemm::{GemmWeights, ModularGemm};
 use hushed_ckks::keys::{EvalKeys, SecretKey};
-use hushed_ckks::{
-    Ciphertext, CkksError, CkksParams, Complex64, Encoder, Encryptor, Evaluator, Plaintext,
-};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Encryptor, Evaluator, Plaintext};
 use hushed_math::rng::SecretRng;
 use rayon::prelude::*;
 
@@ -33,24 +31,15 @@ const WINDOW: f64 = 0.06;
 ///
 /// # Errors
 /// Errors of the engine; none for a preset that can bootstrap.
-pub fn measure_prices(
-    params: &Arc<CkksParams>,
-    threads: usize,
-    bootstraps: bool,
-) -> Result<Prices, FheError> {
+pub fn measure_prices(params: &Arc<CkksParams>, threads: usize, bootstraps: bool) -> Result<Prices, FheError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|source| FheError::Io {
-        what: format!("{threads} threads"),
-        source: std::io::Error::other(source),
-    })?;
+    let pool = pool
+        .map_err(|source| FheError::Io { what: format!("{threads} threads"), source: std::io::Error::other(source) })?;
     pool.install(|| measure(params, threads, bootstraps))
 }
 
 fn measure(params: &Arc<CkksParams>, threads: usize, bootstraps: bool) -> Result<Prices, FheError> {
-    let key = Arc::new(SecretKey::generate(
-        params.rlwe(),
-        &mut SecretRng::from_os("prices"),
-    ));
+    let key = Arc::new(SecretKey::generate(params.rlwe(), &mut SecretRng::from_os("prices")));
     let mut by_limbs = Vec::new();
     for limbs in MEASURED_AT.into_iter().filter(|&l| l <= params.max_limbs()) {
         by_limbs.push(Subject::new(params, &key, limbs, threads)?.point(limbs)?);
@@ -97,12 +86,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(
-        params: &Arc<CkksParams>,
-        key: &Arc<SecretKey>,
-        limbs: usize,
-        threads: usize,
-    ) -> Result<Self, CkksError> {
+    fn new(params: &Arc<CkksParams>, key: &Arc<SecretKey>, limbs: usize, threads: usize) -> Result<Self, CkksError> {
         let mut rng = SecretRng::from_os("prices");
         let specs = params.key_specs(limbs, true, &ROTATIONS, false)?;
         let keys = Arc::new(EvalKeys::generate(key, &specs, &mut rng)?);
@@ -111,19 +95,10 @@ impl Subject {
         let plain = encoder.encode(&values, limbs, params.default_scale())?;
         let encryptor = Encryptor::new(params, key)?;
         let mut operands = || -> Result<Vec<Ciphertext>, CkksError> {
-            (0..threads)
-                .map(|_| encryptor.encrypt(&plain, &mut rng))
-                .collect()
+            (0..threads).map(|_| encryptor.encrypt(&plain, &mut rng)).collect()
         };
         let (left, right) = (operands()?, operands()?);
-        Ok(Self {
-            evaluator: Evaluator::new(params, keys)?,
-            encoder,
-            values,
-            plain,
-            left,
-            right,
-        })
+        Ok(Self { evaluator: Evaluator::new(params, keys)?, encoder, values, plain, left, right })
     }
 
     fn point(&self, limbs: usize) -> Result<Point, CkksError> {
@@ -134,11 +109,7 @@ impl Subject {
             let pairs = self.left.iter().zip(&self.right);
             pairs.map(|(l, r)| e.tensor(l, r)).collect()
         };
-        let hoisted = self
-            .left
-            .iter()
-            .map(|ct| e.hoist(ct))
-            .collect::<Result<Vec<_>, _>>()?;
+        let hoisted = self.left.iter().map(|ct| e.hoist(ct)).collect::<Result<Vec<_>, _>>()?;
         // The digits are computed at the first rotation.
         let both = self.each(|i| {
             let hoisted = e.hoist(&self.left[i])?;
@@ -148,18 +119,12 @@ impl Subject {
         let rotate_hoisted = self.each(|i| {
             // Keys alternate, as in a run, so that none stays in the cache.
             let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            e.rotate_hoisted(&hoisted[i], ROTATIONS[turn % ROTATIONS.len()])
-                .map(drop)
+            e.rotate_hoisted(&hoisted[i], ROTATIONS[turn % ROTATIONS.len()]).map(drop)
         })?;
         let finished = tensors()?;
         let cells: Vec<_> = tensors()?.into_iter().map(std::sync::Mutex::new).collect();
-        let lock = |i: usize| {
-            cells[i]
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-        };
-        let product =
-            self.each(|i| e.tensor_add_assign(&mut lock(i), &self.left[i], &self.right[i]))?;
+        let lock = |i: usize| cells[i].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let product = self.each(|i| e.tensor_add_assign(&mut lock(i), &self.left[i], &self.right[i]))?;
         let multiple = self.each(|i| e.tensor_add_multiple(&mut lock(i), &self.left[i], FACTOR))?;
         let relinearise = self.each(|i| e.relinearize_rescale(&finished[i]).map(drop))?;
         Ok(Point {
@@ -181,9 +146,7 @@ impl Subject {
         let threads = self.left.len();
         let round = |times: usize| {
             let clock = Clock::start();
-            (0..threads)
-                .into_par_iter()
-                .try_for_each(|i| (0..times).try_for_each(|_| call(i)))?;
+            (0..threads).into_par_iter().try_for_each(|i| (0..times).try_for_each(|_| call(i)))?;
             Ok(clock.seconds(threads) / (threads * times) as f64)
         };
         let start = Instant::now();
@@ -199,9 +162,7 @@ impl Subject {
     /// A grid of four by four, 32 products each.
     fn grid_term(&self) -> Result<f64, FheError> {
         let side = |from: &[Ciphertext]| -> Vec<Vec<Ciphertext>> {
-            (0..32)
-                .map(|_| from.iter().cycle().take(4).cloned().collect())
-                .collect()
+            (0..32).map(|_| from.iter().cycle().take(4).cloned().collect()).collect()
         };
         let (left, right) = (side(&self.left), side(&self.right));
         let seconds = once(|| Ok(self.evaluator.dot_grid(&left, &right).map(drop)?))?;
@@ -249,19 +210,14 @@ struct Clock {
 
 impl Clock {
     fn start() -> Clock {
-        Clock {
-            computed: computed_seconds(),
-            start: Instant::now(),
-        }
+        Clock { computed: computed_seconds(), start: Instant::now() }
     }
 
     /// Seconds since the start, divided among `threads` threads.
     fn seconds(&self, threads: usize) -> f64 {
         let wall = self.start.elapsed().as_secs_f64();
         match (self.computed, computed_seconds()) {
-            (Some(before), Some(now)) if now > before => {
-                ((now - before) / threads as f64).min(wall)
-            }
+            (Some(before), Some(now)) if now > before => ((now - before) / threads as f64).min(wall),
             _ => wall,
         }
     }
@@ -296,8 +252,7 @@ type BySize = Vec<(usize, f64)>;
 fn bootstrap(params: &Arc<CkksParams>, key: &Arc<SecretKey>) -> Result<(BySize, BySize), FheError> {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
     let mut rng = SecretRng::from_os("prices");
-    let keys =
-        EvalKeys::generate(key, &bootstrapper.key_specs(), &mut rng).map_err(CkksError::from)?;
+    let keys = EvalKeys::generate(key, &bootstrapper.key_specs(), &mut rng).map_err(CkksError::from)?;
     let evaluator = Evaluator::new(params, Arc::new(keys))?;
     let encoder = Encoder::new(params);
     let values: Vec<Complex64> = (0..params.slots()).map(|i| spread(i).into()).collect();

@@ -48,12 +48,7 @@ pub struct FheMemory {
 
 impl FheMemory {
     /// Everything except the vectors.
-    pub(super) fn around(
-        params: &CkksParams,
-        program: &Program,
-        answer: AnswerRows,
-        key_bytes: u64,
-    ) -> FheMemory {
+    pub(super) fn around(params: &CkksParams, program: &Program, answer: AnswerRows, key_bytes: u64) -> FheMemory {
         let n = params.n() as f64;
         let residue = 8.0 * n;
         let size = |w: &Linear| (w.inputs * w.outputs) as u64;
@@ -62,9 +57,7 @@ impl FheMemory {
             linears.map(size).sum::<u64>()
         };
         // Only logits are computed with the head of a decoder.
-        let unread = program
-            .vocabulary()
-            .filter(|_| answer != AnswerRows::Logits);
+        let unread = program.vocabulary().filter(|_| answer != AnswerRows::Logits);
         let kept = program.linears().map(size).sum::<u64>() - unread.map_or(0, size);
         let layers = program.layers().into_iter();
         let layers = layers.map(|range| layer(program.steps().get(range).unwrap_or_default()));
@@ -85,11 +78,7 @@ impl FheMemory {
     pub(super) fn with_vectors(self, vectors: u64, spills: bool) -> FheMemory {
         let packed = if spills { PACKED } else { 0 };
         let program = self.program + packed;
-        FheMemory {
-            vectors,
-            program,
-            ..self
-        }
+        FheMemory { vectors, program, ..self }
     }
 
     /// The total.

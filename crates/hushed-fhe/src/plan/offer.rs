@@ -15,9 +15,7 @@ use crate::ops::head;
 use crate::pass::head_is_public;
 use crate::plan::declared::{Circuit, declared};
 use crate::plan::placement::Placement;
-use crate::plan::public_plan::{
-    AnswerRows, Canary, FhePlan, Lengths, PLAN_VERSION, ReplyForm, reply_deviation,
-};
+use crate::plan::public_plan::{AnswerRows, Canary, FhePlan, Lengths, PLAN_VERSION, ReplyForm, reply_deviation};
 use crate::resolution::{self, largest};
 use crate::run::reply::fewest_limbs;
 
@@ -58,14 +56,7 @@ impl Offer<'_> {
     pub fn plan(&self) -> Result<FhePlan, FheError> {
         let (program, params) = (self.program, self.params);
         self.choices.check(program)?;
-        let (keys, mut reply) = needed(
-            program,
-            self.choices,
-            params,
-            self.bootstrap,
-            self.options,
-            self.placement,
-        )?;
+        let (keys, mut reply) = needed(program, self.choices, params, self.bootstrap, self.options, self.placement)?;
         let rows = self.options.rows;
         let input_bound = bound_of_inputs(program, rows)?;
         let circuit = Circuit {
@@ -79,9 +70,7 @@ impl Offer<'_> {
             input_bound,
             folded: Arc::default(),
         };
-        reply.deviation = reply
-            .deviation
-            .max(declared(circuit.deviation(self.texts)?));
+        reply.deviation = reply.deviation.max(declared(circuit.deviation(self.texts)?));
         let logits = answered_logits(program, self.options.answer);
         resolution::check(program, &reply, params, logits.is_some())?;
         let mut plan = FhePlan {
@@ -127,10 +116,7 @@ pub fn needed(
     head_is_public(program, options.answer)?;
     let run = dry_run(program, choices, params, options, placement)?;
     let keys = key_specs(&run, params, bootstrap)?;
-    Ok((
-        keys,
-        reply_form(program, choices, params, &run, options.answer)?,
-    ))
+    Ok((keys, reply_form(program, choices, params, &run, options.answer)?))
 }
 
 /// The form of what leaves the server at the end of this run, with the primes that the answer needs.

@@ -62,10 +62,7 @@ pub(crate) fn placed(
         ..Placement::plain(on.top(), 1, 2)
     };
     let mut runs = |at: &Placement| {
-        let at = Placement {
-            upload,
-            ..at.clone()
-        };
+        let at = Placement { upload, ..at.clone() };
         dry_run(program, choices, params, options, &at).map(drop)
     };
     lowest(&mut runs, &mut at, on.top())?;

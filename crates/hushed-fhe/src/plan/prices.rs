@@ -75,9 +75,7 @@ impl Prices {
     /// Seconds of one operation at `limbs` primes; for a bootstrap, of results with that many.
     #[must_use]
     pub fn seconds(&self, op: Op, limbs: usize) -> f64 {
-        let at = |f: fn(&Point) -> f64| {
-            interpolate(self.by_limbs.iter().map(|p| (p.limbs, f(p))), limbs)
-        };
+        let at = |f: fn(&Point) -> f64| interpolate(self.by_limbs.iter().map(|p| (p.limbs, f(p))), limbs);
         match op {
             Op::Hoist => at(|p| p.hoist),
             Op::Rotate | Op::Conjugate => at(|p| p.rotate_hoisted),

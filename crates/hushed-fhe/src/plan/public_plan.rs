@@ -98,12 +98,7 @@ pub enum AnswerRows {
 
 /// What the server learns of the length of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    tag = "kind",
-    content = "multiple",
-    rename_all = "snake_case",
-    deny_unknown_fields
-)]
+#[serde(tag = "kind", content = "multiple", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Lengths {
     /// The number of tokens.
     Public,
@@ -212,9 +207,7 @@ impl FhePlan {
     pub fn hash(&self) -> [u8; 32] {
         // Only numbers and strings: serializing cannot fail. An empty text would give the hash of another plan.
         let text = serde_json::to_vec(self).unwrap_or_default();
-        let hash = Sha256::new()
-            .chain_update(b"hushed fhe plan 1")
-            .chain_update(text);
+        let hash = Sha256::new().chain_update(b"hushed fhe plan 1").chain_update(text);
         hash.finalize().into()
     }
 
@@ -223,10 +216,7 @@ impl FhePlan {
     /// # Errors
     /// [`PlanFileError::NotJson`] for numbers that JSON cannot represent.
     pub fn to_json(&self) -> Result<Vec<u8>, PlanFileError> {
-        let sealed = Sealed {
-            hash: hex(&self.hash()),
-            plan: self.clone(),
-        };
+        let sealed = Sealed { hash: hex(&self.hash()), plan: self.clone() };
         let mut bytes = serde_json::to_vec_pretty(&sealed)?;
         bytes.push(b'\n');
         Ok(bytes)
@@ -248,10 +238,7 @@ impl FhePlan {
         }
         let found = hex(&plan.hash());
         if found != hash {
-            return Err(PlanFileError::Damaged {
-                found,
-                stated: hash.chars().take(64).collect(),
-            });
+            return Err(PlanFileError::Damaged { found, stated: hash.chars().take(64).collect() });
         }
         let params = plan.params()?;
         plan.check(&params)?;
@@ -264,10 +251,7 @@ impl FhePlan {
     /// [`PlanFileError::Parameters`], [`PlanFileError::OtherParameters`].
     pub fn params(&self) -> Result<Arc<CkksParams>, PlanFileError> {
         let name = || self.parameters.chars().take(60).collect::<String>();
-        let params = named(&self.parameters).map_err(|source| PlanFileError::Parameters {
-            name: name(),
-            source,
-        })?;
+        let params = named(&self.parameters).map_err(|source| PlanFileError::Parameters { name: name(), source })?;
         let ours = hex(params.rlwe().hash());
         if ours != self.parameters_hash {
             return Err(PlanFileError::OtherParameters {
@@ -301,10 +285,7 @@ impl FhePlan {
     /// [`PlanFileError::Unusable`].
     pub fn layout(&self, params: &CkksParams) -> Result<Layout, PlanFileError> {
         let layout = Layout::new(params.slots(), self.rows, self.placement.columns);
-        layout.map_err(|error| PlanFileError::Unusable {
-            what: "rows",
-            given: error.to_string(),
-        })
+        layout.map_err(|error| PlanFileError::Unusable { what: "rows", given: error.to_string() })
     }
 
     /// Where columns lie in packed rows; `None` for a batch.
@@ -316,10 +297,8 @@ impl FhePlan {
         if columns == 1 {
             return Ok(None);
         }
-        let refused = || PlanFileError::Unusable {
-            what: "places of a row",
-            given: format!("{columns} for {width} columns"),
-        };
+        let refused =
+            || PlanFileError::Unusable { what: "places of a row", given: format!("{columns} for {width} columns") };
         let layout = self.layout(params)?;
         // All vectors hold the same number of whole heads.
         let spread = layout.spread(width, 1).map_err(|_| refused())?;
@@ -339,12 +318,7 @@ impl FhePlan {
             Some(classes) => layout.spread(classes, 1),
             None => Ok(columns),
         });
-        answers
-            .transpose()
-            .map_err(|error| PlanFileError::Unusable {
-                what: "logits",
-                given: error.to_string(),
-            })
+        answers.transpose().map_err(|error| PlanFileError::Unusable { what: "logits", given: error.to_string() })
     }
 
     /// Vectors that a layer reads and a checkpoint holds: columns, or vectors of packed rows.
@@ -362,10 +336,8 @@ impl FhePlan {
     /// # Errors
     /// [`PlanFileError::Unusable`].
     pub fn interleave(&self, params: &CkksParams) -> Result<Interleave, PlanFileError> {
-        Interleave::new(params.slots(), self.rows).map_err(|error| PlanFileError::Unusable {
-            what: "rows",
-            given: error.to_string(),
-        })
+        Interleave::new(params.slots(), self.rows)
+            .map_err(|error| PlanFileError::Unusable { what: "rows", given: error.to_string() })
     }
 
     /// Ciphertexts of a request: one per two columns or per vector of packed rows, and the vector of real rows if
@@ -397,10 +369,8 @@ impl FhePlan {
     /// # Errors
     /// [`PlanFileError::Unusable`].
     pub fn reply_scale(&self) -> Result<Scale, PlanFileError> {
-        Scale::new(self.reply.scale).map_err(|error| PlanFileError::Unusable {
-            what: "reply",
-            given: error.to_string(),
-        })
+        Scale::new(self.reply.scale)
+            .map_err(|error| PlanFileError::Unusable { what: "reply", given: error.to_string() })
     }
 
     /// Bits after the binary point that a client keeps of a reply: those that the parameter set certifies for numbers
@@ -423,9 +393,7 @@ impl FhePlan {
 /// [`CkksParamsError::UnknownPreset`].
 pub fn named(name: &str) -> Result<Arc<CkksParams>, CkksParamsError> {
     #[cfg(any(test, feature = "insecure-test-parameters"))]
-    if let Some((log_n, levels)) = name
-        .strip_prefix("insecure-test/")
-        .and_then(|sizes| sizes.split_once('/'))
+    if let Some((log_n, levels)) = name.strip_prefix("insecure-test/").and_then(|sizes| sizes.split_once('/'))
         && let (Ok(log_n), Ok(levels)) = (log_n.parse(), levels.parse())
     {
         return CkksParams::insecure_test(log_n, levels);
@@ -436,16 +404,9 @@ pub fn named(name: &str) -> Result<Arc<CkksParams>, CkksParamsError> {
 /// A small plan over an insecure ring, for tests.
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 #[doc(hidden)]
-pub fn insecure_plan(
-    log_n: u32,
-    levels: usize,
-    width: usize,
-) -> Result<(FhePlan, Arc<CkksParams>), PlanFileError> {
+pub fn insecure_plan(log_n: u32, levels: usize, width: usize) -> Result<(FhePlan, Arc<CkksParams>), PlanFileError> {
     let parameters = format!("insecure-test/{log_n}/{levels}");
-    let params = named(&parameters).map_err(|source| PlanFileError::Parameters {
-        name: parameters.clone(),
-        source,
-    })?;
+    let params = named(&parameters).map_err(|source| PlanFileError::Parameters { name: parameters.clone(), source })?;
     let top = params.fresh_limbs();
     let mut plan = FhePlan {
         version: PLAN_VERSION,

@@ -87,18 +87,12 @@ pub struct Step {
 
 /// The priced steps of a dry run, in the order in which it first came to them. A step that refreshes `wide` vectors or
 /// more refreshes columns.
-pub(super) fn steps(
-    counts: &Counts,
-    params: &CkksParams,
-    prices: &Prices,
-    wide: usize,
-) -> Vec<Step> {
+pub(super) fn steps(counts: &Counts, params: &CkksParams, prices: &Prices, wide: usize) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for peak in &counts.peaks {
         let operations = operations_of(counts, peak.site);
         let level = |limbs: usize| limbs.saturating_sub(params.bootstrap_limbs());
-        let other =
-            |op: Op| op.is_bootstrap() || matches!(op, Op::Refreshed | Op::Store | Op::Load);
+        let other = |op: Op| op.is_bootstrap() || matches!(op, Op::Refreshed | Op::Store | Op::Load);
         let computed = operations.iter().filter(|(op, ..)| !other(*op));
         let rescaled = operations.iter().filter(|(op, ..)| *op == Op::Rescale);
         let refreshed: Vec<(u64, usize)> = operations
@@ -135,12 +129,7 @@ pub(super) fn operations_of(counts: &Counts, site: StepId) -> Vec<Done> {
 
 /// Seconds of one operation of the step with operations `all`: the price of a product depends on how many products the
 /// step's sums have.
-pub(super) fn seconds(
-    (op, limbs, times): Done,
-    all: &[Done],
-    params: &CkksParams,
-    prices: &Prices,
-) -> f64 {
+pub(super) fn seconds((op, limbs, times): Done, all: &[Done], params: &CkksParams, prices: &Prices) -> f64 {
     let each = match op {
         Op::Tensor => {
             let of = |wanted: Op| {
@@ -164,13 +153,7 @@ fn disk_bytes(params: &CkksParams, limbs: usize, times: u64) -> u64 {
     times * Ciphertext::list_bytes(params, limbs, 1) as u64
 }
 
-fn work(
-    operations: &[Done],
-    params: &CkksParams,
-    prices: &Prices,
-    refreshed: &[(u64, usize)],
-    wide: usize,
-) -> Work {
+fn work(operations: &[Done], params: &CkksParams, prices: &Prices, refreshed: &[(u64, usize)], wide: usize) -> Work {
     let columns = refreshed.iter().map(|r| r.0).sum::<u64>() >= wide as u64;
     let mut work = Work::default();
     for &(op, limbs, times) in operations {

@@ -34,17 +34,8 @@ pub fn reference(threads: usize) -> Prices {
     };
     let point = |row: &[f64; 10]| {
         let [limbs, rest @ ..] = row;
-        let [
-            hoist,
-            rotate_hoisted,
-            product,
-            relinearise,
-            rescale,
-            multiple,
-            add,
-            encode,
-            mul_plain,
-        ] = rest.map(|ms| ms * 1e-3 / gain);
+        let [hoist, rotate_hoisted, product, relinearise, rescale, multiple, add, encode, mul_plain] =
+            rest.map(|ms| ms * 1e-3 / gain);
         Point {
             limbs: *limbs as usize,
             hoist,

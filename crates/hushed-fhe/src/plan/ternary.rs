@@ -39,11 +39,7 @@ pub fn ternary_maps(program: &Program, placement: &Placement) -> Vec<TernaryMaps
                 1 => form,
                 _ => Form::PackedRows,
             };
-            let maps = found.entry(form).or_insert_with(|| TernaryMaps {
-                form,
-                count: 0,
-                maps: Vec::new(),
-            });
+            let maps = found.entry(form).or_insert_with(|| TernaryMaps { form, count: 0, maps: Vec::new() });
             maps.count += 1;
             let name = step.id.part(part).within_layer();
             if !maps.maps.contains(&name) {
@@ -73,10 +69,7 @@ mod tests {
     const LAST: [&str; 2] = ["attention.output", "feed_forward.down"];
 
     fn options_of(texts: usize) -> FheOptions {
-        FheOptions {
-            texts,
-            ..options(Lengths::Private)
-        }
+        FheOptions { texts, ..options(Lengths::Private) }
     }
 
     /// Packed rows leave fewer levels than the assumed degrees take.
@@ -97,10 +90,7 @@ mod tests {
     /// The plan's account of a decoder, after a comparison with what its circuit does: scalar maps rescale their
     /// results, ternary ones do not.
     fn planned(network: &DecoderNetwork, options: FheOptions) -> Vec<Told> {
-        let (params, program) = (
-            CkksParams::n16_boot().unwrap(),
-            network.program_of_all_rows(),
-        );
+        let (params, program) = (CkksParams::n16_boot().unwrap(), network.program_of_all_rows());
         let choices = shallow(&program, options.rows);
         let keys = KeySpecs::new();
         let plan = FhePlanReport::new(&program, &choices, true, &params, &keys, &options).unwrap();
@@ -115,13 +105,7 @@ mod tests {
                 assert_eq!(rescales.sum::<u64>() == 0, ternary, "{name}");
             }
         }
-        let told = |t: &TernaryMaps| {
-            (
-                t.form,
-                t.count,
-                t.maps.iter().map(StepId::to_string).collect(),
-            )
-        };
+        let told = |t: &TernaryMaps| (t.form, t.count, t.maps.iter().map(StepId::to_string).collect());
         plan.ternary.iter().map(told).collect()
     }
 
@@ -142,10 +126,7 @@ mod tests {
         assert_eq!(planned(&network, batch()), [both.clone(), before.clone()]);
 
         // Norms inside the blocks: gains of 1, then others in one layer's attention.
-        let config = hushed_model::NetworkConfig {
-            sub_norms: true,
-            ..config
-        };
+        let config = hushed_model::NetworkConfig { sub_norms: true, ..config };
         let normed = ternary_network(&config, 1);
         let one = |norm: &mut Option<Norm>| {
             let norm = norm.as_mut().unwrap();
@@ -157,10 +138,7 @@ mod tests {
             one(&mut layer.feed_forward.feed_forward_mut().unwrap().sub_norm);
         }
         assert_eq!(planned(&ones, batch()), [both, before.clone()]);
-        assert_eq!(
-            planned(&normed, batch()),
-            [before.clone(), maps(Form::SubNorm, 4, &LAST)]
-        );
+        assert_eq!(planned(&normed, batch()), [before.clone(), maps(Form::SubNorm, 4, &LAST)]);
         for layer in &mut ones.layers {
             let other = &normed.layers[0].attention.sub_norm;
             layer.attention.sub_norm.clone_from(other);
@@ -168,18 +146,11 @@ mod tests {
         let [attention, down] = LAST;
         assert_eq!(
             planned(&ones, batch()),
-            [
-                maps(Form::Ternary, 2, &[down]),
-                before,
-                maps(Form::SubNorm, 2, &[attention])
-            ]
+            [maps(Form::Ternary, 2, &[down]), before, maps(Form::SubNorm, 2, &[attention])]
         );
 
         // Packed rows.
-        let (params, program) = (
-            CkksParams::n16_boot().unwrap(),
-            network.program_of_all_rows(),
-        );
+        let (params, program) = (CkksParams::n16_boot().unwrap(), network.program_of_all_rows());
         let mut few = options_of(1);
         let choices = shallow(&program, few.rows);
         few.placement = packed_placement(&program, &choices, &params, &few).unwrap();
@@ -189,20 +160,12 @@ mod tests {
         // A model without ternary layers.
         for layer in &mut network.layers {
             let attention = &mut layer.attention;
-            for w in [
-                &mut attention.query,
-                &mut attention.key,
-                &mut attention.value,
-            ] {
+            for w in [&mut attention.query, &mut attention.key, &mut attention.value] {
                 w.ternary = false;
             }
             attention.output.ternary = false;
             let block = layer.feed_forward.feed_forward_mut().unwrap();
-            for w in block
-                .gate
-                .iter_mut()
-                .chain([&mut block.up, &mut block.down])
-            {
+            for w in block.gate.iter_mut().chain([&mut block.up, &mut block.down]) {
                 w.ternary = false;
             }
         }

@@ -61,18 +61,11 @@ fn a_calibration_without_a_fit_is_refused_by_name() {
     let good = assumed_choices(&program, 16);
     let params = CkksParams::n16_boot().unwrap();
     let (keys, options) = (KeySpecs::new(), options(Lengths::Public));
-    let plan = |choices: &Choices, assumed| {
-        FhePlanReport::new(&program, choices, assumed, &params, &keys, &options)
-    };
+    let plan = |choices: &Choices, assumed| FhePlanReport::new(&program, choices, assumed, &params, &keys, &options);
     plan(&good, false).unwrap();
     // Relative to the least row maximum, the weights of its errors are infinite.
     let mut steep = good.clone();
-    let HeadChoice::Softmax {
-        scores,
-        least_maximum,
-        ..
-    } = &mut steep.layers[1].attention.heads[2]
-    else {
+    let HeadChoice::Softmax { scores, least_maximum, .. } = &mut steep.layers[1].attention.heads[2] else {
         panic!("a fixed pattern");
     };
     (scores.low, *least_maximum) = (-1500.0, -1490.0);
@@ -82,11 +75,9 @@ fn a_calibration_without_a_fit_is_refused_by_name() {
     let mut unknown = good;
     let widest = &mut unknown.layers[1].activation.columns[5];
     (widest.high, widest.mean) = (9.0, f64::NAN);
-    for (choices, at) in [
-        (steep, "layer.1.attention"),
-        (high, "layer.0.feed_forward.norm"),
-        (unknown, "layer.1.feed_forward"),
-    ] {
+    for (choices, at) in
+        [(steep, "layer.1.attention"), (high, "layer.0.feed_forward.norm"), (unknown, "layer.1.feed_forward")]
+    {
         plan(&choices, true).unwrap();
         let refused = plan(&choices, false).err().unwrap();
         let text = refused.to_string();
@@ -94,10 +85,7 @@ fn a_calibration_without_a_fit_is_refused_by_name() {
             panic!("{text}");
         };
         assert_eq!(step.to_string(), at);
-        assert!(
-            text.contains(at) && text.contains("hushed calibrate"),
-            "{text}"
-        );
+        assert!(text.contains(at) && text.contains("hushed calibrate"), "{text}");
         let goal = Goal::Latency.plan((&program, &choices, false), &params, &keys, &options);
         assert_eq!(goal.err().unwrap().to_string(), text);
     }
@@ -124,19 +112,14 @@ fn a_curve_has_a_plan_for_every_number_of_texts() {
     assert_eq!(soonest.options.placement.unwrap().columns, 16);
     for (curve, cost) in [
         (soonest.points, (|p| p.seconds) as fn(&CurvePoint) -> f64),
-        (curve(Goal::Throughput, &options).points, |p| {
-            p.seconds_per_text
-        }),
+        (curve(Goal::Throughput, &options).points, |p| p.seconds_per_text),
     ] {
         let chosen = curve.iter().find(|p| p.chosen).unwrap();
         assert_eq!(curve.iter().filter(|p| p.chosen).count(), 1);
         assert!(curve.iter().all(|p| cost(chosen) <= cost(p)));
     }
     // The same with private lengths.
-    let private = FheOptions {
-        lengths: Lengths::Private,
-        ..options
-    };
+    let private = FheOptions { lengths: Lengths::Private, ..options };
     let private = curve(Goal::Latency, &private).points;
     let texts: Vec<usize> = private.iter().map(|p| p.texts).collect();
     assert_eq!(texts, [128, 256, 512, 2048]);
@@ -155,17 +138,11 @@ fn a_plan_counts_what_the_circuit_does() {
     let levels = CkksParams::n16_boot().unwrap().levels();
     for step in &plan.steps {
         let inside = |level: Option<usize>| level.is_none_or(|l| l <= levels);
-        assert!(
-            inside(step.level_before) && inside(step.level_after),
-            "{step:?}"
-        );
+        assert!(inside(step.level_before) && inside(step.level_after), "{step:?}");
         assert!(step.refreshed.iter().all(|r| r.1 <= levels), "{step:?}");
     }
     let all = (0..2).map(Some).chain([None]);
-    let of_layers: f64 = all
-        .flat_map(|layer| plan.ledger(layer))
-        .map(|step| step.work.seconds)
-        .sum();
+    let of_layers: f64 = all.flat_map(|layer| plan.ledger(layer)).map(|step| step.work.seconds).sum();
     assert!((of_layers - plan.work.seconds).abs() < 1e-6 * plan.work.seconds);
     assert!(plan.failure_log2 < -100.0 && plan.memory.total() > plan.memory.vectors);
     let p = &plan.placement;
@@ -194,12 +171,7 @@ fn the_bytes_of_a_reply_are_those_that_leave() {
 #[test]
 fn memory_is_a_limit() {
     let free = plan(&options(Lengths::Public)).unwrap();
-    let tight = |bytes: u64| {
-        plan(&FheOptions {
-            max_memory: Some(bytes),
-            ..options(Lengths::Public)
-        })
-    };
+    let tight = |bytes: u64| plan(&FheOptions { max_memory: Some(bytes), ..options(Lengths::Public) });
     let less = free.memory.total() - 1;
     match tight(less) {
         Ok(plan) => assert!(plan.memory.total() <= less),
@@ -214,20 +186,10 @@ fn memory_is_a_limit() {
 fn visits_add_up_to_steps() {
     for lengths in [Lengths::Public, Lengths::Private] {
         let free = plan(&options(lengths)).unwrap();
-        let spills = Placement {
-            spill_attention: true,
-            spill_feed_forward: true,
-            ..free.placement.clone()
-        };
-        let spills = plan(&FheOptions {
-            placement: Some(spills),
-            ..options(lengths)
-        });
+        let spills = Placement { spill_attention: true, spill_feed_forward: true, ..free.placement.clone() };
+        let spills = plan(&FheOptions { placement: Some(spills), ..options(lengths) });
         let low = plan(&FheOptions {
-            placement: Some(Placement {
-                upload: free.placement.attention,
-                ..free.placement.clone()
-            }),
+            placement: Some(Placement { upload: free.placement.attention, ..free.placement.clone() }),
             ..options(lengths)
         });
         for plan in [free, spills.unwrap(), low.unwrap()] {
@@ -243,16 +205,11 @@ fn visits_add_up_to_steps() {
                 assert!(off <= 1e-9 * planned, "{} {sum} {planned}", step.site);
             }
             assert!((table.seconds() - plan.work.seconds).abs() < 1e-9 * plan.work.seconds);
-            let scores = table
-                .visits()
-                .filter(|v| v.0.to_string() == "layer.0.attention.scores");
+            let scores = table.visits().filter(|v| v.0.to_string() == "layer.0.attention.scores");
             assert!(scores.count() > 4);
             // 32 columns, and no more than all of them.
             let refresh = "layer.0.attention.norm.refresh";
-            let refresh = table
-                .visits()
-                .position(|v| v.0.to_string() == refresh)
-                .unwrap();
+            let refresh = table.visits().position(|v| v.0.to_string() == refresh).unwrap();
             let done = [0, 16, 32, 64].map(|columns| table.done_of(refresh, columns));
             assert_eq!((done[0], done[2]), (0.0, done[3]));
             assert!(done[2] > 0.0 && (2.0 * done[1] - done[2]).abs() < 1e-9);
@@ -278,10 +235,7 @@ fn what_does_not_fit_goes_to_disk() {
     let mut spilled = 0;
     for parts in (70..100).rev().step_by(3) {
         let limit = free.memory.total() / 100 * parts;
-        let tight = plan(&FheOptions {
-            max_memory: Some(limit),
-            ..options(Lengths::Public)
-        });
+        let tight = plan(&FheOptions { max_memory: Some(limit), ..options(Lengths::Public) });
         let tight = match tight {
             Ok(plan) => plan,
             Err(error) => {
@@ -293,11 +247,7 @@ fn what_does_not_fit_goes_to_disk() {
         assert_eq!(tight.placement.spills(), tight.disk > 0);
         let chosen = tight.alternatives.iter().filter(|a| a.chosen);
         assert!(chosen.clone().count() > 0);
-        assert!(
-            chosen
-                .into_iter()
-                .all(|a| a.memory.is_some_and(|m| m <= limit))
-        );
+        assert!(chosen.into_iter().all(|a| a.memory.is_some_and(|m| m <= limit)));
         let at_disk: u64 = tight.steps.iter().map(|s| s.work.disk_bytes).sum();
         assert_eq!(at_disk, tight.work.disk_bytes);
         assert!(at_disk >= 2 * tight.disk);
@@ -314,30 +264,18 @@ fn a_placement_from_before_there_was_a_disk_is_one_without() {
     let text = serde_json::to_string(&plain).unwrap();
     assert!(!text.contains("spill"));
     assert_eq!(serde_json::from_str::<Placement>(&text).unwrap(), plain);
-    let spills = Placement {
-        spill_attention: true,
-        ..plain
-    };
+    let spills = Placement { spill_attention: true, ..plain };
     let text = serde_json::to_string(&spills).unwrap();
     assert_eq!(serde_json::from_str::<Placement>(&text).unwrap(), spills);
     let prices = serde_json::to_value(reference(1)).unwrap();
     let mut before = prices.clone();
     before.as_object_mut().unwrap().remove("disk");
-    assert_eq!(
-        serde_json::from_value::<Prices>(before).unwrap(),
-        reference(1)
-    );
+    assert_eq!(serde_json::from_value::<Prices>(before).unwrap(), reference(1));
 }
 
 #[test]
 fn a_slow_uplink_is_spared() {
-    let with = |uplink: f64| {
-        plan(&FheOptions {
-            uplink,
-            ..options(Lengths::Private)
-        })
-        .unwrap()
-    };
+    let with = |uplink: f64| plan(&FheOptions { uplink, ..options(Lengths::Private) }).unwrap();
     let (fast, slow) = (with(f64::INFINITY), with(1e4));
     assert!(slow.bytes_up < fast.bytes_up);
     assert!(slow.work.bootstraps_wide > fast.work.bootstraps_wide);
@@ -393,10 +331,7 @@ fn prices_are_on_lines_between_what_was_measured() {
     let middle = (first.limbs + second.limbs) / 2;
     let found = prices.seconds(Op::Rotate, middle);
     assert!(first.rotate_hoisted < found && found < second.rotate_hoisted);
-    assert_eq!(
-        prices.seconds(Op::Rotate, first.limbs),
-        first.rotate_hoisted
-    );
+    assert_eq!(prices.seconds(Op::Rotate, first.limbs), first.rotate_hoisted);
     assert!(prices.seconds(Op::Bootstrap, 18) > prices.seconds(Op::Bootstrap, 6));
     assert!(reference(2).seconds(Op::Bootstrap, 18) < prices.seconds(Op::Bootstrap, 18));
     let text = serde_json::to_string(&prices).unwrap();

@@ -44,9 +44,7 @@ impl Timetable {
     pub(crate) fn new(counts: &Counts, params: &CkksParams, prices: &Prices) -> Timetable {
         let mut by_site = BTreeMap::new();
         let mut planned = |visit: &Visit| {
-            let all: &[Done] = by_site
-                .entry(visit.site)
-                .or_insert_with(|| steps::operations_of(counts, visit.site));
+            let all: &[Done] = by_site.entry(visit.site).or_insert_with(|| steps::operations_of(counts, visit.site));
             let of = |these: fn(Op) -> bool| visit.operations.iter().filter(move |o| these(o.0));
             let seconds = |done: &Done| steps::seconds(*done, all, params, prices);
             Planned {
@@ -134,9 +132,7 @@ impl Timetable {
     pub(crate) fn of(visits: &[(&'static str, f64)]) -> Timetable {
         let planned = |&(site, seconds): &(&'static str, f64)| Planned {
             site: StepId::outside(site),
-            layer: site
-                .strip_prefix("layer.")
-                .and_then(|rest| rest.split('.').next()?.parse().ok()),
+            layer: site.strip_prefix("layer.").and_then(|rest| rest.split('.').next()?.parse().ok()),
             before: 0.0,
             seconds,
             bootstraps: 0.0,

@@ -16,9 +16,7 @@ mod shape;
 
 use std::sync::Arc;
 
-use hushed_ckks::{
-    Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Opening, SeededCiphertext,
-};
+use hushed_ckks::{Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Opening, SeededCiphertext};
 use hushed_math::rng::SecretRng;
 use hushed_model::{Embedding, Matrix, Norm, Pool, StepId, TokenIds, here, plain, same};
 
@@ -120,21 +118,11 @@ impl FheClient {
     /// [`FheError::Packing`] for too many texts or a text that is too long, [`FheError::Model`] for an invalid token,
     /// [`FheError::InputBound`] for a number beyond the plan's bound, which cannot happen after
     /// [`FheClient::check_bound`].
-    pub fn pack(
-        &self,
-        texts: &[TokenIds],
-        canary: Option<&TokenIds>,
-    ) -> Result<Upload<'_>, FheError> {
+    pub fn pack(&self, texts: &[TokenIds], canary: Option<&TokenIds>) -> Result<Upload<'_>, FheError> {
         let (places, rows) = (self.layout.texts(), self.layout.rows());
         let room = places - usize::from(canary.is_some());
         if texts.len() > room {
-            return Err(PackingError::TooMany {
-                texts: texts.len(),
-                room,
-                slots: self.layout.slots(),
-                rows,
-            }
-            .into());
+            return Err(PackingError::TooMany { texts: texts.len(), room, slots: self.layout.slots(), rows }.into());
         }
         let mut of: Vec<Option<Matrix<f64>>> = vec![None; places];
         let last = places.saturating_sub(1);
@@ -143,12 +131,7 @@ impl FheClient {
         for (place, text) in all {
             let found = text.ids().len();
             if found > rows {
-                return Err(PackingError::RowCount {
-                    text: place,
-                    found,
-                    rows,
-                }
-                .into());
+                return Err(PackingError::RowCount { text: place, found, rows }.into());
             }
             if let (Some(matrix), Some(length)) = (of.get_mut(place), lengths.get_mut(place)) {
                 *matrix = Some(self.embedded(text)?);
@@ -158,8 +141,7 @@ impl FheClient {
         if self.packed.is_some() && self.plan.masks() {
             // A softmax needs keys: an empty place repeats a text, and its answer is not read.
             let some = of.iter().flatten().next().cloned();
-            of.iter_mut()
-                .for_each(|text| *text = text.take().or_else(|| some.clone()));
+            of.iter_mut().for_each(|text| *text = text.take().or_else(|| some.clone()));
         }
         // A decoder's texts end in the last row.
         let last = self.plan.answer.is_some();
@@ -181,17 +163,9 @@ impl FheClient {
             let mut vectors: Vec<Vec<f64>> = vectors.collect();
             if self.plan.masks() {
                 let rows = of.iter().map(|text| text.as_ref().map_or(0, Matrix::rows));
-                vectors.extend(packed_pool::hidden_rows(
-                    self.layout,
-                    &rows.collect::<Vec<_>>(),
-                ));
+                vectors.extend(packed_pool::hidden_rows(self.layout, &rows.collect::<Vec<_>>()));
             }
-            return Ok(Upload {
-                client: self,
-                columns: vectors,
-                mask: None,
-                lengths,
-            });
+            return Ok(Upload { client: self, columns: vectors, mask: None, lengths });
         }
         let layout = self.plan.interleave(&self.params)?;
         let column = |c| layout.vector(places, |place, row| entry(place, row, c));
@@ -263,11 +237,7 @@ impl FheClient {
         shape::check(&places, &self.params, vectors)
     }
 
-    fn unpack(
-        &self,
-        vectors: &[Vec<Complex64>],
-        lengths: &[usize],
-    ) -> Result<Vec<Vec<f64>>, FheError> {
+    fn unpack(&self, vectors: &[Vec<Complex64>], lengths: &[usize]) -> Result<Vec<Vec<f64>>, FheError> {
         if let Some((_, answers)) = &self.packed {
             let texts = match self.plan.answer {
                 Some(answer) => packed_pool::ends(self.layout, lengths, answer),

@@ -15,21 +15,13 @@ fn client(lengths: Lengths) -> (FheClient, Arc<CkksParams>) {
     let (mut plan, params) = insecure_plan(LOG_N, 14, network.embedding.width).unwrap();
     plan.lengths = lengths;
     plan.canary = None;
-    let client = FheClient::new(
-        plan,
-        &params,
-        network.embedding.clone(),
-        Some(network.embedding_norm.clone()),
-        Pool::Mean,
-    );
+    let client =
+        FheClient::new(plan, &params, network.embedding.clone(), Some(network.embedding_norm.clone()), Pool::Mean);
     (client.unwrap(), params)
 }
 
 fn texts() -> Vec<TokenIds> {
-    [&[1u32, 2, 3][..], &[4, 5, 6, 7], &[9]]
-        .iter()
-        .map(|ids| TokenIds::new(ids.to_vec()))
-        .collect()
+    [&[1u32, 2, 3][..], &[4, 5, 6, 7], &[9]].iter().map(|ids| TokenIds::new(ids.to_vec())).collect()
 }
 
 /// The server splits out the normalised rows, divided by the bound, and zeros elsewhere.
@@ -51,18 +43,10 @@ fn columns_arrive() {
             ct.expand()
         })
         .collect();
-    assert!(
-        upload
-            .encrypt(upload.count(), &keys.encryptor, &mut rng)
-            .is_err()
-    );
+    assert!(upload.encrypt(upload.count(), &keys.encryptor, &mut rng).is_err());
     let (mask, pairs) = received.split_last().unwrap();
-    let columns: Vec<Vec<f64>> = pairs
-        .iter()
-        .flat_map(|z| keys.on.split(z).unwrap())
-        .take(plan.width)
-        .map(|ct| keys.open(&ct))
-        .collect();
+    let columns: Vec<Vec<f64>> =
+        pairs.iter().flat_map(|z| keys.on.split(z).unwrap()).take(plan.width).map(|ct| keys.open(&ct)).collect();
     for (column, expected) in columns.iter().zip(&upload.columns) {
         assert!(distance(column, expected) < 1e-6);
     }
@@ -90,11 +74,9 @@ fn columns_arrive() {
 
 #[test]
 fn lengths_are_declared_as_the_plan_says() {
-    for (lengths, declared) in [
-        (Lengths::Public, [3, 4, 1, 0]),
-        (Lengths::Bucket(2), [4, 4, 2, 2]),
-        (Lengths::Private, [0; 4]),
-    ] {
+    for (lengths, declared) in
+        [(Lengths::Public, [3, 4, 1, 0]), (Lengths::Bucket(2), [4, 4, 2, 2]), (Lengths::Private, [0; 4])]
+    {
         let (client, _) = client(lengths);
         let upload = client.pack(&texts(), None).unwrap();
         assert_eq!(upload.declared()[..4], declared);
@@ -108,27 +90,17 @@ fn what_does_not_fit_is_refused() {
     let long = TokenIds::new(vec![1; client.layout.rows() + 1]);
     assert!(matches!(
         client.pack(&[long], None),
-        Err(FheError::Packing(PackingError::RowCount {
-            text: 0,
-            found: 5,
-            rows: 4
-        }))
+        Err(FheError::Packing(PackingError::RowCount { text: 0, found: 5, rows: 4 }))
     ));
     let places = client.layout.texts();
     let many = vec![TokenIds::new(vec![1]); places];
     assert!(client.pack(&many, None).is_ok());
     assert!(client.pack(&many, Some(&many[0])).is_err());
     let foreign = TokenIds::new(vec![u32::MAX]);
-    assert!(matches!(
-        client.pack(&[foreign], None),
-        Err(FheError::Model(_))
-    ));
+    assert!(matches!(client.pack(&[foreign], None), Err(FheError::Model(_))));
     let mut narrow = client;
     narrow.plan.input_bound = 1e-3;
-    assert!(matches!(
-        narrow.pack(&texts(), None),
-        Err(FheError::InputBound)
-    ));
+    assert!(matches!(narrow.pack(&texts(), None), Err(FheError::InputBound)));
     assert!(matches!(narrow.check_bound(), Err(FheError::InputBound)));
     narrow.plan.input_bound = 1e3;
     narrow.check_bound().unwrap();
@@ -156,19 +128,10 @@ fn replies_open(known: Lengths, share: impl Fn(usize, usize) -> f64) {
     let number = |text: usize, j: usize| ((text * 31 + j * 7) % 13) as f64 / 13.0 - 0.5;
     let reply: Vec<Ciphertext> = (0..width.div_ceil(m))
         .map(|block| {
-            let packed =
-                client
-                    .plan
-                    .interleave(&client.params)
-                    .unwrap()
-                    .vector(places, |place, row| {
-                        let j = block * m + row;
-                        if j < width && lengths[place] > 0 {
-                            number(place, j) * share(lengths[place], m)
-                        } else {
-                            0.0
-                        }
-                    });
+            let packed = client.plan.interleave(&client.params).unwrap().vector(places, |place, row| {
+                let j = block * m + row;
+                if j < width && lengths[place] > 0 { number(place, j) * share(lengths[place], m) } else { 0.0 }
+            });
             let scale = params.default_scale();
             let plain = client.encoder.encode_real(&packed, 1, scale).unwrap();
             encryptor.encrypt(&plain, &mut rng).unwrap()

@@ -87,11 +87,7 @@ impl Clock {
     /// Resets the clock for a run of this table.
     pub fn begin(&self, table: Arc<Timetable>) {
         self.with(|state| {
-            *state = State {
-                table,
-                began: Some(Instant::now()),
-                ..State::default()
-            };
+            *state = State { table, began: Some(Instant::now()), ..State::default() };
         });
     }
 
@@ -127,9 +123,7 @@ impl Clock {
         self.with(|state| {
             let (step, _) = state.now?;
             let (site, _) = state.seconds.get(step)?;
-            let done = state
-                .visit
-                .map_or(0.0, |visit| state.table.done_of(visit, state.refreshed));
+            let done = state.visit.map_or(0.0, |visit| state.table.done_of(visit, state.refreshed));
             let behind = state.table.before(state.next) + done;
             Some(Progress {
                 site: *site,
@@ -137,9 +131,7 @@ impl Clock {
                 behind,
                 worked: state.worked + done,
                 taken: state.began?.elapsed().as_secs_f64(),
-                part: state
-                    .visit
-                    .map_or(0.0, |visit| state.table.part(visit, behind)),
+                part: state.visit.map_or(0.0, |visit| state.table.part(visit, behind)),
             })
         })
     }
@@ -217,19 +209,10 @@ mod tests {
         assert_eq!(at(20.0, 20.0, 10.0).left(), 40.0);
         // A checkpoint's work is done, but does not tell how quick this run is.
         assert_eq!(at(60.0, 10.0, 20.0).left(), 80.0);
-        assert_eq!(
-            (at(60.0, 10.0, 20.0).done(), at(0.0, 0.0, 1.0).done()),
-            (0.6, 0.0)
-        );
-        assert_eq!(
-            (at(100.0, 100.0, 9.0).done(), at(100.0, 100.0, 9.0).left()),
-            (1.0, 0.0)
-        );
+        assert_eq!((at(60.0, 10.0, 20.0).done(), at(0.0, 0.0, 1.0).done()), (0.6, 0.0));
+        assert_eq!((at(100.0, 100.0, 9.0).done(), at(100.0, 100.0, 9.0).left()), (1.0, 0.0));
         // Nothing is known without a table.
-        let none = Progress {
-            planned: 0.0,
-            ..at(0.0, 0.0, 5.0)
-        };
+        let none = Progress { planned: 0.0, ..at(0.0, 0.0, 5.0) };
         assert_eq!((none.done(), none.left()), (0.0, 0.0));
     }
 
@@ -264,15 +247,7 @@ mod tests {
         assert_eq!(at("reply"), (20.0, 20.0, 0.0));
         let seconds = clock.seconds();
         let sites: Vec<String> = seconds.iter().map(|(site, _)| site.to_string()).collect();
-        let first = [
-            "input",
-            "layer.0.a",
-            "layer.0.b",
-            "checkpoint",
-            "layer.1.a",
-            "pool",
-            "reply",
-        ];
+        let first = ["input", "layer.0.a", "layer.0.b", "checkpoint", "layer.1.a", "pool", "reply"];
         assert_eq!(sites, first);
         assert!(seconds.iter().all(|(_, seconds)| *seconds >= 0.0));
 

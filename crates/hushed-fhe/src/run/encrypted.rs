@@ -87,10 +87,7 @@ impl Encrypted {
 
     /// Bytes spilled so far.
     pub fn spilled(&self) -> SpillUse {
-        self.spill
-            .as_ref()
-            .map(SpillFolder::used)
-            .unwrap_or_default()
+        self.spill.as_ref().map(SpillFolder::used).unwrap_or_default()
     }
 
     /// The evaluator: parameters, keys, counters.
@@ -138,12 +135,7 @@ impl Encrypted {
 
     fn factor_scale_at(&self, from: Scale, limbs: usize, target: Scale) -> Result<Scale, FheError> {
         if limbs < 2 {
-            return Err(hushed_ckks::CkksError::LevelTooLow {
-                operation: "product",
-                limbs,
-                needed: 2,
-            }
-            .into());
+            return Err(hushed_ckks::CkksError::LevelTooLow { operation: "product", limbs, needed: 2 }.into());
         }
         let prime = self.evaluator.params().prime(limbs - 1);
         Ok(target.times_prime(prime).over(from))
@@ -154,11 +146,7 @@ impl Encrypted {
     fn encode(&self, v: &[f64], limbs: usize, scale: Scale) -> Result<Plaintext, FheError> {
         let slots = self.evaluator.params().slots();
         if v.len() != slots {
-            return Err(hushed_ckks::CkksError::TooManyValues {
-                given: v.len(),
-                slots,
-            }
-            .into());
+            return Err(hushed_ckks::CkksError::TooManyValues { given: v.len(), slots }.into());
         }
         Ok(self.encoder.encode_real(v, limbs, scale)?)
     }
@@ -216,20 +204,11 @@ impl Arithmetic for Encrypted {
         Ok(self.evaluator.add_product(sum, a, b, weight)?)
     }
 
-    fn add_multiple(
-        &self,
-        sum: &mut EncryptedSum,
-        x: &Ciphertext,
-        factor: f64,
-    ) -> Result<(), FheError> {
+    fn add_multiple(&self, sum: &mut EncryptedSum, x: &Ciphertext, factor: f64) -> Result<(), FheError> {
         Ok(self.evaluator.add_multiple(sum, x, factor)?)
     }
 
-    fn add_combination(
-        &self,
-        sum: &mut EncryptedSum,
-        terms: &[(f64, &Ciphertext)],
-    ) -> Result<(), FheError> {
+    fn add_combination(&self, sum: &mut EncryptedSum, terms: &[(f64, &Ciphertext)]) -> Result<(), FheError> {
         Ok(self.evaluator.add_combination(sum, terms)?)
     }
 
@@ -259,17 +238,8 @@ impl Arithmetic for Encrypted {
 }
 
 impl SlotArithmetic for Encrypted {
-    fn add_multiples(
-        &self,
-        sum: &mut EncryptedSum,
-        x: &Ciphertext,
-        factors: &[f64],
-    ) -> Result<(), FheError> {
-        let plain = self.encode(
-            &self.repeated(factors)?,
-            sum.limbs(),
-            sum.scale().over(x.scale()),
-        )?;
+    fn add_multiples(&self, sum: &mut EncryptedSum, x: &Ciphertext, factors: &[f64]) -> Result<(), FheError> {
+        let plain = self.encode(&self.repeated(factors)?, sum.limbs(), sum.scale().over(x.scale()))?;
         Ok(self.evaluator.add_plain_multiple(sum, x, &plain)?)
     }
 
@@ -341,12 +311,7 @@ impl Slots for Encrypted {
         Ok(self.evaluator.rescale(&product)?)
     }
 
-    fn mul_pairs(
-        &self,
-        x: &Ciphertext,
-        v: &[Complex64],
-        target: Scale,
-    ) -> Result<Ciphertext, FheError> {
+    fn mul_pairs(&self, x: &Ciphertext, v: &[Complex64], target: Scale) -> Result<Ciphertext, FheError> {
         let (given, slots) = (v.len(), self.evaluator.params().slots());
         if given != slots {
             return Err(hushed_ckks::CkksError::TooManyValues { given, slots }.into());
@@ -407,11 +372,7 @@ impl Slots for Encrypted {
         self.mapped(grid, split, x, target)
     }
 
-    fn dot_grid(
-        &self,
-        left: &[Vec<Ciphertext>],
-        right: &[Vec<Ciphertext>],
-    ) -> Result<Vec<Vec<Ciphertext>>, FheError> {
+    fn dot_grid(&self, left: &[Vec<Ciphertext>], right: &[Vec<Ciphertext>]) -> Result<Vec<Vec<Ciphertext>>, FheError> {
         Ok(self.evaluator.dot_grid(left, right)?)
     }
 
@@ -424,14 +385,7 @@ impl Slots for Encrypted {
     ) -> Result<EncryptedPartial, FheError> {
         let x = MemorySource::at(self.evaluator.params(), x, limbs)?;
         let scale = self.factor_scale_at(x.shape().scale, limbs, target)?;
-        let weights = GemmWeights::with_digits(
-            &map.weights,
-            map.rows,
-            map.columns,
-            map.bound,
-            scale,
-            WEIGHT_DIGITS,
-        )?;
+        let weights = GemmWeights::with_digits(&map.weights, map.rows, map.columns, map.bound, scale, WEIGHT_DIGITS)?;
         let Some(EncryptedPartial(mut outputs)) = partial else {
             let outputs = self.gemm.product(&weights, &x, map.bias.as_deref())?;
             return Ok(EncryptedPartial(outputs));
@@ -480,19 +434,9 @@ impl Slots for Encrypted {
         Ok(partial.0)
     }
 
-    fn refresh(
-        &self,
-        _: StepId,
-        x: Vec<Ciphertext>,
-        limbs: usize,
-    ) -> Result<Vec<Ciphertext>, FheError> {
+    fn refresh(&self, _: StepId, x: Vec<Ciphertext>, limbs: usize) -> Result<Vec<Ciphertext>, FheError> {
         if limbs < self.floor() || limbs > self.top() {
-            return Err(hushed_ckks::CkksError::LimbCount {
-                operation: "refresh",
-                limbs,
-                available: self.top(),
-            }
-            .into());
+            return Err(hushed_ckks::CkksError::LimbCount { operation: "refresh", limbs, available: self.top() }.into());
         }
         // All refusals come before any of the work, and what is above the floor is released before it.
         let mut low = Vec::with_capacity(x.len());

@@ -119,12 +119,7 @@ impl Batch {
     ///
     /// # Errors
     /// [`FheError::File`].
-    pub fn read(
-        path: &Path,
-        plan: &FhePlan,
-        params: &CkksParams,
-        keys: &Hash,
-    ) -> Result<Batch, FheError> {
+    pub fn read(path: &Path, plan: &FhePlan, params: &CkksParams, keys: &Hash) -> Result<Batch, FheError> {
         Self::read_from(open_file(path)?, path, plan, params, keys)
     }
 
@@ -146,12 +141,7 @@ impl Batch {
             columns.push(ct);
         }
         let mask = plan.masks().then(|| columns.pop()).flatten();
-        Ok(Batch {
-            head,
-            name: reader.finish()?,
-            columns,
-            mask,
-        })
+        Ok(Batch { head, name: reader.finish()?, columns, mask })
     }
 }
 
@@ -227,9 +217,7 @@ impl Engine {
         self.on.clock().begin(Arc::clone(&self.timetable));
         let told = |now| watch(Event::Step(now));
         let clock = self.on.clock();
-        clock.tell(&told, || {
-            self.layers(&model.program, choices, batch, save, watch)
-        })
+        clock.tell(&told, || self.layers(&model.program, choices, batch, save, watch))
     }
 
     fn layers(
@@ -240,11 +228,7 @@ impl Engine {
         save: Option<&Path>,
         watch: Watch<'_>,
     ) -> Result<Vec<Ciphertext>, FheError> {
-        let run = Run {
-            plan: self.plan.hash(),
-            keys: self.keys,
-            request: batch.name,
-        };
+        let run = Run { plan: self.plan.hash(), keys: self.keys, request: batch.name };
         let layers = program.layers().len();
         let found = match save {
             Some(path) => {
@@ -306,25 +290,10 @@ impl Engine {
         let plan = self.plan.hash();
         let names: [&[u8]; 4] = [&head.id, name, &plan, &self.keys];
         let form = &self.plan.reply;
-        let sealed = seal_reply(
-            &self.params,
-            &self.public,
-            form,
-            answer,
-            self.error,
-            secret,
-            &names,
-        )?;
-        let head = ReplyHead {
-            plan,
-            keys: self.keys,
-            id: head.id,
-            request: *name,
-        };
+        let sealed = seal_reply(&self.params, &self.public, form, answer, self.error, secret, &names)?;
+        let head = ReplyHead { plan, keys: self.keys, id: head.id, request: *name };
         let (plan, params) = (&self.plan, &self.params);
-        Ok(exchange::write_reply_to(
-            out, path, plan, params, &head, &sealed,
-        )?)
+        Ok(exchange::write_reply_to(out, path, plan, params, &head, &sealed)?)
     }
 
     fn rows(&self, batch: &Batch) -> Result<Texts<Ciphertext>, FheError> {

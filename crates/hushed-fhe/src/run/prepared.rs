@@ -32,11 +32,7 @@ impl Prepared {
     /// Those of [`Circuit::deviation`].
     pub fn new(circuit: &Circuit<'_>, texts: &[TokenIds]) -> Result<Prepared, FheError> {
         let error = circuit.deviation(texts)?;
-        Ok(Prepared {
-            program: circuit.program.clone().without_weights(),
-            folded: Arc::clone(&circuit.folded),
-            error,
-        })
+        Ok(Prepared { program: circuit.program.clone().without_weights(), folded: Arc::clone(&circuit.folded), error })
     }
 
     /// The model's shapes, norms and biases.

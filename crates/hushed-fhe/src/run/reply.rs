@@ -64,23 +64,16 @@ impl ReplySecret {
     pub fn rng(&self, names: &[&[u8]]) -> SecretRng {
         let pad = |byte: u8| {
             let mut block = Zeroizing::new([byte; BLOCK]);
-            block
-                .iter_mut()
-                .zip(self.0.iter())
-                .for_each(|(b, s)| *b ^= s);
+            block.iter_mut().zip(self.0.iter()).for_each(|(b, s)| *b ^= s);
             block
         };
-        let mut inner = Sha256::new()
-            .chain_update(pad(0x36).as_slice())
-            .chain_update(b"hushed reply 1");
+        let mut inner = Sha256::new().chain_update(pad(0x36).as_slice()).chain_update(b"hushed reply 1");
         for name in names {
             inner.update((name.len() as u64).to_le_bytes());
             inner.update(name);
         }
         let inner = Zeroizing::new(<[u8; 32]>::from(inner.finalize()));
-        let outer = Sha256::new()
-            .chain_update(pad(0x5c).as_slice())
-            .chain_update(inner.as_slice());
+        let outer = Sha256::new().chain_update(pad(0x5c).as_slice()).chain_update(inner.as_slice());
         let key = Zeroizing::new(<[u8; 32]>::from(outer.finalize()));
         SecretRng::from_secret(&key, "reply")
     }
@@ -91,9 +84,7 @@ impl ReplySecret {
 pub fn fewest_limbs(params: &CkksParams, scale: Scale, magnitude: f64) -> usize {
     let bits = scale.log2() + magnitude.log2().max(0.0) + ROOM_BITS;
     let enough = |&limbs: &usize| params.rlwe().log2_q(limbs) >= bits;
-    (1..params.max_limbs())
-        .find(enough)
-        .unwrap_or(params.max_limbs())
+    (1..params.max_limbs()).find(enough).unwrap_or(params.max_limbs())
 }
 
 /// Checks that the error a plan declares of its reply is at least the error of a run.
@@ -103,10 +94,7 @@ pub fn fewest_limbs(params: &CkksParams, scale: Scale, magnitude: f64) -> usize 
 pub fn covers(form: &ReplyForm, error: f64) -> Result<(), FheError> {
     match error <= form.deviation * SAME {
         true => Ok(()),
-        false => Err(FheError::ReplyError {
-            found: error,
-            declared: form.deviation,
-        }),
+        false => Err(FheError::ReplyError { found: error, declared: form.deviation }),
     }
 }
 
@@ -143,12 +131,9 @@ pub fn seal_reply(
     let scale = Scale::new(form.scale)?;
     let shorten = |ct: &Ciphertext| -> Result<Ciphertext, FheError> {
         if !ct.scale().matches(scale) {
-            return Err(CkksError::ScaleMismatch {
-                operation: "reply",
-                left: scale.log2(),
-                right: ct.scale().log2(),
-            }
-            .into());
+            return Err(
+                CkksError::ScaleMismatch { operation: "reply", left: scale.log2(), right: ct.scale().log2() }.into()
+            );
         }
         Ok(evaluator.drop_to(ct, form.limbs)?)
     };
@@ -195,11 +180,7 @@ mod tests {
         let mut message = b"hushed reply 1".to_vec();
         message.extend_from_slice(&2u64.to_le_bytes());
         message.extend_from_slice(b"ab");
-        let block = |pad: u8| -> Vec<u8> {
-            (0..64)
-                .map(|i| pad ^ key.get(i).copied().unwrap_or(0))
-                .collect()
-        };
+        let block = |pad: u8| -> Vec<u8> { (0..64).map(|i| pad ^ key.get(i).copied().unwrap_or(0)).collect() };
         let inner = Sha256::digest([block(0x36), message].concat());
         let outer = Sha256::digest([block(0x5c), inner.to_vec()].concat());
         let expected = Zeroizing::new(<[u8; 32]>::from(outer));
@@ -217,10 +198,7 @@ mod tests {
         let values = random(&mut rng, params.slots());
         let scale = params.default_scale();
         let plain = encoder.encode_real(&values, 5, scale).unwrap();
-        let ct = Encryptor::new(&params, &sk)
-            .unwrap()
-            .encrypt(&plain, &mut rng)
-            .unwrap();
+        let ct = Encryptor::new(&params, &sk).unwrap().encrypt(&plain, &mut rng).unwrap();
         let form = ReplyForm {
             ciphertexts: 1,
             limbs: fewest_limbs(&params, scale, 4.0),
@@ -245,21 +223,14 @@ mod tests {
         assert!(once[0].a() == again[0].a() && once[0].b() == again[0].b());
         assert!(once[0].a() != other[0].a());
         let decryptor = Decryptor::new(&encoder, &sk).unwrap();
-        let found: Vec<f64> = decryptor
-            .decrypt_raw(&once[0])
-            .unwrap()
-            .iter()
-            .map(|z| z.re)
-            .collect();
+        let found: Vec<f64> = decryptor.decrypt_raw(&once[0]).unwrap().iter().map(|z| z.re).collect();
         // The noise is there, and no larger than declared.
         let error = distance(&found, &values);
         assert!((1e-4..1e-3).contains(&error), "{error:e}");
         let predicted = once[0].noise().deviation();
         assert!((1e-4..1.1e-4).contains(&predicted), "{predicted:e}");
         // Another number or scale does not match the plan.
-        let refused = |list: &[Ciphertext]| {
-            seal_reply(&params, &pk, &form, list, 0.0, &secret(3), &[]).is_err()
-        };
+        let refused = |list: &[Ciphertext]| seal_reply(&params, &pk, &form, list, 0.0, &secret(3), &[]).is_err();
         assert!(refused(&[]));
         let scaled = [ct.read_as(2.0).unwrap()];
         assert!(refused(&scaled));
@@ -273,13 +244,7 @@ mod tests {
         let sk = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
         let pk = Arc::new(PublicKey::generate(&sk, &mut rng));
         let scale = params.default_scale();
-        let form = ReplyForm {
-            ciphertexts: 1,
-            limbs: 1,
-            scale: scale.value(),
-            magnitude: 4.0,
-            deviation: 1e-4,
-        };
+        let form = ReplyForm { ciphertexts: 1, limbs: 1, scale: scale.value(), magnitude: 4.0, deviation: 1e-4 };
         let reply = [Ciphertext::zero(&params, 2, scale).unwrap()];
         let seal = |error| seal_reply(&params, &pk, &form, &reply, error, &secret(3), &[b"a"]);
         assert!(seal(0.0).is_ok() && seal(1e-4).is_ok());

@@ -57,23 +57,10 @@ impl Arithmetic for Simulator {
             let bits = scale.log2();
             return Err(PolyError::Overflow { bits, limbs, room }.into());
         }
-        Ok(Sum {
-            slots: None,
-            products: false,
-            limbs,
-            scale,
-            id: 0,
-            _held: Held::new(&self.tally, 3 * limbs),
-        })
+        Ok(Sum { slots: None, products: false, limbs, scale, id: 0, _held: Held::new(&self.tally, 3 * limbs) })
     }
 
-    fn add_product(
-        &self,
-        sum: &mut Sum,
-        a: &Vector,
-        b: &Vector,
-        weight: Weight,
-    ) -> Result<(), FheError> {
+    fn add_product(&self, sum: &mut Sum, a: &Vector, b: &Vector, weight: Weight) -> Result<(), FheError> {
         check_limbs(a, sum.limbs)?;
         check_limbs(b, sum.limbs)?;
         check_real(a)?;
@@ -90,10 +77,7 @@ impl Arithmetic for Simulator {
         check_limbs(x, sum.limbs)?;
         check_real(x)?;
         let factor = rounded(factor, sum.scale.over(x.scale).value());
-        sum.add(
-            x.slots.iter().map(|v| v * factor),
-            mix(x.id, factor.to_bits()),
-        );
+        sum.add(x.slots.iter().map(|v| v * factor), mix(x.id, factor.to_bits()));
         self.tally.count(Op::Multiple, sum.limbs, 1);
         Ok(())
     }
@@ -119,8 +103,7 @@ impl Arithmetic for Simulator {
     fn read_as(&self, mut x: Vector, factor: f64) -> Result<Vector, FheError> {
         x.scale = Scale::new(x.scale.value() / factor)?;
         x.slots.iter_mut().for_each(|v| *v *= factor);
-        x.imaginary
-            .each(|part| part.iter_mut().for_each(|v| *v *= factor));
+        x.imaginary.each(|part| part.iter_mut().for_each(|v| *v *= factor));
         Ok(x)
     }
 }
@@ -157,9 +140,6 @@ impl SlotArithmetic for Simulator {
 impl Simulator {
     /// A copy of `x` with `limbs` primes.
     pub(super) fn copy(&self, x: &Vector, limbs: usize) -> Vector {
-        Vector {
-            imaginary: x.imaginary.clone(),
-            ..self.make(x.slots.clone(), limbs, x.scale, x.id)
-        }
+        Vector { imaginary: x.imaginary.clone(), ..self.make(x.slots.clone(), limbs, x.scale, x.id) }
     }
 }

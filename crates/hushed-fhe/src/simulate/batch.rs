@@ -25,12 +25,7 @@ pub(crate) fn embedded(program: &Program, text: &TokenIds) -> Result<Matrix<f64>
 }
 
 /// The slots of each column of texts in their places, divided by `bound`; zeros elsewhere.
-pub(crate) fn columns(
-    layout: Interleave,
-    texts: &[Matrix<f64>],
-    width: usize,
-    bound: f64,
-) -> Vec<Vec<f64>> {
+pub(crate) fn columns(layout: Interleave, texts: &[Matrix<f64>], width: usize, bound: f64) -> Vec<Vec<f64>> {
     let entry = |column: usize| {
         move |text: usize, row: usize| match texts.get(text) {
             Some(x) if row < x.rows() => x.row(row)[column] / bound,
@@ -42,12 +37,7 @@ pub(crate) fn columns(
 }
 
 /// The same for texts that end in row m − 1, as a decoder reads them.
-pub(crate) fn columns_to_last(
-    layout: Interleave,
-    texts: &[Matrix<f64>],
-    width: usize,
-    bound: f64,
-) -> Vec<Vec<f64>> {
+pub(crate) fn columns_to_last(layout: Interleave, texts: &[Matrix<f64>], width: usize, bound: f64) -> Vec<Vec<f64>> {
     let entry = |column: usize| {
         move |text: usize, row: usize| {
             let x = texts.get(text)?;
@@ -114,13 +104,7 @@ impl Batch<'_> {
         let answer = pass.run(columns)?;
         let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
         // As it is in the slots, where noise is added.
-        Ok(unpack(
-            layout,
-            &lengths,
-            answer.width,
-            Factor::One,
-            &vectors,
-        )?)
+        Ok(unpack(layout, &lengths, answer.width, Factor::One, &vectors)?)
     }
 }
 
@@ -163,13 +147,7 @@ impl Batch<'_> {
             return Ok(rows::unpack(layout, &rows, answer.width, &vectors)?);
         }
         let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
-        Ok(unpack(
-            layout,
-            &rows,
-            answer.width,
-            answer.factor,
-            &vectors,
-        )?)
+        Ok(unpack(layout, &rows, answer.width, answer.factor, &vectors)?)
     }
 
     /// As [`Batch::run`] in packed rows, with as many texts at a time as fit; a decoder is read at `read`.
@@ -192,10 +170,7 @@ impl Batch<'_> {
             let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
             let first = vec![0..1; lengths.len()];
             let (known, ends) = match (decodes, self.lengths.encrypted()) {
-                (true, _) => (
-                    Texts::PackedLast(layout, read),
-                    ends(layout, &lengths, read),
-                ),
+                (true, _) => (Texts::PackedLast(layout, read), ends(layout, &lengths, read)),
                 (false, true) => {
                     let half = |v: Vec<f64>| on.vector(v.iter().map(|x| x / 2.0).collect(), upload);
                     let [tokens, shares] = hidden_rows(layout, &lengths).map(half);
@@ -210,8 +185,7 @@ impl Batch<'_> {
             let columns = *pass.packed_columns().ok_or(PackingError::Mismatch)?;
             let vectors = packed(layout, &columns, &texts, (2.0 * self.bound, decodes));
             let vectors = vectors.into_iter().map(|slots| {
-                let part =
-                    |f: fn(&Complex64) -> f64| on.vector(slots.iter().map(f).collect(), upload);
+                let part = |f: fn(&Complex64) -> f64| on.vector(slots.iter().map(f).collect(), upload);
                 on.pair(part(|z| z.re)?, part(|z| z.im)?)
             });
             let answer = pass.run(vectors.collect::<Result<_, FheError>>()?)?;
@@ -226,19 +200,10 @@ impl Batch<'_> {
 
 /// The vectors of pairs of texts in packed rows, divided by `bound`; zeros elsewhere. `last`: texts end in the last
 /// row, as a decoder reads them.
-fn packed(
-    layout: Layout,
-    columns: &Spread,
-    texts: &[Matrix<f64>],
-    (bound, last): (f64, bool),
-) -> Vec<Vec<Complex64>> {
+fn packed(layout: Layout, columns: &Spread, texts: &[Matrix<f64>], (bound, last): (f64, bool)) -> Vec<Vec<Complex64>> {
     let entry = |text: usize, row: usize, column: usize| {
         let x = texts.get(text)?;
-        let before = if last {
-            layout.rows().checked_sub(x.rows())?
-        } else {
-            0
-        };
+        let before = if last { layout.rows().checked_sub(x.rows())? } else { 0 };
         let row = row.checked_sub(before).filter(|&row| row < x.rows())?;
         Some(x.row(row)[column] / bound)
     };

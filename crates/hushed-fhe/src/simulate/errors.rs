@@ -40,9 +40,7 @@ impl Errors {
         Errors {
             seed,
             rounding: (n / 24.0).sqrt(),
-            spread: (0..slots)
-                .map(|slot| (1.0 + secret * modulus(slot)).sqrt())
-                .collect(),
+            spread: (0..slots).map(|slot| (1.0 + secret * modulus(slot)).sqrt()).collect(),
             mean_spread: (1.0 + secret).sqrt(),
         }
     }
@@ -84,9 +82,7 @@ pub(super) fn mix(a: u64, b: u64) -> u64 {
 
 /// The identity of an input, from its contents.
 pub(super) fn name(values: &[f64]) -> u64 {
-    values
-        .iter()
-        .fold(values.len() as u64, |h, v| mix(h, v.to_bits()))
+    values.iter().fold(values.len() as u64, |h, v| mix(h, v.to_bits()))
 }
 
 /// A nearly standard normal number: the sum of 64 coin flips and a uniform number, with variance 16 + 1/12. Its fourth

@@ -16,18 +16,16 @@ pub(super) fn accumulate(sums: &mut [Vec<f64>], weights: &[f64], x: &[&[f64]]) {
     if columns == 0 {
         return;
     }
-    sums.par_chunks_mut(ROWS)
-        .zip(weights.par_chunks(ROWS * columns))
-        .for_each(|(sums, weights)| match sums {
-            [a, b] => two([a, b], weights, x),
-            rest => {
-                for (sum, weights) in rest.iter_mut().zip(weights.chunks_exact(columns)) {
-                    for (x, w) in x.iter().zip(weights) {
-                        sum.iter_mut().zip(*x).for_each(|(s, v)| *s += w * v);
-                    }
+    sums.par_chunks_mut(ROWS).zip(weights.par_chunks(ROWS * columns)).for_each(|(sums, weights)| match sums {
+        [a, b] => two([a, b], weights, x),
+        rest => {
+            for (sum, weights) in rest.iter_mut().zip(weights.chunks_exact(columns)) {
+                for (x, w) in x.iter().zip(weights) {
+                    sum.iter_mut().zip(*x).for_each(|(s, v)| *s += w * v);
                 }
             }
-        });
+        }
+    });
 }
 
 fn two(sums: [&mut Vec<f64>; ROWS], weights: &[f64], x: &[&[f64]]) {
@@ -67,17 +65,13 @@ mod tests {
     fn products_are_those_of_the_definition() {
         for (rows, columns, slots) in [(1, 1, 1), (5, 6, 700), (8, 4, 512), (7, 1, 3)] {
             let weights: Vec<f64> = (0..rows * columns).map(|i| i as f64 - 3.0).collect();
-            let x: Vec<Vec<f64>> = (0..columns)
-                .map(|c| (0..slots).map(|s| (c * 7 + s) as f64).collect())
-                .collect();
+            let x: Vec<Vec<f64>> = (0..columns).map(|c| (0..slots).map(|s| (c * 7 + s) as f64).collect()).collect();
             let mut sums = vec![vec![1.0; slots]; rows];
             let views: Vec<&[f64]> = x.iter().map(Vec::as_slice).collect();
             accumulate(&mut sums, &weights, &views);
             for (row, sum) in sums.iter().enumerate() {
                 for (slot, sum) in sum.iter().enumerate() {
-                    let want: f64 = (0..columns)
-                        .map(|c| weights[row * columns + c] * x[c][slot])
-                        .sum();
+                    let want: f64 = (0..columns).map(|c| weights[row * columns + c] * x[c][slot]).sum();
                     assert_eq!(*sum, 1.0 + want);
                 }
             }

@@ -40,9 +40,7 @@ impl Simulator {
         let wide = first.scale.value() * factor;
         let outputs = match self.counting {
             true => vec![Vec::new(); grid.outputs()],
-            false => grid
-                .apply(&x.iter().map(complex).collect::<Vec<_>>())
-                .map_err(CkksError::from)?,
+            false => grid.apply(&x.iter().map(complex).collect::<Vec<_>>()).map_err(CkksError::from)?,
         };
         let unknown = x.iter().any(|x| matches!(x.imaginary, Imaginary::Unknown));
         let real = grid.is_real() && x.iter().all(|x| matches!(x.imaginary, Imaginary::Zero));
@@ -91,10 +89,7 @@ impl Simulator {
 fn complex(x: &Vector) -> Vec<Complex64> {
     let slots = x.slots.iter().copied();
     match x.imaginary.values() {
-        Some(imaginary) => slots
-            .zip(imaginary)
-            .map(|(re, &im)| Complex64::new(re, im))
-            .collect(),
+        Some(imaginary) => slots.zip(imaginary).map(|(re, &im)| Complex64::new(re, im)).collect(),
         None => slots.map(Complex64::from).collect(),
     }
 }

@@ -112,8 +112,7 @@ impl Vector {
     #[must_use]
     pub fn pairs(&self) -> Vec<Complex64> {
         let imaginary = self.imaginary.values().unwrap_or_default();
-        let pair =
-            |(i, &re): (usize, &f64)| Complex64::new(re, imaginary.get(i).copied().unwrap_or(0.0));
+        let pair = |(i, &re): (usize, &f64)| Complex64::new(re, imaginary.get(i).copied().unwrap_or(0.0));
         self.slots.iter().enumerate().map(pair).collect()
     }
 }
@@ -126,11 +125,7 @@ impl Simulator {
     /// [`CkksError::NotPeriodic`] unless `slots` is a power of two up to the ring's.
     pub fn new(params: &Arc<CkksParams>, slots: usize) -> Result<Simulator, FheError> {
         if !slots.is_power_of_two() || slots > params.slots() {
-            return Err(CkksError::NotPeriodic {
-                given: slots,
-                slots: params.slots(),
-            }
-            .into());
+            return Err(CkksError::NotPeriodic { given: slots, slots: params.slots() }.into());
         }
         let decomposed = |limbs: usize| -> Result<usize, FheError> {
             let special = params.cheapest_special(limbs)?;
@@ -149,9 +144,7 @@ impl Simulator {
             watch: None,
             folded: None,
             decomposed: all,
-            room: (0..=params.max_limbs())
-                .map(|limbs| params.rlwe().log2_q(limbs) - 1.0)
-                .collect(),
+            room: (0..=params.max_limbs()).map(|limbs| params.rlwe().log2_q(limbs) - 1.0).collect(),
             params: Arc::clone(params),
             tally: Arc::default(),
             applied: None,
@@ -229,32 +222,16 @@ impl Simulator {
     /// shapes count.
     pub fn vector(&self, values: Vec<f64>, limbs: usize) -> Result<Vector, FheError> {
         if limbs == 0 || limbs > self.params.max_limbs() {
-            return Err(CkksError::LimbCount {
-                operation: "vector",
-                limbs,
-                available: self.params.max_limbs(),
-            }
-            .into());
+            return Err(CkksError::LimbCount { operation: "vector", limbs, available: self.params.max_limbs() }.into());
         }
         self.check_length(&values)?;
         let slots = if self.counting { Vec::new() } else { values };
-        let id = if self.errors.is_some() {
-            errors::name(&slots)
-        } else {
-            0
-        };
+        let id = if self.errors.is_some() { errors::name(&slots) } else { 0 };
         Ok(self.make(slots, limbs, self.params.default_scale(), id))
     }
 
     fn make(&self, slots: Vec<f64>, limbs: usize, scale: Scale, id: u64) -> Vector {
-        Vector {
-            slots,
-            imaginary: Imaginary::Zero,
-            limbs,
-            scale,
-            id,
-            _held: Held::new(&self.tally, 2 * limbs),
-        }
+        Vector { slots, imaginary: Imaginary::Zero, limbs, scale, id, _held: Held::new(&self.tally, 2 * limbs) }
     }
 
     fn check_length(&self, values: &[f64]) -> Result<(), FheError> {
@@ -281,25 +258,14 @@ impl Simulator {
     fn level(&self, limbs: usize) -> Result<(f64, usize), FheError> {
         let drop = self.params.level_primes(limbs).max(1);
         if drop >= limbs {
-            return Err(PolyError::LevelsTooFew {
-                needed: 1,
-                available: 0,
-                limbs,
-            }
-            .into());
+            return Err(PolyError::LevelsTooFew { needed: 1, available: 0, limbs }.into());
         }
         let divisor = (limbs - drop..limbs).map(|i| self.params.prime(i) as f64);
         Ok((divisor.product(), limbs - drop))
     }
 
     /// Rescales a sum of `limbs` primes at scale `wide` by one level.
-    fn rescale(
-        &self,
-        mut slots: Vec<f64>,
-        limbs: usize,
-        wide: f64,
-        id: u64,
-    ) -> Result<Vector, FheError> {
+    fn rescale(&self, mut slots: Vec<f64>, limbs: usize, wide: f64, id: u64) -> Result<Vector, FheError> {
         self.check_room(&slots, limbs, wide)?;
         let (divisor, left) = self.level(limbs)?;
         let scale = Scale::new(wide / divisor)?;
@@ -323,9 +289,7 @@ impl Simulator {
         if self.watch.is_some() {
             return Ok(());
         }
-        let largest = slots
-            .iter()
-            .fold(0.0_f64, |m, v| if v.abs() <= m { m } else { v.abs() });
+        let largest = slots.iter().fold(0.0_f64, |m, v| if v.abs() <= m { m } else { v.abs() });
         let (bits, room) = (largest.log2() + wide.log2(), self.room[limbs]);
         if bits < room {
             return Ok(());
@@ -349,23 +313,14 @@ fn check_scales(left: Scale, right: Scale) -> Result<(), FheError> {
     if left.matches(right) {
         return Ok(());
     }
-    Err(PolyError::ScaleMismatch {
-        left: left.log2(),
-        right: right.log2(),
-    }
-    .into())
+    Err(PolyError::ScaleMismatch { left: left.log2(), right: right.log2() }.into())
 }
 
 fn check_limbs(x: &Vector, limbs: usize) -> Result<(), FheError> {
     if x.limbs >= limbs {
         return Ok(());
     }
-    Err(CkksError::LevelTooLow {
-        operation: "simulate",
-        limbs: x.limbs,
-        needed: limbs,
-    }
-    .into())
+    Err(CkksError::LevelTooLow { operation: "simulate", limbs: x.limbs, needed: limbs }.into())
 }
 
 /// A factor as encoded: rounded to an integer over `scale`.

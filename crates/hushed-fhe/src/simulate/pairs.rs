@@ -28,10 +28,7 @@ pub(super) fn check_known(x: &Vector) -> Result<(), FheError> {
 }
 
 fn misused(what: &str) -> FheError {
-    FheError::Unsupported {
-        what: what.to_owned(),
-        remedy: "part it first",
-    }
+    FheError::Unsupported { what: what.to_owned(), remedy: "part it first" }
 }
 
 /// Number of slots that stay in the first-level cache while a product of a grid is summed.
@@ -48,14 +45,8 @@ impl Simulator {
         for (block, sums) in real.chunks_mut(BLOCK).enumerate() {
             let range = block * BLOCK..block * BLOCK + sums.len();
             for (left, right) in terms() {
-                add_products(
-                    sums,
-                    &left.slots[range.clone()],
-                    &right.slots[range.clone()],
-                );
-                if let (Some(left), Some(right)) =
-                    (left.imaginary.values(), right.imaginary.values())
-                {
+                add_products(sums, &left.slots[range.clone()], &right.slots[range.clone()]);
+                if let (Some(left), Some(right)) = (left.imaginary.values(), right.imaginary.values()) {
                     let products = left[range.clone()].iter().zip(&right[range.clone()]);
                     let pairs = sums.iter_mut().zip(products);
                     pairs.for_each(|(s, (a, b))| *s -= a * b);
@@ -81,15 +72,9 @@ impl Simulator {
     }
 
     /// Both parts of x ⊗ (`re` + i·`im`).
-    pub(super) fn times_pairs(
-        &self,
-        x: &Vector,
-        re: &[f64],
-        im: &[f64],
-    ) -> Result<(Vec<f64>, Imaginary), FheError> {
+    pub(super) fn times_pairs(&self, x: &Vector, re: &[f64], im: &[f64]) -> Result<(Vec<f64>, Imaginary), FheError> {
         check_known(x)?;
-        let times =
-            |x: &[f64], v: &[f64]| -> Vec<f64> { x.iter().zip(v).map(|(x, v)| x * v).collect() };
+        let times = |x: &[f64], v: &[f64]| -> Vec<f64> { x.iter().zip(v).map(|(x, v)| x * v).collect() };
         let mut real = times(&x.slots, re);
         let mut imaginary = times(&x.slots, im);
         if let Some(b) = x.imaginary.values() {
@@ -124,12 +109,7 @@ impl Simulator {
     }
 
     /// a + `sign`·i·b.
-    pub(super) fn joined(
-        &self,
-        mut a: Vector,
-        mut b: Vector,
-        sign: f64,
-    ) -> Result<Vector, FheError> {
+    pub(super) fn joined(&self, mut a: Vector, mut b: Vector, sign: f64) -> Result<Vector, FheError> {
         check_known(&a)?;
         check_known(&b)?;
         check_scales(a.scale, b.scale)?;

@@ -162,8 +162,7 @@ impl Slots for Simulator {
         self.tally.count(Op::AddVector, x.limbs, 1);
         x.slots.iter_mut().zip(v).for_each(|(x, v)| *x += v.re);
         let imaginary = v.iter().map(|v| v.im).collect();
-        x.imaginary
-            .join(&Imaginary::Known(imaginary), |x, v| *x += v);
+        x.imaginary.join(&Imaginary::Known(imaginary), |x, v| *x += v);
         Ok(x)
     }
 
@@ -200,10 +199,7 @@ impl Slots for Simulator {
 
     fn hoist<'a>(&'a self, x: &'a Vector) -> Result<Hoisted<'a>, FheError> {
         self.tally.count(Op::Hoist, x.limbs, 1);
-        Ok(Hoisted {
-            x,
-            _held: Held::new(&self.tally, self.decomposed[x.limbs]),
-        })
+        Ok(Hoisted { x, _held: Held::new(&self.tally, self.decomposed[x.limbs]) })
     }
 
     fn rotate_hoisted(&self, x: &Hoisted<'_>, by: usize) -> Result<Vector, FheError> {
@@ -218,9 +214,7 @@ impl Slots for Simulator {
                 rotated.imaginary.each(|part| part.rotate_left(by));
                 self.switched(&mut rotated.slots, rotated.id, x.scale);
                 let id = mix(rotated.id, 0x696d);
-                rotated
-                    .imaginary
-                    .each(|part| self.switched(part, id, x.scale));
+                rotated.imaginary.each(|part| self.switched(part, id, x.scale));
             }
         }
         Ok(rotated)
@@ -246,21 +240,11 @@ impl Slots for Simulator {
         Ok(self.conjugated(x))
     }
 
-    fn maps(
-        &self,
-        grid: &MapGrid,
-        split: &GridSplit,
-        x: &[Vector],
-        target: Scale,
-    ) -> Result<Vec<Vector>, FheError> {
+    fn maps(&self, grid: &MapGrid, split: &GridSplit, x: &[Vector], target: Scale) -> Result<Vec<Vector>, FheError> {
         self.mapped(grid, split, x, target)
     }
 
-    fn dot_grid(
-        &self,
-        left: &[Vec<Vector>],
-        right: &[Vec<Vector>],
-    ) -> Result<Vec<Vec<Vector>>, FheError> {
+    fn dot_grid(&self, left: &[Vec<Vector>], right: &[Vec<Vector>]) -> Result<Vec<Vec<Vector>>, FheError> {
         let (Some(first_left), Some(first_right)) = (left.first(), right.first()) else {
             return Err(PackingError::Mismatch.into());
         };
@@ -289,10 +273,7 @@ impl Slots for Simulator {
             self.tally.count(Op::Relinearise, limbs, 1);
             self.rescale_pair(slots, imaginary, limbs, wide, id)
         };
-        (0..rows)
-            .into_par_iter()
-            .map(|i| (0..columns).into_par_iter().map(|j| one(i, j)).collect())
-            .collect()
+        (0..rows).into_par_iter().map(|i| (0..columns).into_par_iter().map(|j| one(i, j)).collect()).collect()
     }
 
     fn linear_add_at(
@@ -325,12 +306,7 @@ impl Slots for Simulator {
                 }
                 partial
             }
-            None => self.begin(
-                map,
-                (first.scale, limbs),
-                target,
-                first.scale.value() * factor,
-            )?,
+            None => self.begin(map, (first.scale, limbs), target, first.scale.value() * factor)?,
         };
         let terms = map.rows * map.columns;
         self.tally.count(Op::LinearTerm, limbs, terms);
@@ -368,12 +344,7 @@ impl Slots for Simulator {
         .collect()
     }
 
-    fn ternary_add(
-        &self,
-        map: &LinearMap,
-        x: &[Vector],
-        partial: Option<Partial>,
-    ) -> Result<Partial, FheError> {
+    fn ternary_add(&self, map: &LinearMap, x: &[Vector], partial: Option<Partial>) -> Result<Partial, FheError> {
         let first = x.first().ok_or(PackingError::Mismatch)?;
         let absent = self.counting && map.weights.is_empty();
         let signs: Vec<f64> = map.weights.iter().map(|w| w / map.bound).collect();
@@ -396,12 +367,7 @@ impl Slots for Simulator {
                 }
                 partial
             }
-            None => self.begin(
-                map,
-                (first.scale, first.limbs),
-                first.scale,
-                first.scale.value(),
-            )?,
+            None => self.begin(map, (first.scale, first.limbs), first.scale, first.scale.value())?,
         };
         let terms = map.rows * map.columns;
         self.tally.count(Op::LinearTerm, first.limbs, terms);
@@ -428,12 +394,7 @@ impl Slots for Simulator {
     fn refresh(&self, id: StepId, x: Vec<Vector>, limbs: usize) -> Result<Vec<Vector>, FheError> {
         let (floor, top) = (self.floor(), self.top());
         if !(floor..=top).contains(&limbs) {
-            return Err(CkksError::LimbCount {
-                operation: "refresh",
-                limbs,
-                available: top,
-            }
-            .into());
+            return Err(CkksError::LimbCount { operation: "refresh", limbs, available: top }.into());
         }
         for pair in x.chunks(2) {
             for x in pair {
@@ -446,9 +407,7 @@ impl Slots for Simulator {
         self.tally.count(Op::Bootstrap, limbs, x.len().div_ceil(2));
         let calls = x.len().div_ceil(REFRESH_TILE);
         self.tally.count(Op::BootstrapCall, limbs, calls);
-        x.into_par_iter()
-            .map(|x| self.refresh_one(id, x, limbs))
-            .collect()
+        x.into_par_iter().map(|x| self.refresh_one(id, x, limbs)).collect()
     }
 
     fn store(&self, x: Vec<Vector>) -> Result<Stored, FheError> {
@@ -456,27 +415,15 @@ impl Slots for Simulator {
         let on_disk = OnDisk::new(&self.tally, x.iter().map(bytes).sum());
         let put = |x: Vector| {
             self.tally.count(Op::Store, x.limbs, 1);
-            StoredVector {
-                slots: x.slots,
-                imaginary: x.imaginary,
-                limbs: x.limbs,
-                scale: x.scale,
-                id: x.id,
-            }
+            StoredVector { slots: x.slots, imaginary: x.imaginary, limbs: x.limbs, scale: x.scale, id: x.id }
         };
-        Ok(Stored {
-            vectors: x.into_iter().map(put).collect(),
-            _on_disk: on_disk,
-        })
+        Ok(Stored { vectors: x.into_iter().map(put).collect(), _on_disk: on_disk })
     }
 
     fn load(&self, stored: Stored) -> Result<Vec<Vector>, FheError> {
         let back = |put: StoredVector| {
             self.tally.count(Op::Load, put.limbs, 1);
-            Vector {
-                imaginary: put.imaginary,
-                ..self.make(put.slots, put.limbs, put.scale, put.id)
-            }
+            Vector { imaginary: put.imaginary, ..self.make(put.slots, put.limbs, put.scale, put.id) }
         };
         Ok(stored.vectors.into_iter().map(back).collect())
     }
@@ -508,22 +455,14 @@ impl Simulator {
         Ok(y)
     }
 
-    fn join(
-        &self,
-        acc: &mut Vector,
-        x: &Vector,
-        f: impl Fn(&mut f64, f64) + Copy,
-    ) -> Result<(), FheError> {
+    fn join(&self, acc: &mut Vector, x: &Vector, f: impl Fn(&mut f64, f64) + Copy) -> Result<(), FheError> {
         check_scales(acc.scale, x.scale)?;
         let limbs = acc.limbs.min(x.limbs);
         self.tally.count(Op::Add, limbs, 1);
         if acc.limbs > limbs {
             *acc = self.copy(acc, limbs);
         }
-        acc.slots
-            .iter_mut()
-            .zip(&x.slots)
-            .for_each(|(a, &x)| f(a, x));
+        acc.slots.iter_mut().zip(&x.slots).for_each(|(a, &x)| f(a, x));
         acc.imaginary.join(&x.imaginary, f);
         acc.id = mix(acc.id, x.id);
         Ok(())
@@ -543,18 +482,14 @@ impl Simulator {
         let slots = if self.counting { 0 } else { self.slots };
         let bias = |row: usize| map.bias.as_ref().map_or(0.0, |b| b[row]);
         Ok(Partial {
-            rows: (0..map.rows)
-                .map(|row| vec![rounded(bias(row), wide); slots])
-                .collect(),
+            rows: (0..map.rows).map(|row| vec![rounded(bias(row), wide); slots]).collect(),
             imaginary: None,
             limbs,
             from,
             target,
             wide,
             id: 0,
-            held: (0..map.rows)
-                .map(|_| Held::new(&self.tally, 2 * limbs))
-                .collect(),
+            held: (0..map.rows).map(|_| Held::new(&self.tally, 2 * limbs)).collect(),
         })
     }
 
@@ -564,11 +499,7 @@ impl Simulator {
         let bounded = self.watch.is_none();
         let outside = |v: &&f64| bounded && (v.is_nan() || v.abs() > bound * TOLERANCE);
         if let Some(&value) = x.slots.iter().find(outside) {
-            return Err(FheError::Range {
-                site: id.to_string(),
-                value,
-                bound,
-            });
+            return Err(FheError::Range { site: id.to_string(), value, bound });
         }
         let id = mix(x.id, 0x7266);
         let mut slots = std::mem::take(&mut x.slots);

@@ -296,14 +296,7 @@ impl State {
                 .collect(),
             rotations: rotations(&self.rotations),
             turns: rotations(&self.turns),
-            peaks: self
-                .peaks
-                .iter()
-                .map(|(site, &residues)| Peak {
-                    site: *site,
-                    residues,
-                })
-                .collect(),
+            peaks: self.peaks.iter().map(|(site, &residues)| Peak { site: *site, residues }).collect(),
             disk: self.stored_peak,
         }
     }
@@ -346,12 +339,7 @@ impl State {
             }
         }
         let counts = steps.into_iter().flat_map(|(site, sums)| {
-            let count = move |((op, limbs), times): ((Op, usize), u64)| Count {
-                site,
-                op,
-                limbs,
-                times,
-            };
+            let count = move |((op, limbs), times): ((Op, usize), u64)| Count { site, op, limbs, times };
             sums.into_iter().map(count)
         });
         counts.collect()
@@ -372,8 +360,7 @@ impl State {
 
 fn rotations(counted: &BTreeMap<(usize, usize), u64>) -> Vec<Rotations> {
     let all = counted.iter();
-    all.map(|(&(by, limbs), &times)| Rotations { by, limbs, times })
-        .collect()
+    all.map(|(&(by, limbs), &times)| Rotations { by, limbs, times }).collect()
 }
 
 /// Residues that count as memory until this is dropped.
@@ -390,10 +377,7 @@ impl Held {
             state.alive += residues;
             state.note_peak();
         });
-        Held {
-            tally: Arc::clone(tally),
-            residues,
-        }
+        Held { tally: Arc::clone(tally), residues }
     }
 }
 
@@ -422,10 +406,7 @@ impl OnDisk {
             state.stored += bytes;
             state.stored_peak = state.stored_peak.max(state.stored);
         });
-        OnDisk {
-            tally: Arc::clone(tally),
-            bytes,
-        }
+        OnDisk { tally: Arc::clone(tally), bytes }
     }
 }
 

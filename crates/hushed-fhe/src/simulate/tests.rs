@@ -46,10 +46,7 @@ fn polynomials_and_inverses_run_and_count() {
         assert!((p.eval(*x) - y).abs() < 1e-9 && (1.0 / x - z).abs() < 1e-5 / x);
     }
     assert_eq!(on.limbs(&z), on.top() - inverse.levels());
-    assert_eq!(
-        on.tally().counts().total(Op::Relinearise),
-        2 + inverse.report().cost.relinearisations as u64
-    );
+    assert_eq!(on.tally().counts().total(Op::Relinearise), 2 + inverse.report().cost.relinearisations as u64);
 }
 
 #[test]
@@ -77,9 +74,7 @@ fn linear_maps_in_blocks_are_linear_maps() {
 fn grids_are_sums_of_products() {
     let on = exact();
     let side = |n: usize, from: f64| -> Vec<Vec<Vector>> {
-        (0..3)
-            .map(|k| (0..n).map(|i| ramp(&on, from, (k + i) as f64)).collect())
-            .collect()
+        (0..3).map(|k| (0..n).map(|i| ramp(&on, from, (k + i) as f64)).collect()).collect()
     };
     let (left, right) = (side(2, -1.0), side(4, 0.5));
     let grid = on.dot_grid(&left, &right).unwrap();
@@ -92,10 +87,7 @@ fn grids_are_sums_of_products() {
         }
     }
     let counts = on.tally().counts();
-    assert_eq!(
-        (counts.total(Op::Tensor), counts.total(Op::Relinearise)),
-        (24, 8)
-    );
+    assert_eq!((counts.total(Op::Tensor), counts.total(Op::Relinearise)), (24, 8));
 }
 
 #[test]
@@ -105,24 +97,15 @@ fn a_simulation_refuses_what_the_engine_refuses() {
     let other = on.read_as(ramp(&on, 0.0, 1.0), 0.5).unwrap();
     assert!(on.add_assign(&mut x, &other).is_err());
     let low = on.drop_to(&x, on.floor() - 1).unwrap();
-    assert!(
-        on.refresh(StepId::outside("here"), vec![low], on.top())
-            .is_err()
-    );
-    assert!(
-        on.refresh(StepId::outside("here"), vec![x.clone()], on.top() + 1)
-            .is_err()
-    );
+    assert!(on.refresh(StepId::outside("here"), vec![low], on.top()).is_err());
+    assert!(on.refresh(StepId::outside("here"), vec![x.clone()], on.top() + 1).is_err());
     let bottom = on.drop_to(&x, 1).unwrap();
     let vector = vec![1.0; SLOTS];
     assert!(on.mul_vector(&bottom, &vector, on.default_scale()).is_err());
     assert!(on.mul_vector(&x, &vector, Scale::from_bits(5)).is_err());
     assert!(on.add_vector(x.clone(), &[1.0]).is_err());
     let large = on.read_as(ramp(&on, 0.0, 1.0), 1.1).unwrap();
-    assert!(
-        on.refresh(StepId::outside("there"), vec![large], on.top())
-            .is_ok()
-    );
+    assert!(on.refresh(StepId::outside("there"), vec![large], on.top()).is_ok());
     let large = on.vector(vec![1.1; SLOTS], on.top()).unwrap();
     assert!(matches!(
         on.refresh(StepId::outside("there"), vec![large], on.top()),
@@ -136,20 +119,14 @@ fn a_simulation_refuses_what_the_engine_refuses() {
 fn errors_depend_on_the_computation_alone() {
     let run = |seed| {
         let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(seed);
-        let x: Vec<Vector> = (1..6)
-            .map(|i| ramp(&on, -0.1, f64::from(i) / 5.0))
-            .collect();
+        let x: Vec<Vector> = (1..6).map(|i| ramp(&on, -0.1, f64::from(i) / 5.0)).collect();
         let y = on.linear(&map(9, 5), &x, on.default_scale()).unwrap();
         let square = on.scale(&y[0]).times(on.scale(&y[0]));
         let mut sum = on.sum(on.limbs(&y[0]), square).unwrap();
         on.add_product(&mut sum, &y[0], &y[1], Weight::ONE).unwrap();
         let z = on.finish(sum).unwrap();
-        let z = on
-            .mul_vector(&z, &vec![0.05; SLOTS], on.default_scale())
-            .unwrap();
-        on.refresh(StepId::outside("z"), vec![z], on.top()).unwrap()[0]
-            .values()
-            .to_vec()
+        let z = on.mul_vector(&z, &vec![0.05; SLOTS], on.default_scale()).unwrap();
+        on.refresh(StepId::outside("z"), vec![z], on.top()).unwrap()[0].values().to_vec()
     };
     let distance = |a: &[f64], b: &[f64]| {
         let squares = a.iter().zip(b).map(|(a, b)| (a - b).powi(2));
@@ -181,17 +158,10 @@ fn a_simulation_without_numbers_counts_the_same() {
     assert_eq!(full.total_in(Op::Bootstrap, "layer.0.y"), 2);
     assert_eq!(full.total_in(Op::Rotate, "layer.0.x"), 1);
     assert!(full.peak() >= 16 * exact().top() as u64);
-    let nothing = LinearMap {
-        weights: Vec::new(),
-        bias: None,
-        ..map(4, 4)
-    };
+    let nothing = LinearMap { weights: Vec::new(), bias: None, ..map(4, 4) };
     let on = exact().counting();
     let x = vec![on.vector(Vec::new(), on.top()).unwrap(); 4];
-    assert_eq!(
-        on.linear(&nothing, &x, on.default_scale()).unwrap().len(),
-        4
-    );
+    assert_eq!(on.linear(&nothing, &x, on.default_scale()).unwrap().len(), 4);
     let on = exact();
     let x = vec![ramp(&on, 0.0, 1.0); 4];
     assert!(on.linear(&nothing, &x, on.default_scale()).is_err());

@@ -66,30 +66,20 @@ pub struct Retrieval {
 /// Ranks documents by their cosine to each query, in the clear and with `found`. A document with the same text as a
 /// query is not ranked for it. An answer that `found` lacks counts as an empty vector.
 #[must_use]
-pub fn retrieval(
-    queries: &[&Answer],
-    documents: &[&Answer],
-    found: impl Fn(&Answer) -> Option<&[f64]>,
-) -> Retrieval {
+pub fn retrieval(queries: &[&Answer], documents: &[&Answer], found: impl Fn(&Answer) -> Option<&[f64]>) -> Retrieval {
     let of = |a| found(a).unwrap_or_default();
     let mut all = Retrieval::default();
     for query in queries {
         let others = documents.iter().filter(|d| d.text != query.text);
-        let cosines: Vec<(f64, f64)> = others
-            .map(|d| (cosine(&query.clear, &d.clear), cosine(of(query), of(d))))
-            .collect();
+        let cosines: Vec<(f64, f64)> =
+            others.map(|d| (cosine(&query.clear, &d.clear), cosine(of(query), of(d)))).collect();
         let first = |of: fn(&(f64, f64)) -> f64| {
             let ranked = cosines.iter().enumerate();
-            ranked
-                .max_by(|a, b| of(a.1).total_cmp(&of(b.1)))
-                .map(|(i, _)| i)
+            ranked.max_by(|a, b| of(a.1).total_cmp(&of(b.1))).map(|(i, _)| i)
         };
         let mut swapped = 0;
         for (i, a) in cosines.iter().enumerate() {
-            swapped += cosines[..i]
-                .iter()
-                .filter(|b| (a.0 - b.0) * (a.1 - b.1) < 0.0)
-                .count();
+            swapped += cosines[..i].iter().filter(|b| (a.0 - b.0) * (a.1 - b.1) < 0.0).count();
         }
         let same = first(|c| c.0) == first(|c| c.1);
         all.queries += 1;

@@ -16,8 +16,7 @@ impl Clear {
     /// Embedded and normalised.
     pub fn new(program: &Program, texts: &[TokenIds]) -> Result<Clear, FheError> {
         // Padding in a text would add rows that no other rung has.
-        let bare =
-            |t: &TokenIds| TokenIds::new(t.ids().iter().copied().take(t.rows().real).collect());
+        let bare = |t: &TokenIds| TokenIds::new(t.ids().iter().copied().take(t.rows().real).collect());
         let x = plain::start(program, texts.iter().map(bare).collect())?;
         let sums = program.vocabulary().is_some();
         Ok(Clear { x, sums })
@@ -38,10 +37,7 @@ impl Clear {
     pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
         let mut shown = Shown::new();
         let layers = program.layers();
-        let range = layers.get(i).cloned().ok_or(ModelError::NoSuchLayer {
-            asked: i,
-            layers: layers.len(),
-        })?;
+        let range = layers.get(i).cloned().ok_or(ModelError::NoSuchLayer { asked: i, layers: layers.len() })?;
         let sums = self.sums;
         self.x = plain::run_range(program, range, self.x.clone(), |step, x| {
             if sums && step.id.kind() != Kind::Add {
@@ -67,9 +63,7 @@ impl Clear {
     /// For each row of all texts its index in the text; `None` for a text that was left out (`alive` is 0).
     pub fn compared(&self, alive: &[usize]) -> Vec<Option<usize>> {
         let texts = self.x.rows.blocks().zip(alive);
-        let rows = texts.flat_map(|((block, _), &alive)| {
-            (0..block.len()).map(move |row| (row < alive).then_some(row))
-        });
+        let rows = texts.flat_map(|((block, _), &alive)| (0..block.len()).map(move |row| (row < alive).then_some(row)));
         rows.collect()
     }
 }

@@ -65,12 +65,7 @@ pub(super) struct Counted {
 }
 
 /// One stage per step, for all rungs but the last.
-pub(super) fn stages(
-    clear: &Shown,
-    polynomial: &Shown,
-    predicted: &Shown,
-    counted: &Counted,
-) -> Vec<Stage> {
+pub(super) fn stages(clear: &Shown, polynomial: &Shown, predicted: &Shown, counted: &Counted) -> Vec<Stage> {
     let of = clear.len();
     let mut stages = Vec::with_capacity(of);
     let simulated = polynomial.iter().zip(predicted);
@@ -111,8 +106,7 @@ impl Waiting {
             if *site == at {
                 let rows = self.counted.at(number);
                 let apart = |a: &Matrix<f64>| difference(a, found, &rows, stage.clear_rms);
-                (stage.encrypted, stage.encrypted_noise) =
-                    (Some(apart(clear)), Some(apart(polynomial)));
+                (stage.encrypted, stage.encrypted_noise) = (Some(apart(clear)), Some(apart(polynomial)));
             }
         }
     }
@@ -144,10 +138,5 @@ fn difference(a: &Matrix<f64>, b: &Matrix<f64>, rows: &[usize], scale: f64) -> D
     let at = |part: usize| sizes.get(sizes.len() * part / 4).copied().unwrap_or(0.0);
     let sum: f64 = sizes.iter().map(|v| v * v).sum();
     let rms = (sum / sizes.len().max(1) as f64).sqrt();
-    Difference {
-        rms,
-        bits: -rms.log2(),
-        max: sizes.last().copied().unwrap_or(0.0),
-        quartiles: [at(1), at(2), at(3)],
-    }
+    Difference { rms, bits: -rms.log2(), max: sizes.last().copied().unwrap_or(0.0), quartiles: [at(1), at(2), at(3)] }
 }

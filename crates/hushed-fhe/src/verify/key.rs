@@ -108,11 +108,7 @@ impl TestKey {
     }
 
     /// Encrypts vectors as a client does.
-    fn encrypt(
-        &mut self,
-        subject: &Subject<'_>,
-        message: &[Complex64],
-    ) -> Result<hushed_ckks::Ciphertext, FheError> {
+    fn encrypt(&mut self, subject: &Subject<'_>, message: &[Complex64]) -> Result<hushed_ckks::Ciphertext, FheError> {
         let (limbs, scale) = (subject.placement.upload, subject.params.default_scale());
         let plain = self.encoder.encode(message, limbs, scale)?;
         Ok(self.encryptor.encrypt(&plain, &mut self.rng)?)

@@ -118,11 +118,7 @@ impl Subject<'_> {
         let (noisy, _) = self.simulator(texts.len(), true)?;
         let mut polynomial = Rung::simulated(self, &exact, layout, &clear.embedded())?;
         let mut predicted = Rung::simulated(self, &noisy, layout, &clear.embedded())?;
-        let mut report = Report {
-            stages: Vec::new(),
-            answers: Vec::new(),
-            out_of_range: Vec::new(),
-        };
+        let mut report = Report { stages: Vec::new(), answers: Vec::new(), out_of_range: Vec::new() };
         for i in 0..self.program.layers().len() {
             let layer = |rung| progress(Event::Layer { layer: i, rung });
             let mut simulated = |which, rung: &mut Rung<'_, Simulator>| {
@@ -139,11 +135,7 @@ impl Subject<'_> {
             let in_clear = clear.layer(&self.program, i)?;
             let counted = Counted {
                 rows: clear.compared(&alive),
-                frozen: self
-                    .choices
-                    .layers
-                    .get(i)
-                    .is_some_and(|l| l.frozen_row.is_some()),
+                frozen: self.choices.layers.get(i).is_some_and(|l| l.frozen_row.is_some()),
             };
             let mut waiting = Waiting {
                 stages: compare::stages(&in_clear, &by_polynomials, &with_noise, &counted),

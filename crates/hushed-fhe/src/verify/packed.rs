@@ -95,9 +95,5 @@ pub(super) fn verify(
             rows.push(answer);
         }
     }
-    Ok(Report {
-        stages: Vec::new(),
-        answers: answers(&model.public, &pooled, &found, &alive),
-        out_of_range,
-    })
+    Ok(Report { stages: Vec::new(), answers: answers(&model.public, &pooled, &found, &alive), out_of_range })
 }

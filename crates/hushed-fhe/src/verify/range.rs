@@ -35,13 +35,7 @@ pub(super) fn settle(
             Err(error) if is_range(&error) => error,
             Err(error) => return Err(error),
         };
-        let search = Search {
-            subject,
-            rung,
-            i,
-            errors: which == Which::Predicted,
-            columns: &columns,
-        };
+        let search = Search { subject, rung, i, errors: which == Which::Predicted, columns: &columns };
         let members: Vec<usize> = (0..alive.len()).filter(|&t| alive[t] > 0).collect();
         let guilty = search.guilty(&members)?;
         let out_of_range = |text: Option<usize>, error: &FheError| OutOfRange {
@@ -64,10 +58,7 @@ pub(super) fn settle(
 
 /// Whether an error is caused by the numbers, not by the circuit.
 pub(super) fn is_range(error: &FheError) -> bool {
-    matches!(
-        error,
-        FheError::Range { .. } | FheError::Poly(PolyError::Overflow { .. })
-    )
+    matches!(error, FheError::Range { .. } | FheError::Poly(PolyError::Overflow { .. }))
 }
 
 struct Search<'a, 'b> {
@@ -106,12 +97,7 @@ impl Search<'_, '_> {
         };
         let columns = self.columns.iter().map(pick).collect::<Result<_, _>>()?;
         let lengths: Vec<usize> = members.iter().map(|&t| self.subject.lengths[t]).collect();
-        let mut rung = Rung {
-            on: &on,
-            layout,
-            columns,
-            mask: masked(self.subject, &on, layout, &lengths)?,
-        };
+        let mut rung = Rung { on: &on, layout, columns, mask: masked(self.subject, &on, layout, &lengths)? };
         // The result is not read.
         rung.run(self.subject, self.i, &lengths)
     }

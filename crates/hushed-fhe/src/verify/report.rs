@@ -26,8 +26,6 @@ impl Report {
         let before = std::iter::once(Some(0.0)).chain(sizes());
         let grown = self.layers().zip(sizes()).zip(before);
         let grown = grown.filter_map(|((stage, now), before)| Some((stage, now? - before?)));
-        grown
-            .max_by(|(_, a), (_, b)| a.total_cmp(b))
-            .map(|(stage, _)| stage)
+        grown.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(stage, _)| stage)
     }
 }

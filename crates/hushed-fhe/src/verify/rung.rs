@@ -42,11 +42,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         open: Open<'_, S::Value>,
         take: Take<'_>,
     ) -> Result<(), FheError> {
-        let reader = Reader {
-            subject,
-            layout: self.layout,
-            open,
-        };
+        let reader = Reader { subject, layout: self.layout, open };
         let mut pass = self.pass(subject, alive)?;
         pass.view(Box::new(move |at, look| {
             take(at, reader.read(look)?);
@@ -56,12 +52,7 @@ impl<'a, S: Slots> Rung<'a, S> {
     }
 
     /// The same, without a viewer.
-    pub fn run(
-        &mut self,
-        subject: &Subject<'_>,
-        i: usize,
-        alive: &[usize],
-    ) -> Result<(), FheError> {
+    pub fn run(&mut self, subject: &Subject<'_>, i: usize, alive: &[usize]) -> Result<(), FheError> {
         let mut pass = self.pass(subject, alive)?;
         self.through(&mut *pass, i)
     }
@@ -89,11 +80,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         Ok(unpack(self.layout, alive, width, factor, &vectors?)?)
     }
 
-    fn pass<'b>(
-        &self,
-        subject: &'b Subject<'_>,
-        alive: &[usize],
-    ) -> Result<Box<dyn ForwardPass<'b, S> + 'b>, FheError>
+    fn pass<'b>(&self, subject: &'b Subject<'_>, alive: &[usize]) -> Result<Box<dyn ForwardPass<'b, S> + 'b>, FheError>
     where
         'a: 'b,
     {
@@ -145,11 +132,7 @@ impl<'a> Rung<'a, Simulator> {
     }
 
     /// Pooled rows.
-    pub fn pool(
-        &mut self,
-        subject: &Subject<'_>,
-        alive: &[usize],
-    ) -> Result<Vec<Vec<f64>>, FheError> {
+    pub fn pool(&mut self, subject: &Subject<'_>, alive: &[usize]) -> Result<Vec<Vec<f64>>, FheError> {
         self.pooled(subject, alive, &clear)
     }
 }
@@ -162,8 +145,7 @@ pub(super) fn masked(
     alive: &[usize],
 ) -> Result<Option<Vector>, FheError> {
     let mask = subject.mask(layout, alive);
-    mask.map(|mask| on.vector(mask, subject.placement.upload))
-        .transpose()
+    mask.map(|mask| on.vector(mask, subject.placement.upload)).transpose()
 }
 
 /// The numbers of a simulated vector.
@@ -187,18 +169,13 @@ impl<V> Reader<'_, V> {
     }
 
     /// gain·v + offset, for each column's gain and offset.
-    fn rows(
-        &self,
-        columns: &[V],
-        affine: impl Fn(usize) -> (f64, f64),
-    ) -> Result<Matrix<f64>, FheError> {
+    fn rows(&self, columns: &[V], affine: impl Fn(usize) -> (f64, f64)) -> Result<Matrix<f64>, FheError> {
         let lengths = &self.subject.lengths;
         let mut out = Matrix::zero(lengths.iter().sum(), columns.len());
         for (j, column) in columns.iter().enumerate() {
             let (values, (gain, offset)) = ((self.open)(column)?, affine(j));
             let slots = lengths.iter().enumerate();
-            let slots = slots
-                .flat_map(|(t, &m)| (0..m).map(move |row| self.subject.slot(self.layout, t, row)));
+            let slots = slots.flat_map(|(t, &m)| (0..m).map(move |row| self.subject.slot(self.layout, t, row)));
             for (row, slot) in slots.enumerate() {
                 out.row_mut(row)[j] = gain * values[slot] + offset;
             }

@@ -68,11 +68,7 @@ impl<'a> Subject<'a> {
 
     /// The slot of a row of a text.
     pub(super) fn slot(&self, layout: Interleave, text: usize, row: usize) -> usize {
-        let first = if self.decodes() {
-            self.rows - self.lengths[text]
-        } else {
-            0
-        };
+        let first = if self.decodes() { self.rows - self.lengths[text] } else { 0 };
         layout.slot(text, first + row)
     }
 
@@ -90,13 +86,7 @@ impl<'a> Subject<'a> {
         let room = Interleave::new(params.slots(), rows)?.texts();
         if texts.len() > room {
             let (texts, slots) = (texts.len(), params.slots());
-            return Err(PackingError::TooMany {
-                texts,
-                room,
-                slots,
-                rows,
-            }
-            .into());
+            return Err(PackingError::TooMany { texts, room, slots, rows }.into());
         }
         let lengths: Vec<usize> = texts.iter().map(|t| t.rows().real).collect();
         if let Some((text, &found)) = lengths.iter().enumerate().find(|(_, l)| **l > rows) {
@@ -125,15 +115,8 @@ impl<'a> Subject<'a> {
     }
 
     /// Places the circuit as a plan does, with the memory that the comparison leaves of `room` bytes.
-    pub(super) fn place(
-        &mut self,
-        bootstrap: &KeySpecs,
-        room: Option<u64>,
-    ) -> Result<(), FheError> {
-        let options = FheOptions {
-            max_memory: room.map(|room| room.saturating_sub(self.held())),
-            ..self.options()
-        };
+    pub(super) fn place(&mut self, bootstrap: &KeySpecs, room: Option<u64>) -> Result<(), FheError> {
+        let options = FheOptions { max_memory: room.map(|room| room.saturating_sub(self.held())), ..self.options() };
         let (program, choices, params) = (&self.program, &self.choices, &self.params);
         let plan = FhePlanReport::new(program, choices, false, params, bootstrap, &options)?;
         if plan.placement.pairs {
@@ -175,11 +158,7 @@ impl<'a> Subject<'a> {
 
     /// A simulation with room for `texts` texts: fewer slots than the ring's are faster, and each slot has the value
     /// that it would have among all.
-    pub(super) fn simulator(
-        &self,
-        texts: usize,
-        errors: bool,
-    ) -> Result<(Simulator, Interleave), FheError> {
+    pub(super) fn simulator(&self, texts: usize, errors: bool) -> Result<(Simulator, Interleave), FheError> {
         let slots = self.rows * texts.next_power_of_two();
         let on = Simulator::new(&self.params, slots)?;
         let on = match errors {

@@ -8,16 +8,7 @@ use crate::calibrate::{Options as Search, Sample, intervals};
 use crate::packing::PackingError;
 use crate::plan::public_plan::{Lengths, named};
 
-const TEXTS: [&str; 8] = [
-    "a b c d",
-    "c a",
-    "b b b a c d a",
-    "d",
-    "a c a c a c",
-    "d d a b",
-    "b a d c c",
-    "c d b",
-];
+const TEXTS: [&str; 8] = ["a b c d", "c a", "b b b a c d a", "d", "a c a c a c", "d d a b", "b a d c c", "c d b"];
 
 /// The tiny model, its calibration on the texts, and the insecure ring for tests.
 struct Tiny {
@@ -31,36 +22,16 @@ impl Tiny {
     fn new() -> Tiny {
         let model = tiny_model();
         let texts = TEXTS.map(|t| model.tokens(t, TooLong::Refuse).unwrap());
-        let sample = Sample {
-            texts: &texts,
-            hostile: &[],
-            broad: &[],
-            sha256: "",
-            model_sha256: "",
-        };
-        let search = Search {
-            rows: 16,
-            ..Search::default()
-        };
+        let sample = Sample { texts: &texts, hostile: &[], broad: &[], sha256: "", model_sha256: "" };
+        let search = Search { rows: 16, ..Search::default() };
         let choices = intervals(&model, &sample, &search, 15, 15).unwrap();
-        Tiny {
-            params: named("insecure-test/9/14").unwrap(),
-            texts: texts.to_vec(),
-            model,
-            choices,
-        }
+        Tiny { params: named("insecure-test/9/14").unwrap(), texts: texts.to_vec(), model, choices }
     }
 
     /// Everything that is fixed before a run with these choices, not placed.
     fn subject(&self, choices: &Choices) -> Subject<'_> {
-        let options = Options {
-            rows: 16,
-            layers: None,
-            lengths: Lengths::Public,
-            seed: 3,
-            together: None,
-            encrypted: None,
-        };
+        let options =
+            Options { rows: 16, layers: None, lengths: Lengths::Public, seed: 3, together: None, encrypted: None };
         Subject::new(&self.model, choices, &self.params, &self.texts, &options).unwrap()
     }
 
@@ -68,27 +39,10 @@ impl Tiny {
         self.verify_with(Lengths::Public, choices, layers, encrypted)
     }
 
-    fn verify_with(
-        &self,
-        lengths: Lengths,
-        choices: &Choices,
-        layers: Option<usize>,
-        encrypted: bool,
-    ) -> Report {
-        let options = Options {
-            rows: 16,
-            layers,
-            lengths,
-            seed: 3,
-            together: None,
-            encrypted: encrypted.then(OnKey::default),
-        };
-        let Tiny {
-            model,
-            params,
-            texts,
-            ..
-        } = self;
+    fn verify_with(&self, lengths: Lengths, choices: &Choices, layers: Option<usize>, encrypted: bool) -> Report {
+        let options =
+            Options { rows: 16, layers, lengths, seed: 3, together: None, encrypted: encrypted.then(OnKey::default) };
+        let Tiny { model, params, texts, .. } = self;
         verify(model, choices, params, texts, &options, &|_| ()).unwrap()
     }
 }
@@ -104,25 +58,10 @@ fn an_encrypted_run_errs_as_predicted_step_by_step() {
 fn errs_as_predicted(lengths: Lengths) {
     let tiny = Tiny::new();
     let report = tiny.verify_with(lengths, &tiny.choices, None, true);
-    let steps = [
-        "attention",
-        "attention.add",
-        "attention.norm",
-        "feed_forward",
-        "feed_forward.add",
-        "feed_forward.norm",
-    ];
-    let sites: Vec<String> = (0..2)
-        .flat_map(|i| steps.map(|s| format!("layer.{i}.{s}")))
-        .collect();
-    assert_eq!(
-        report
-            .stages
-            .iter()
-            .map(|s| s.site.to_string())
-            .collect::<Vec<_>>(),
-        sites
-    );
+    let steps =
+        ["attention", "attention.add", "attention.norm", "feed_forward", "feed_forward.add", "feed_forward.norm"];
+    let sites: Vec<String> = (0..2).flat_map(|i| steps.map(|s| format!("layer.{i}.{s}"))).collect();
+    assert_eq!(report.stages.iter().map(|s| s.site.to_string()).collect::<Vec<_>>(), sites);
     assert!(report.out_of_range.is_empty());
     for s in &report.stages {
         let (measured, predicted) = (s.encrypted_noise.unwrap(), s.predicted_noise);
@@ -165,10 +104,7 @@ fn spilled_steps_are_compared_too() {
     subject.placement.spill_attention = true;
     subject.placement.spill_feed_forward = true;
     let folder = tempfile::tempdir().unwrap();
-    let on = |spill: PathBuf| OnKey {
-        max_memory: None,
-        spill: Some(spill),
-    };
+    let on = |spill: PathBuf| OnKey { max_memory: None, spill: Some(spill) };
     let steps = std::sync::Mutex::new(Vec::new());
     let progress = |event| {
         if let Event::Step(now) = event {
@@ -177,9 +113,7 @@ fn spilled_steps_are_compared_too() {
     };
     let shared = (Arc::clone(&keys.0), keys.1.clone());
     let here = on(folder.path().to_owned());
-    let report = subject
-        .compare(&tiny.texts, shared, Some(&here), &progress)
-        .unwrap();
+    let report = subject.compare(&tiny.texts, shared, Some(&here), &progress).unwrap();
     assert_eq!(report.stages.len(), before.stages.len());
     for (s, before) in report.stages.iter().zip(&before.stages) {
         assert_eq!((&s.site, s.polynomial), (&before.site, before.polynomial));
@@ -229,10 +163,7 @@ fn texts_that_leave_their_range_are_named_and_left_out() {
     let mut tried = (0..40).map(|step| {
         let norm = &mut choices.layers[1].attention_norm;
         norm.scale = tiny.choices.layers[1].attention_norm.scale * (1.0 + 0.02 * f64::from(step));
-        let subject = Subject {
-            placement: placed.placement.clone(),
-            ..tiny.subject(&choices)
-        };
+        let subject = Subject { placement: placed.placement.clone(), ..tiny.subject(&choices) };
         subject.walk(&tiny.texts, None, &|_| ()).unwrap()
     });
     let report = tried.find(|r| !r.out_of_range.is_empty()).unwrap();
@@ -265,50 +196,21 @@ fn texts_that_leave_their_range_are_named_and_left_out() {
 #[test]
 fn a_batch_that_does_not_fit_is_refused() {
     let tiny = Tiny::new();
-    let Tiny {
-        model,
-        choices,
-        params,
-        texts,
-        ..
-    } = &tiny;
-    let mut options = Options {
-        rows: 4,
-        layers: None,
-        lengths: Lengths::Public,
-        seed: 1,
-        together: None,
-        encrypted: None,
-    };
-    let run = |texts: &[TokenIds], options: &Options| {
-        verify(model, choices, params, texts, options, &|_| ()).map(drop)
-    };
+    let Tiny { model, choices, params, texts, .. } = &tiny;
+    let mut options =
+        Options { rows: 4, layers: None, lengths: Lengths::Public, seed: 1, together: None, encrypted: None };
+    let run = |texts: &[TokenIds], options: &Options| verify(model, choices, params, texts, options, &|_| ()).map(drop);
     // 256 slots.
-    assert!(matches!(
-        run(texts, &options),
-        Err(FheError::Packing(PackingError::RowCount { .. }))
-    ));
+    assert!(matches!(run(texts, &options), Err(FheError::Packing(PackingError::RowCount { .. }))));
     options.rows = 16;
     let many = vec![texts[0].clone(); 17];
-    assert!(matches!(
-        run(&many, &options),
-        Err(FheError::Packing(PackingError::TooMany { room: 16, .. }))
-    ));
+    assert!(matches!(run(&many, &options), Err(FheError::Packing(PackingError::TooMany { room: 16, .. }))));
     options.rows = 3;
-    assert!(matches!(
-        run(texts, &options),
-        Err(FheError::Packing(PackingError::Rows { .. }))
-    ));
+    assert!(matches!(run(texts, &options), Err(FheError::Packing(PackingError::Rows { .. }))));
 }
 
 fn answer(text: usize, clear: [f64; 2], predicted: [f64; 2]) -> Answer {
-    Answer {
-        text,
-        clear: clear.to_vec(),
-        polynomial: clear.to_vec(),
-        predicted: predicted.to_vec(),
-        encrypted: None,
-    }
+    Answer { text, clear: clear.to_vec(), polynomial: clear.to_vec(), predicted: predicted.to_vec(), encrypted: None }
 }
 
 #[test]
@@ -323,24 +225,15 @@ fn rankings_are_compared_pair_by_pair() {
     assert_eq!((same.queries, same.match_count, same.same_order), (1, 1, 1));
     assert_eq!((same.pairs, same.swapped), (3, 0));
     let other = of(|a| Some(&a.predicted));
-    assert_eq!(
-        (other.mismatch_count, other.swapped, other.same_order),
-        (1, 1, 0)
-    );
+    assert_eq!((other.mismatch_count, other.swapped, other.same_order), (1, 1, 0));
 }
 
 /// Rows of texts that are left out are not compared, nor is a first row between the norms of a layer that replaces it.
 #[test]
 fn only_meaningful_rows_are_compared() {
     // The steps of a layer, in order.
-    const STEPS: [&str; 6] = [
-        "attention",
-        "attention.add",
-        "attention.norm",
-        "feed_forward",
-        "feed_forward.add",
-        "feed_forward.norm",
-    ];
+    const STEPS: [&str; 6] =
+        ["attention", "attention.add", "attention.norm", "feed_forward", "feed_forward.add", "feed_forward.norm"];
     let shown = |rows: [f64; 3]| {
         let matrix = hushed_model::Matrix::new(3, 1, rows.to_vec()).unwrap();
         let one = |step| (hushed_model::StepId::outside(step), matrix.clone());
@@ -349,15 +242,9 @@ fn only_meaningful_rows_are_compared() {
     let differs = |step: &str, rows: &[Option<usize>], frozen: bool| {
         let clear = shown([3.0, 4.0, 5.0]);
         let near = shown([30.0, 4.0, 50.0]);
-        let counted = compare::Counted {
-            rows: rows.to_vec(),
-            frozen,
-        };
+        let counted = compare::Counted { rows: rows.to_vec(), frozen };
         let stages = compare::stages(&clear, &near, &near, &counted);
-        let stage = stages
-            .iter()
-            .find(|stage| stage.site.to_string() == step)
-            .unwrap();
+        let stage = stages.iter().find(|stage| stage.site.to_string() == step).unwrap();
         assert_eq!(stage.is_output(), step == STEPS[5]);
         assert_eq!(stage.predicted_noise.max, 0.0);
         (stage.clear_rms, stage.polynomial.max)
@@ -378,21 +265,9 @@ fn only_meaningful_rows_are_compared() {
 #[test]
 fn texts_in_packed_rows_are_answered_one_by_one() {
     let tiny = Tiny::new();
-    let Tiny {
-        model,
-        params,
-        texts,
-        choices,
-    } = &tiny;
+    let Tiny { model, params, texts, choices } = &tiny;
     let of = |lengths: Lengths, choices: &Choices, together: usize| {
-        let options = Options {
-            rows: 16,
-            layers: None,
-            lengths,
-            seed: 3,
-            together: Some(together),
-            encrypted: None,
-        };
+        let options = Options { rows: 16, layers: None, lengths, seed: 3, together: Some(together), encrypted: None };
         verify(model, choices, params, texts, &options, &|_| ())
     };
     let run = |choices: &Choices, together: usize| of(Lengths::Public, choices, together);
@@ -408,17 +283,11 @@ fn texts_in_packed_rows_are_answered_one_by_one() {
             assert_ne!(answer.polynomial, answer.predicted);
         }
     }
-    assert!(matches!(
-        run(choices, 1 << 20),
-        Err(FheError::Unsupported { .. })
-    ));
+    assert!(matches!(run(choices, 1 << 20), Err(FheError::Unsupported { .. })));
     let mut narrow = choices.clone();
     narrow.layers[0].attention_norm.scale *= 4.0;
     let report = run(&narrow, 1).unwrap();
     assert!(report.answers.len() < texts.len());
     assert!(report.out_of_range.iter().all(|gone| gone.layer.is_none()));
-    assert_eq!(
-        report.answers.len() + report.out_of_range.len(),
-        texts.len()
-    );
+    assert_eq!(report.answers.len() + report.out_of_range.len(), texts.len());
 }

@@ -110,12 +110,7 @@ type Counts = [usize; 3];
 impl Board {
     /// An empty board.
     pub fn new(model: Model, limits: Limits) -> Board {
-        Board {
-            inner: Mutex::default(),
-            changed: Condvar::new(),
-            limits,
-            model,
-        }
+        Board { inner: Mutex::default(), changed: Condvar::new(), limits, model }
     }
 
     /// The model that lines are checked against.
@@ -220,14 +215,7 @@ impl Board {
                 let since = Instant::now();
                 for (line, texts) in texts.into_iter().enumerate() {
                     for (index, text) in texts.into_iter().enumerate() {
-                        inner.queue.push_back(Item {
-                            caller,
-                            batch: id.clone(),
-                            line,
-                            index,
-                            text,
-                            since,
-                        });
+                        inner.queue.push_back(Item { caller, batch: id.clone(), line, index, text, since });
                     }
                 }
             }
@@ -286,10 +274,7 @@ impl Board {
                     let waited = self.changed.wait_timeout(inner, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
-                None => self
-                    .changed
-                    .wait(inner)
-                    .unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner),
             };
         }
     }
@@ -382,10 +367,7 @@ impl Inner {
         if self.batches.len() < MOST_BATCHES {
             return;
         }
-        let ended = self
-            .batches
-            .iter()
-            .filter_map(|(id, b)| Some((b.ended?, id)));
+        let ended = self.batches.iter().filter_map(|(id, b)| Some((b.ended?, id)));
         if let Some(id) = ended.min().map(|(_, id)| id.clone()) {
             self.batches.remove(&id);
         }
@@ -399,13 +381,7 @@ impl Inner {
         bytes: Zeroizing<Vec<u8>>,
     ) -> Result<String, Refusal> {
         let id = fresh("file-")?;
-        let file = File {
-            caller,
-            name,
-            purpose,
-            created: now(),
-            bytes: Arc::new(bytes),
-        };
+        let file = File { caller, name, purpose, created: now(), bytes: Arc::new(bytes) };
         self.files.insert(id.clone(), file);
         Ok(id)
     }
@@ -454,7 +430,8 @@ impl Inner {
                     batch.end(State::Completed);
                 }
                 Err(refusal) => {
-                    let error = json!({ "code": refusal.name, "message": refusal.message, "line": null, "param": null });
+                    let error =
+                        json!({ "code": refusal.name, "message": refusal.message, "line": null, "param": null });
                     batch.errors = vec![error];
                     batch.end(State::Failed);
                 }
@@ -489,8 +466,7 @@ impl Batch {
             State::Cancelled => "cancelled",
         };
         let [total, completed, failed] = self.counts;
-        let errors =
-            (!self.errors.is_empty()).then(|| json!({ "object": "list", "data": self.errors }));
+        let errors = (!self.errors.is_empty()).then(|| json!({ "object": "list", "data": self.errors }));
         json!({
             "id": id, "object": "batch", "endpoint": ENDPOINT, "input_file_id": self.input,
             "completion_window": "24h", "status": state, "errors": errors, "metadata": self.metadata,

@@ -79,20 +79,12 @@ pub fn parse(bytes: &[u8], model: &Model) -> Result<Parsed, Vec<Fault>> {
                 lines.push(line);
                 texts.push(asked);
             }
-            Err((code, message)) if faults.len() < FAULTS => faults.push(Fault {
-                code,
-                message,
-                line: number,
-            }),
+            Err((code, message)) if faults.len() < FAULTS => faults.push(Fault { code, message, line: number }),
             Err(_) => {}
         }
     }
     if lines.is_empty() && faults.is_empty() {
-        faults.push(Fault {
-            code: "empty_file",
-            message: "the file has no requests".to_owned(),
-            line: 1,
-        });
+        faults.push(Fault { code: "empty_file", message: "the file has no requests".to_owned(), line: 1 });
     }
     match faults.is_empty() {
         true => Ok((lines, texts)),
@@ -119,15 +111,10 @@ fn request(line: &[u8], ids: &mut BTreeSet<String>) -> Result<(String, Fields), 
     let Some(Value::Object(body)) = fields.take("body") else {
         return Err(invalid("`body` must be an object"));
     };
-    fields
-        .finish()
-        .map_err(|refusal| ("invalid_request", refusal.message))?;
+    fields.finish().map_err(|refusal| ("invalid_request", refusal.message))?;
     match ids.insert(id.clone()) {
         true => Ok((id, Fields::of(body))),
-        false => Err((
-            "duplicate_custom_id",
-            "this `custom_id` was used before".to_owned(),
-        )),
+        false => Err(("duplicate_custom_id", "this `custom_id` was used before".to_owned())),
     }
 }
 
@@ -141,25 +128,15 @@ impl Line {
             });
             Ok((counted.collect::<Result<Vec<_>, _>>()?, wanted))
         });
-        let line = Line {
-            custom_id,
-            base64: false,
-            tokens: Vec::new(),
-            answers: Vec::new(),
-            refusal: None,
-        };
+        let line = Line { custom_id, base64: false, tokens: Vec::new(), answers: Vec::new(), refusal: None };
         match checked {
             Err(refusal) => {
                 let refusal = Some(refusal);
                 (Line { refusal, ..line }, Vec::new())
             }
             Ok((tokens, wanted)) => {
-                let line = Line {
-                    base64: wanted.base64,
-                    answers: tokens.iter().map(|_| None).collect(),
-                    tokens,
-                    ..line
-                };
+                let line =
+                    Line { base64: wanted.base64, answers: tokens.iter().map(|_| None).collect(), tokens, ..line };
                 (line, wanted.texts)
             }
         }
@@ -182,10 +159,7 @@ impl Line {
         let written = match &self.refusal {
             Some(refusal) => self.answered(id, refusal.status.as_u16(), refusal.openai()),
             None => {
-                let values = self
-                    .answers
-                    .iter()
-                    .map(|a| a.as_ref().map_or(&[][..], |a| a));
+                let values = self.answers.iter().map(|a| a.as_ref().map_or(&[][..], |a| a));
                 let answers: Vec<_> = values.zip(self.tokens.iter().copied()).collect();
                 self.answered(id, 200, Embeddings::new(model, &answers, self.base64))
             }
@@ -195,17 +169,8 @@ impl Line {
     }
 
     fn answered(&self, id: &str, status_code: u16, body: impl Serialize) -> Vec<u8> {
-        let response = Response {
-            status_code,
-            request_id: id,
-            body,
-        };
-        let answered = Answered {
-            id,
-            custom_id: &self.custom_id,
-            error: None,
-            response,
-        };
+        let response = Response { status_code, request_id: id, body };
+        let answered = Answered { id, custom_id: &self.custom_id, error: None, response };
         // Numbers and strings always have a JSON form.
         serde_json::to_vec(&answered).unwrap_or_default()
     }
@@ -231,10 +196,7 @@ struct Response<'a, B> {
 fn refused(error: &ServeError) -> Refusal {
     let name = match error {
         ServeError::Fhe(FheJobError::TextTooLong { .. })
-        | ServeError::Text {
-            source: TextError::TooManyBytes { .. },
-            ..
-        } => "context_length_exceeded",
+        | ServeError::Text { source: TextError::TooManyBytes { .. }, .. } => "context_length_exceeded",
         error if error.category() == Category::Input => "text-refused",
         error => error.name(),
     };

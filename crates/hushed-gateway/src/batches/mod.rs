@@ -59,11 +59,7 @@ impl BatchGateway {
     /// # Errors
     /// [`GatewayError`]; [`GatewayError::NoRoute`] for a model that does not embed.
     pub fn bind(config: BatchConfig) -> Result<Self, GatewayError> {
-        let BatchConfig {
-            gateway,
-            remote,
-            gather,
-        } = config;
+        let BatchConfig { gateway, remote, gather } = config;
         let (bound, door) = crate::front(&gateway)?;
         let too_long = remote.too_long;
         let remote = Remote::new(remote);
@@ -77,18 +73,10 @@ impl BatchGateway {
         if client.task() != Task::Embed {
             return Err(GatewayError::NoRoute);
         }
-        let limits = Limits {
-            places: client.places()?,
-            gather,
-            share: Share::new(gateway.max_waiting, door.keys()),
-        };
+        let limits = Limits { places: client.places()?, gather, share: Share::new(gateway.max_waiting, door.keys()) };
         let hash = Digest(client.plan().hash());
         let named = http::wanted::Named::new(gateway.model_name, hash);
-        let model = Model {
-            client,
-            named,
-            too_long,
-        };
+        let model = Model { client, named, too_long };
         let board = Arc::new(Board::new(model, limits));
         let stop = Arc::new(AtomicBool::new(false));
         let (worked, raised) = (Arc::clone(&board), Arc::clone(&stop));
@@ -97,11 +85,7 @@ impl BatchGateway {
         Ok(Self {
             bound,
             edge: Arc::new(Edge::new(door)),
-            worker: Worker {
-                thread: thread.map_err(ServeError::Thread)?,
-                board,
-                stop,
-            },
+            worker: Worker { thread: thread.map_err(ServeError::Thread)?, board, stop },
         })
     }
 

@@ -43,13 +43,7 @@ pub fn work(board: &Board, remote: &Remote, stop: &Arc<AtomicBool>) {
         board.failed(items, &Failure::from(error));
     };
     while let Some(items) = board.take() {
-        let ended = apart(
-            items,
-            |i| i.caller,
-            |i| board.is_wanted(i),
-            attempt,
-            give_up,
-        );
+        let ended = apart(items, |i| i.caller, |i| board.is_wanted(i), attempt, give_up);
         if ended.is_err() {
             return;
         }
@@ -94,11 +88,7 @@ fn apart<I>(
     Ok(())
 }
 
-fn run(
-    remote: &Remote,
-    texts: &[String],
-    stop: &AtomicBool,
-) -> Result<Vec<Zeroizing<Vec<f32>>>, Ended> {
+fn run(remote: &Remote, texts: &[String], stop: &AtomicBool) -> Result<Vec<Zeroizing<Vec<f32>>>, Ended> {
     loop {
         match attempt(remote, texts, stop) {
             Err(Ended::Failed(ServeError::Net(error))) => {
@@ -111,11 +101,7 @@ fn run(
 }
 
 /// The same texts make the same job, so the next attempt continues one that broke off.
-fn attempt(
-    remote: &Remote,
-    texts: &[String],
-    stop: &AtomicBool,
-) -> Result<Vec<Zeroizing<Vec<f32>>>, Ended> {
+fn attempt(remote: &Remote, texts: &[String], stop: &AtomicBool) -> Result<Vec<Zeroizing<Vec<f32>>>, Ended> {
     let job = remote.submit(texts, &mut |event| {
         if let RemoteEvent::Encrypted(sent) = event {
             for line in Warning::lines(&sent.warnings, 0) {
@@ -170,17 +156,9 @@ mod tests {
                 let texts: Vec<u32> = items.iter().map(|item| item.1).collect();
                 let fails = texts.contains(&9);
                 runs.borrow_mut().push(texts);
-                if fails {
-                    Err(Ended::Failed(error()))
-                } else {
-                    Ok(())
-                }
+                if fails { Err(Ended::Failed(error())) } else { Ok(()) }
             },
-            |items, _| {
-                failed
-                    .borrow_mut()
-                    .push(items.iter().map(|item| item.1).collect())
-            },
+            |items, _| failed.borrow_mut().push(items.iter().map(|item| item.1).collect()),
         );
         assert!(ended.is_ok());
         [runs.into_inner(), failed.into_inner()]
@@ -198,33 +176,21 @@ mod tests {
 
     #[test]
     fn nothing_follows_a_wrong_answer() {
-        let canary = || FheJobError::WrongCanary {
-            found: 0.0,
-            least: 1.0,
-        };
+        let canary = || FheJobError::WrongCanary { found: 0.0, least: 1.0 };
         let shape = || {
             let (vector, used) = (0, false);
             FheJobError::Run(hushed_fhe::FheError::ReplyShape { vector, used })
         };
         for error in [canary as fn() -> FheJobError, shape] {
             let [runs, failed] = tried(|| error().into(), &[]);
-            assert_eq!(
-                (runs.len(), failed.as_slice()),
-                (1, [vec![1, 9, 2, 3]].as_slice())
-            );
+            assert_eq!((runs.len(), failed.as_slice()), (1, [vec![1, 9, 2, 3]].as_slice()));
         }
     }
 
     #[test]
     fn a_gateway_that_stops_tries_nothing_more() {
         let stop = |_: &[u8]| Err(Ended::Stopping);
-        let ended = apart(
-            vec![1, 2],
-            |i| Caller([*i; 32]),
-            |_| true,
-            stop,
-            |_, _| panic!("given up"),
-        );
+        let ended = apart(vec![1, 2], |i| Caller([*i; 32]), |_| true, stop, |_, _| panic!("given up"));
         assert!(ended.is_err());
     }
 }

@@ -56,42 +56,28 @@ async fn upload(
     let answered = async {
         let bad = |message: &str| Refusal::new(StatusCode::BAD_REQUEST, "form", message);
         let broken = "the form could not be read";
-        let mut form =
-            form.map_err(|_| bad("send a form (multipart/form-data) with `purpose` and `file`"))?;
+        let mut form = form.map_err(|_| bad("send a form (multipart/form-data) with `purpose` and `file`"))?;
         let (mut purpose, mut file) = (None, None);
         while let Some(field) = form.next_field().await.map_err(|_| bad(broken))? {
             match field.name() {
                 Some("purpose") => purpose = Some(field.text().await.map_err(|_| bad(broken))?),
                 Some("file") => {
-                    let name: String = field
-                        .file_name()
-                        .unwrap_or("file")
-                        .chars()
-                        .take(255)
-                        .collect();
+                    let name: String = field.file_name().unwrap_or("file").chars().take(255).collect();
                     file = Some((name, field.bytes().await.map_err(|_| bad(broken))?));
                 }
                 _ => return Err(bad("the form has `purpose` and `file`, and nothing else")),
             }
         }
         if purpose.as_deref() != Some("batch") {
-            return Err(Refusal::field(
-                "purpose",
-                "unsupported",
-                "`purpose` must be \"batch\"",
-            ));
+            return Err(Refusal::field("purpose", "unsupported", "`purpose` must be \"batch\""));
         }
-        let (name, bytes) =
-            file.ok_or_else(|| Refusal::field("file", "missing", "`file` is missing"))?;
+        let (name, bytes) = file.ok_or_else(|| Refusal::field("file", "missing", "`file` is missing"))?;
         board.upload(caller, &name, &bytes).map(Json)
     };
     shaped(answered.await)
 }
 
-async fn files(
-    State(board): State<Arc<Board>>,
-    Extension(caller): Extension<Caller>,
-) -> Json<Value> {
+async fn files(State(board): State<Arc<Board>>, Extension(caller): Extension<Caller>) -> Json<Value> {
     Json(board.files(caller))
 }
 
@@ -139,19 +125,13 @@ fn small(metadata: &Value) -> bool {
 }
 
 /// `POST /v1/batches`
-async fn create(
-    State(board): State<Arc<Board>>,
-    Extension(caller): Extension<Caller>,
-    body: Bytes,
-) -> Response {
+async fn create(State(board): State<Arc<Board>>, Extension(caller): Extension<Caller>, body: Bytes) -> Response {
     let answered = async {
         let mut fields = Fields::parse(&body)?;
         let missing = |name| Refusal::field(name, "missing", format!("`{name}` is missing"));
         let input = fields.text("input_file_id")?;
         let input = input.ok_or_else(|| missing("input_file_id"))?;
-        let endpoint = fields
-            .text("endpoint")?
-            .ok_or_else(|| missing("endpoint"))?;
+        let endpoint = fields.text("endpoint")?.ok_or_else(|| missing("endpoint"))?;
         if endpoint != ENDPOINT {
             let message = format!("`endpoint` must be \"{ENDPOINT}\"");
             return Err(Refusal::field("endpoint", "unsupported", message));
@@ -159,25 +139,19 @@ async fn create(
         fields.only("completion_window", |window| window == "24h")?;
         let metadata = fields.take("metadata").unwrap_or_default();
         if !small(&metadata) {
-            let message =
-                "`metadata` takes 16 texts of up to 512 characters under names of up to 64";
+            let message = "`metadata` takes 16 texts of up to 512 characters under names of up to 64";
             return Err(Refusal::field("metadata", "wrong-type", message));
         }
         fields.finish()?;
         // Tokenizing takes a while, and the only HTTP thread has others to serve.
         let made = tokio::task::spawn_blocking(move || board.create(caller, &input, metadata));
-        let made = made
-            .await
-            .map_err(|_| crate::sessions::failure::Failure::defect())?;
+        let made = made.await.map_err(|_| crate::sessions::failure::Failure::defect())?;
         made.map(Json)
     };
     shaped(answered.await)
 }
 
-async fn batches(
-    State(board): State<Arc<Board>>,
-    Extension(caller): Extension<Caller>,
-) -> Json<Value> {
+async fn batches(State(board): State<Arc<Board>>, Extension(caller): Extension<Caller>) -> Json<Value> {
     Json(board.batches(caller))
 }
 

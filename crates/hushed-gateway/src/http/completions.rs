@@ -62,12 +62,7 @@ pub async fn chat(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) 
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }
 
-async fn answer(
-    served: &Arc<Served>,
-    asker: Asker,
-    body: &[u8],
-    route: Route,
-) -> Result<Response, Refusal> {
+async fn answer(served: &Arc<Served>, asker: Asker, body: &[u8], route: Route) -> Result<Response, Refusal> {
     let mut fields = Fields::parse(body)?;
     served.named.check(&mut fields)?;
     let asked = asked(served, fields, route)?;
@@ -93,10 +88,7 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
         None => Vec::new(),
         Some(Value::String(stop)) => vec![stop],
         Some(Value::Array(stops)) if stops.len() <= MOST_STOPS => {
-            let strings: Option<Vec<String>> = stops
-                .iter()
-                .map(|s| s.as_str().map(str::to_owned))
-                .collect();
+            let strings: Option<Vec<String>> = stops.iter().map(|s| s.as_str().map(str::to_owned)).collect();
             strings.ok_or_else(|| wrong("stop", "a string or up to 4 of them"))?
         }
         Some(_) => return Err(wrong("stop", "a string or up to 4 of them")),
@@ -155,13 +147,7 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
     };
     refuse_others(&mut fields)?;
     fields.finish()?;
-    Ok(Asked {
-        text,
-        max_tokens: max_tokens.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
-        options,
-        stream,
-        usage,
-    })
+    Ok(Asked { text, max_tokens: max_tokens.map(|n| usize::try_from(n).unwrap_or(usize::MAX)), options, stream, usage })
 }
 
 fn prompt(fields: &mut Fields) -> Result<Zeroizing<String>, Refusal> {
@@ -177,17 +163,16 @@ fn prompt(fields: &mut Fields) -> Result<Zeroizing<String>, Refusal> {
 fn penalties(fields: &mut Fields, tokens: usize) -> Result<Penalties, Refusal> {
     let logit_bias = match fields.take("logit_bias") {
         None => BTreeMap::new(),
-        Some(biases) => serde_json::from_value(biases)
-            .map_err(|_| wrong("logit_bias", "an object of token ids and numbers"))?,
+        Some(biases) => {
+            serde_json::from_value(biases).map_err(|_| wrong("logit_bias", "an object of token ids and numbers"))?
+        }
     };
     let penalties = Penalties {
         presence: fields.number("presence_penalty")?.unwrap_or(0.0),
         frequency: fields.number("frequency_penalty")?.unwrap_or(0.0),
         logit_bias,
     };
-    penalties
-        .check(tokens)
-        .map_err(|error| Refusal::field(error.field(), "invalid", error.to_string()))?;
+    penalties.check(tokens).map_err(|error| Refusal::field(error.field(), "invalid", error.to_string()))?;
     Ok(penalties)
 }
 
@@ -211,19 +196,13 @@ fn refuse_others(fields: &mut Fields) -> Result<(), Refusal> {
     for name in ["tool_choice", "function_call"] {
         fields.only(name, |value| value == "none")?;
     }
-    fields.only("response_format", |value| {
-        value == &json!({ "type": "text" })
-    })?;
+    fields.only("response_format", |value| value == &json!({ "type": "text" }))?;
     // The end user's name: not used here.
     fields.take("user");
     Ok(())
 }
 
-fn submit(
-    served: &Served,
-    asked: Asked,
-    asker: Asker,
-) -> Result<(usize, mpsc::Receiver<Event>), Refusal> {
+fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<(usize, mpsc::Receiver<Event>), Refusal> {
     let Queue::Generate(queue) = &*served.queue else {
         return Err(other_task("this model embeds texts: use /v1/embeddings"));
     };
@@ -257,10 +236,7 @@ fn submit(
         return Err(Refusal::new(StatusCode::BAD_REQUEST, name, message));
     }
     if most > shared.max_texts {
-        let message = format!(
-            "this server takes at most {} tokens a session: lower `max_tokens`",
-            shared.max_texts
-        );
+        let message = format!("this server takes at most {} tokens a session: lower `max_tokens`", shared.max_texts);
         return Err(Refusal::field("max_tokens", "too-many-texts", message));
     }
     let rows = shared.rows(prompt_tokens, room);
@@ -275,10 +251,7 @@ fn submit(
         caller: asker.caller,
         prompt,
         rows,
-        options: GenerateOptions {
-            max_tokens: most,
-            ..asked.options
-        },
+        options: GenerateOptions { max_tokens: most, ..asked.options },
         planned,
         events,
     };

@@ -43,8 +43,7 @@ impl Door {
         let keys = config.api_keys.as_deref().map(read_keys).transpose()?;
         let named: Result<Vec<String>, _> = config.hosts.iter().map(|h| names::host(h)).collect();
         let named = named?;
-        let origins: Result<Vec<String>, _> =
-            config.origins.iter().map(|o| names::origin(o)).collect();
+        let origins: Result<Vec<String>, _> = config.origins.iter().map(|o| names::origin(o)).collect();
         let hosts = address.map(|address| {
             let mut hosts = named;
             if address.ip().is_loopback() {
@@ -62,11 +61,7 @@ impl Door {
         {
             return Err(GatewayError::NoHost { address });
         }
-        Ok(Self {
-            hosts,
-            origins: origins?,
-            keys,
-        })
+        Ok(Self { hosts, origins: origins?, keys })
     }
 
     /// Whether keys are required.
@@ -83,12 +78,7 @@ impl Door {
     ///
     /// # Errors
     /// 403 by host or origin, 401 by key, 415 by content type.
-    pub fn check(
-        &self,
-        method: &Method,
-        uri: &Uri,
-        headers: &HeaderMap,
-    ) -> Result<Caller, Refusal> {
+    pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let host = self.host(uri, headers)?;
         self.origin(host, headers)?;
         // With OPTIONS a browser asks, without the key, whether it may send a request with it.
@@ -113,10 +103,7 @@ impl Door {
     /// The origin of another site whose pages may use the gateway, if the request comes from there.
     pub fn friend<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
-        let known = self
-            .origins
-            .iter()
-            .any(|known| known.as_bytes() == origin.as_bytes());
+        let known = self.origins.iter().any(|known| known.as_bytes() == origin.as_bytes());
         known.then_some(origin)
     }
 
@@ -148,9 +135,7 @@ impl Door {
 
     fn origin(&self, host: &str, headers: &HeaderMap) -> Result<(), Refusal> {
         let own = |origin: &str| {
-            let rest = origin
-                .strip_prefix("http://")
-                .or_else(|| origin.strip_prefix("https://"));
+            let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
             rest.is_some_and(|rest| !host.is_empty() && rest.eq_ignore_ascii_case(host))
         };
         let fine = headers.get_all(header::ORIGIN).iter().all(|origin| {
@@ -171,14 +156,10 @@ impl Door {
         let Some(keys) = &self.keys else {
             return Ok(Caller::default());
         };
-        let shown = headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
         let shown: [u8; 32] = Sha256::digest(shown.unwrap_or_default()).into();
         let none = Choice::from(0);
-        let known = keys
-            .iter()
-            .fold(none, |found, key| found | key.ct_eq(&shown));
+        let known = keys.iter().fold(none, |found, key| found | key.ct_eq(&shown));
         match known.into() {
             true => Ok(Caller(shown)),
             false => Err(Refusal::new(
@@ -205,15 +186,9 @@ fn without_port(host: &str) -> &str {
 }
 
 fn read_keys(path: &Path) -> Result<Vec<[u8; 32]>, GatewayError> {
-    let text = fs::read(path).map_err(|source| GatewayError::File {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = fs::read(path).map_err(|source| GatewayError::File { path: path.to_owned(), source })?;
     let text = Zeroizing::new(text);
-    let wrong = |line| GatewayError::KeyFile {
-        path: path.to_owned(),
-        line,
-    };
+    let wrong = |line| GatewayError::KeyFile { path: path.to_owned(), line };
     let mut keys = Vec::new();
     for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
         let line = line.trim_ascii();

@@ -21,11 +21,7 @@ impl Fields {
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
             Ok(_) => Err(bad("the body is not a JSON object".to_owned())),
-            Err(error) => Err(bad(format!(
-                "the body is not JSON: line {}, column {}",
-                error.line(),
-                error.column()
-            ))),
+            Err(error) => Err(bad(format!("the body is not JSON: line {}, column {}", error.line(), error.column()))),
         }
     }
 
@@ -69,10 +65,7 @@ impl Fields {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
-        value
-            .as_u64()
-            .map(Some)
-            .ok_or_else(|| wrong(name, "a whole number from 0"))
+        value.as_u64().map(Some).ok_or_else(|| wrong(name, "a whole number from 0"))
     }
 
     /// Takes a number.
@@ -80,24 +73,13 @@ impl Fields {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
-        value
-            .as_f64()
-            .map(Some)
-            .ok_or_else(|| wrong(name, "a number"))
+        value.as_f64().map(Some).ok_or_else(|| wrong(name, "a number"))
     }
 
     /// Takes one text or a list of them; `tokens` is the message for lists of token ids.
-    pub fn texts(
-        &mut self,
-        name: &str,
-        tokens: &'static str,
-    ) -> Result<Vec<Zeroizing<String>>, Refusal> {
+    pub fn texts(&mut self, name: &str, tokens: &'static str) -> Result<Vec<Zeroizing<String>>, Refusal> {
         match self.take(name) {
-            None => Err(Refusal::field(
-                name,
-                "missing",
-                format!("`{name}` is missing"),
-            )),
+            None => Err(Refusal::field(name, "missing", format!("`{name}` is missing"))),
             Some(Value::String(text)) => Ok(vec![Zeroizing::new(text)]),
             Some(Value::Array(list)) => list.into_iter().map(|v| one(name, v, tokens)).collect(),
             Some(_) => Err(wrong(name, "a string or a list of strings")),
@@ -107,11 +89,9 @@ impl Fields {
     /// Checks that a field is absent or has the only supported value.
     pub fn only(&mut self, name: &str, same: impl Fn(&Value) -> bool) -> Result<(), Refusal> {
         match self.take(name) {
-            Some(value) if !same(&value) => Err(Refusal::field(
-                name,
-                "unsupported",
-                format!("`{name}` is not supported: leave it out"),
-            )),
+            Some(value) if !same(&value) => {
+                Err(Refusal::field(name, "unsupported", format!("`{name}` is not supported: leave it out")))
+            }
             _ => Ok(()),
         }
     }
@@ -168,10 +148,7 @@ mod tests {
         for input in ["[1, 2]", "[[1, 2]]", "[\"a\", 3]"] {
             let mut fields = fields(&format!("{{\"input\": {input}}}"));
             let refusal = fields.texts("input", "no ids").err().unwrap();
-            assert_eq!(
-                (refusal.name, refusal.message.as_str()),
-                ("token-ids", "no ids")
-            );
+            assert_eq!((refusal.name, refusal.message.as_str()), ("token-ids", "no ids"));
         }
         let texts = fields("{\"input\": [\"a\", \"b\"]}").texts("input", "");
         assert_eq!(texts.unwrap().len(), 2);

@@ -22,8 +22,7 @@ pub async fn metrics(State(served): State<Arc<Served>>) -> Response {
         Ok(text) => ([(header::CONTENT_TYPE, TYPE)], text).into_response(),
         Err(_) => {
             let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
-            Refusal::new(status, "internal", "the metrics could not be written")
-                .answer(super::refusal::Shape::Tei)
+            Refusal::new(status, "internal", "the metrics could not be written").answer(super::refusal::Shape::Tei)
         }
     }
 }
@@ -37,22 +36,10 @@ fn render(served: &Served) -> Result<String, std::fmt::Error> {
         ("failures", "Passes and set-ups that failed", total.failures),
         ("pass_texts", "Texts of these passes", total.texts),
         ("pass_tokens", "Tokens that the server saw", total.tokens),
-        (
-            "ahead_passes",
-            "Passes for which products were made ahead",
-            total.ahead,
-        ),
-        (
-            "counted_texts",
-            "Texts as the server's limits count them",
-            total.counted,
-        ),
+        ("ahead_passes", "Passes for which products were made ahead", total.ahead),
+        ("counted_texts", "Texts as the server's limits count them", total.counted),
         ("sent_bytes", "Bytes to the server", total.bytes_sent),
-        (
-            "received_bytes",
-            "Bytes from the server",
-            total.bytes_received,
-        ),
+        ("received_bytes", "Bytes from the server", total.bytes_received),
         ("rounds", "Waits for the server", total.rounds),
     ];
     for (name, help, count) in counts {

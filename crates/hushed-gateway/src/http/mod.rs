@@ -80,10 +80,7 @@ pub fn router(served: Arc<Served>) -> Router {
 
 /// Routes behind the door.
 pub fn entered(routes: Router, edge: Arc<Edge>) -> Router {
-    routes
-        .fallback(missing)
-        .method_not_allowed_fallback(other_method)
-        .layer(from_fn_with_state(edge, enter))
+    routes.fallback(missing).method_not_allowed_fallback(other_method).layer(from_fn_with_state(edge, enter))
 }
 
 /// Applies the checks for every request: the door, and a bound on its body in bytes and time.
@@ -93,9 +90,7 @@ async fn enter(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> R
     let checked = door.check(&method, request.uri(), request.headers());
     let friend = door.friend(request.headers()).cloned();
     let entered = match checked {
-        Ok(_) if method == Method::OPTIONS && friend.is_some() => {
-            Ok(Entered::Preflight(request.headers().clone()))
-        }
+        Ok(_) if method == Method::OPTIONS && friend.is_some() => Ok(Entered::Preflight(request.headers().clone())),
         Ok(caller) => whole(request).await.map(|mut request| {
             request.extensions_mut().insert(caller);
             Entered::Request(request)
@@ -117,19 +112,11 @@ async fn enter(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> R
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        (
-            HeaderName::from_static("cross-origin-resource-policy"),
-            "same-origin",
-        ),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
-        headers
-            .entry(name)
-            .or_insert(HeaderValue::from_static(value));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
-    let request = served::Request {
-        route: route(&path),
-        status: response.status().as_u16(),
-    };
+    let request = served::Request { route: route(&path), status: response.status().as_u16() };
     edge.metrics.requests.get_or_create(&request).inc();
     response
 }
@@ -168,11 +155,7 @@ async fn whole(request: Request) -> Result<Request, Refusal> {
             let message = "the body is larger than 2 MiB: send fewer texts at once";
             refused(StatusCode::PAYLOAD_TOO_LARGE, "body", message)
         }
-        Ok(Err(_)) => refused(
-            StatusCode::BAD_REQUEST,
-            "body",
-            "the body could not be read",
-        ),
+        Ok(Err(_)) => refused(StatusCode::BAD_REQUEST, "body", "the body could not be read"),
         Err(_) => {
             let message = "timed out while reading the body";
             refused(StatusCode::REQUEST_TIMEOUT, "body", message)
@@ -187,8 +170,7 @@ async fn missing(request: Request) -> Response {
 
 async fn other_method(request: Request) -> Response {
     let message = "this route takes another method";
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method", message)
-        .answer(Shape::of(request.uri().path()))
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method", message).answer(Shape::of(request.uri().path()))
 }
 
 /// A label with few possible values, whatever paths are requested.

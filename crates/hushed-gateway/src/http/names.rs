@@ -43,9 +43,7 @@ fn parse_origin(given: &str) -> Option<String> {
     let (scheme, rest) = given.split_once("://")?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     let (name, port) = match rest.rsplit_once(':') {
         Some((name, port)) if !rest.ends_with(']') => (name, Some(port.parse::<u16>().ok()?)),
         _ => (rest, None),
@@ -56,19 +54,14 @@ fn parse_origin(given: &str) -> Option<String> {
         _ => None,
     };
     // An IPv6 address without brackets would have lost its end to the port.
-    let name = host(name)
-        .ok()
-        .filter(|found| !found.starts_with('[') || name.starts_with('['))?;
+    let name = host(name).ok().filter(|found| !found.starts_with('[') || name.starts_with('['))?;
     let port = port.filter(|port| Some(*port) != own);
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     scheme_fits.then(|| format!("{scheme}://{name}{port}"))
 }
 
 fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
 }
 
 #[cfg(test)]
@@ -86,16 +79,7 @@ mod tests {
         ] {
             assert_eq!(host(given).unwrap(), sent);
         }
-        for never in [
-            "",
-            "a:80",
-            "https://a",
-            "a/b",
-            "*",
-            "[a]",
-            "[192.0.2.1]",
-            "ä.example",
-        ] {
+        for never in ["", "a:80", "https://a", "a/b", "*", "[a]", "[192.0.2.1]", "ä.example"] {
             assert!(host(never).is_err(), "{never}");
         }
     }
@@ -112,16 +96,9 @@ mod tests {
         ] {
             assert_eq!(origin(given).unwrap(), sent);
         }
-        for never in [
-            "example.org",
-            "*",
-            "null",
-            "https://",
-            "https://a/path",
-            "https://a:x",
-            "http://::1",
-            "http://u@a",
-        ] {
+        for never in
+            ["example.org", "*", "null", "https://", "https://a/path", "https://a:x", "http://::1", "http://u@a"]
+        {
             assert!(origin(never).is_err(), "{never}");
         }
     }

@@ -18,10 +18,8 @@ const PAGE: &str = include_str!("page.html");
 
 /// `GET /`
 pub async fn page() -> Response {
-    let headers: [(HeaderName, String); 2] = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
-        (header::CONTENT_SECURITY_POLICY, policy()),
-    ];
+    let headers: [(HeaderName, String); 2] =
+        [(header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()), (header::CONTENT_SECURITY_POLICY, policy())];
     (headers, PAGE).into_response()
 }
 
@@ -37,12 +35,8 @@ fn policy() -> String {
 
 /// The text between a tag and its closing tag.
 fn inside(tag: &str) -> &'static str {
-    let begin = PAGE
-        .split_once(&format!("<{tag}>"))
-        .map_or("", |(_, rest)| rest);
-    begin
-        .split_once(&format!("</{tag}>"))
-        .map_or("", |(inner, _)| inner)
+    let begin = PAGE.split_once(&format!("<{tag}>")).map_or("", |(_, rest)| rest);
+    begin.split_once(&format!("</{tag}>")).map_or("", |(inner, _)| inner)
 }
 
 fn hash(text: &str) -> String {
@@ -79,9 +73,7 @@ mod tests {
         for tag in ["script", "style"] {
             assert_eq!(PAGE.matches(&format!("<{tag}")).count(), 1);
         }
-        for foreign in [
-            "http://", "https://", "//cdn", "@import", "url(", "src=", "style=",
-        ] {
+        for foreign in ["http://", "https://", "//cdn", "@import", "url(", "src=", "style="] {
             assert!(!PAGE.contains(foreign), "{foreign}");
         }
     }

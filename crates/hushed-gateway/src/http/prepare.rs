@@ -72,15 +72,8 @@ fn submit(
         return Err(other_task("this model generates text: use /v1/completions"));
     };
     if texts.len() > MOST_TEXTS {
-        let message = format!(
-            "{} texts were given, and a request takes at most {MOST_TEXTS}",
-            texts.len()
-        );
-        return Err(Refusal::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "too-many-texts",
-            message,
-        ));
+        let message = format!("{} texts were given, and a request takes at most {MOST_TEXTS}", texts.len());
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too-many-texts", message));
     }
     let too_long = match truncate {
         true => TooLong::Cut,
@@ -92,12 +85,7 @@ fn submit(
         let tokens = tokens(shared, index, &text, too_long)?;
         let rows = shared.rows(tokens, shared.max_tokens);
         let planned = shared.pace.text(rows);
-        prepared.push(Prepared {
-            caller: asker.caller,
-            text,
-            rows,
-            planned,
-        });
+        prepared.push(Prepared { caller: asker.caller, text, rows, planned });
     }
     let tickets = queue.submit(prepared, &shared.admission(asker.patience))?;
     served.count_texts(&tickets);
@@ -108,17 +96,11 @@ fn submit(
 ///
 /// # Errors
 /// 400 with the text's index, never its words.
-pub fn tokens(
-    shared: &Shared,
-    index: usize,
-    text: &str,
-    too_long: TooLong,
-) -> Result<usize, Refusal> {
+pub fn tokens(shared: &Shared, index: usize, text: &str, too_long: TooLong) -> Result<usize, Refusal> {
     let tokenizer = shared.public.tokenizer();
     let ids = tokenizer.and_then(|t| t.encode(text, shared.max_tokens, too_long));
     let which = || format!("text {index} (the first is 0)");
-    ids.map(|ids| ids.rows().total)
-        .map_err(|error| text_refused(&error, &which()))
+    ids.map(|ids| ids.rows().total).map_err(|error| text_refused(&error, &which()))
 }
 
 /// 400 for a text that the model does not accept.
@@ -138,15 +120,9 @@ pub fn other_task(message: &str) -> Refusal {
 impl FromRequestParts<Arc<Served>> for Asker {
     type Rejection = ExtensionRejection;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        served: &Arc<Served>,
-    ) -> Result<Asker, ExtensionRejection> {
+    async fn from_request_parts(parts: &mut Parts, served: &Arc<Served>) -> Result<Asker, ExtensionRejection> {
         let Extension(caller) = Extension::from_request_parts(parts, served).await?;
-        Ok(Asker {
-            caller,
-            patience: patience(&parts.headers, served.patience),
-        })
+        Ok(Asker { caller, patience: patience(&parts.headers, served.patience) })
     }
 }
 
@@ -156,9 +132,7 @@ fn patience(headers: &HeaderMap, otherwise: Duration) -> Duration {
         .into_iter()
         .filter_map(|name| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok())
         .find(|seconds| *seconds > 0.0);
-    stated.map_or(otherwise, |seconds| {
-        Duration::from_secs_f64(seconds.min(DAY))
-    })
+    stated.map_or(otherwise, |seconds| Duration::from_secs_f64(seconds.min(DAY)))
 }
 
 #[cfg(test)]

@@ -48,21 +48,12 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal of the request as a whole.
     pub fn new(status: StatusCode, name: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            name,
-            message: message.into(),
-            param: None,
-            retry_after: None,
-        }
+        Self { status, name, message: message.into(), param: None, retry_after: None }
     }
 
     /// A 400 about one field.
     pub fn field(param: &str, name: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            param: Some(param.to_owned()),
-            ..Self::new(StatusCode::BAD_REQUEST, name, message)
-        }
+        Self { param: Some(param.to_owned()), ..Self::new(StatusCode::BAD_REQUEST, name, message) }
     }
 
     /// The response in this shape.
@@ -118,10 +109,7 @@ impl From<Failure> for Refusal {
             (Category::Refused | Category::Mismatch, _) => StatusCode::BAD_GATEWAY,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self {
-            retry_after: failure.retry_after,
-            ..Self::new(status, failure.name, failure.message)
-        }
+        Self { retry_after: failure.retry_after, ..Self::new(status, failure.name, failure.message) }
     }
 }
 
@@ -134,9 +122,6 @@ impl From<Refused> for Refusal {
             Refused::Away(failure) => return failure.into(),
             Refused::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping", None),
         };
-        Self {
-            retry_after: after.map(Duration::from_secs),
-            ..Self::new(status, name, refused.to_string())
-        }
+        Self { retry_after: after.map(Duration::from_secs), ..Self::new(status, name, refused.to_string()) }
     }
 }

@@ -104,15 +104,11 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Coming, Refusal
     let shared = &served.shared;
     let no_index = |message| Refusal::new(StatusCode::BAD_REQUEST, "no-index", message);
     if shared.documents == 0 {
-        return Err(no_index(
-            "this server has no documents (`hushed serve --index`)",
-        ));
+        return Err(no_index("this server has no documents (`hushed serve --index`)"));
     }
     let records = asked.texts.unwrap_or(shared.record_bytes > 0);
     if records && shared.record_bytes == 0 {
-        return Err(no_index(
-            "this server's documents have no texts: `\"texts\": false` finds their places",
-        ));
+        return Err(no_index("this server's documents have no texts: `\"texts\": false` finds their places"));
     }
     if asked.scores && !shared.scores {
         return Err(Refusal::field(
@@ -121,11 +117,7 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Coming, Refusal
             "this server's operator gives no scores (`hushed serve --search-scores`)",
         ));
     }
-    let wanted = Wanted {
-        top: asked.top.min(shared.documents),
-        records,
-        scores: asked.scores,
-    };
+    let wanted = Wanted { top: asked.top.min(shared.documents), records, scores: asked.scores };
     if wanted.charge() > shared.max_texts {
         let message = format!(
             "this search counts as {} texts, and this server takes {} a session: lower `top`",
@@ -136,11 +128,7 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Coming, Refusal
     }
     let tokens = tokens(shared, 0, &asked.query, asked.too_long)?;
     let rows = shared.rows(tokens, shared.max_tokens);
-    let index = Index::shape(
-        shared.documents,
-        shared.public.config.width,
-        shared.record_bytes,
-    );
+    let index = Index::shape(shared.documents, shared.public.config.width, shared.record_bytes);
     let index = index.map_err(|error| Failure::from(&ServeError::from(error)))?;
     let (answer, coming) = oneshot::channel();
     let job = Job {

@@ -47,9 +47,7 @@ pub async fn root(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) 
     let answered = async {
         let mut fields = merged(Fields::parse(&body)?)?;
         match fields.take("inputs") {
-            Some(Value::Object(sentences)) => {
-                cosines(&served, asker, fields, Fields::of(sentences)).await
-            }
+            Some(Value::Object(sentences)) => cosines(&served, asker, fields, Fields::of(sentences)).await,
             inputs => {
                 fields.put("inputs", inputs);
                 vectors(&served, asker, &mut fields).await
@@ -64,13 +62,8 @@ pub async fn similarity(State(served): State<Arc<Served>>, asker: Asker, body: B
     let answered = async {
         let mut fields = merged(Fields::parse(&body)?)?;
         match fields.take("inputs") {
-            Some(Value::Object(sentences)) => {
-                cosines(&served, asker, fields, Fields::of(sentences)).await
-            }
-            _ => Err(wrong(
-                "inputs",
-                "an object with `source_sentence` and `sentences`",
-            )),
+            Some(Value::Object(sentences)) => cosines(&served, asker, fields, Fields::of(sentences)).await,
+            _ => Err(wrong("inputs", "an object with `source_sentence` and `sentences`")),
         }
     };
     shaped(answered.await)
@@ -80,11 +73,7 @@ fn shaped(answered: Result<Response, Refusal>) -> Response {
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::Tei))
 }
 
-async fn vectors(
-    served: &Arc<Served>,
-    asker: Asker,
-    fields: &mut Fields,
-) -> Result<Response, Refusal> {
+async fn vectors(served: &Arc<Served>, asker: Asker, fields: &mut Fields) -> Result<Response, Refusal> {
     let texts = fields.texts("inputs", TOKEN_IDS)?;
     let parameters = parameters(served, fields)?;
     std::mem::take(fields).finish()?;
@@ -104,17 +93,12 @@ async fn cosines(
     let source = source.ok_or_else(|| wrong("source_sentence", "a string"))?;
     let mut texts = sentences.texts("sentences", TOKEN_IDS)?;
     sentences.finish()?;
-    let parameters = Parameters {
-        normalise: true,
-        ..parameters(served, &mut fields)?
-    };
+    let parameters = Parameters { normalise: true, ..parameters(served, &mut fields)? };
     fields.finish()?;
     texts.push(Zeroizing::new(source));
     let mut vectors = run(served, asker, texts, &parameters).await?;
     let source = vectors.pop().unwrap_or_default();
-    let cosine = |vector: &Zeroizing<Vec<f32>>| -> f32 {
-        vector.iter().zip(source.iter()).map(|(a, b)| a * b).sum()
-    };
+    let cosine = |vector: &Zeroizing<Vec<f32>>| -> f32 { vector.iter().zip(source.iter()).map(|(a, b)| a * b).sum() };
     let cosines: Vec<f32> = vectors.iter().map(cosine).collect();
     Ok(Json(cosines).into_response())
 }
@@ -167,10 +151,7 @@ fn merged(mut fields: Fields) -> Result<Fields, Refusal> {
 fn parameters(served: &Served, fields: &mut Fields) -> Result<Parameters, Refusal> {
     let public = &served.shared.public;
     let truncate = fields.flag("truncate")?.unwrap_or(served.truncate);
-    fields.only("truncation_direction", |side| {
-        side.as_str()
-            .is_some_and(|side| side.eq_ignore_ascii_case("right"))
-    })?;
+    fields.only("truncation_direction", |side| side.as_str().is_some_and(|side| side.eq_ignore_ascii_case("right")))?;
     let width = public.config.width as u64;
     fields.only("dimensions", |given| given.as_u64() == Some(width))?;
     let normalise = fields.flag("normalize")?.unwrap_or(true);
@@ -188,15 +169,10 @@ fn parameters(served: &Served, fields: &mut Fields) -> Result<Parameters, Refusa
             }
             let found = public.prompts.get(&name).cloned();
             let names: Vec<&str> = public.prompts.keys().map(String::as_str).collect();
-            found
-                .ok_or_else(|| refused(format!("this model's prompts are: {}", names.join(", "))))?
+            found.ok_or_else(|| refused(format!("this model's prompts are: {}", names.join(", "))))?
         }
     };
-    Ok(Parameters {
-        truncate,
-        prompt,
-        normalise: normalise && !public.normalise,
-    })
+    Ok(Parameters { truncate, prompt, normalise: normalise && !public.normalise })
 }
 
 /// `GET /info`

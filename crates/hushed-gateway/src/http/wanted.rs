@@ -99,28 +99,22 @@ impl<'a> Embeddings<'a> {
     /// The answers with their texts' token counts, in order.
     pub fn new(model: &'a str, answers: &[(&'a [f32], usize)], base64: bool) -> Embeddings<'a> {
         let tokens = answers.iter().map(|(_, tokens)| tokens).sum();
-        let data = answers
-            .iter()
-            .zip(0..)
-            .map(|((values, _), index)| Embedding {
-                object: "embedding",
-                index,
-                embedding: match base64 {
-                    false => Numbers::Float(values),
-                    true => {
-                        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-                        Numbers::Base64(STANDARD.encode(bytes))
-                    }
-                },
-            });
+        let data = answers.iter().zip(0..).map(|((values, _), index)| Embedding {
+            object: "embedding",
+            index,
+            embedding: match base64 {
+                false => Numbers::Float(values),
+                true => {
+                    let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+                    Numbers::Base64(STANDARD.encode(bytes))
+                }
+            },
+        });
         Embeddings {
             object: "list",
             data: data.collect(),
             model,
-            usage: Usage {
-                prompt_tokens: tokens,
-                total_tokens: tokens,
-            },
+            usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
         }
     }
 }
@@ -169,13 +163,7 @@ impl Named {
 
     /// The 404 refusal.
     pub fn unknown(&self) -> Refusal {
-        let message = format!(
-            "there is no such model; this gateway has `{}` (--model-name renames it)",
-            self.model
-        );
-        Refusal {
-            param: Some("model".to_owned()),
-            ..Refusal::new(StatusCode::NOT_FOUND, "model_not_found", message)
-        }
+        let message = format!("there is no such model; this gateway has `{}` (--model-name renames it)", self.model);
+        Refusal { param: Some("model".to_owned()), ..Refusal::new(StatusCode::NOT_FOUND, "model_not_found", message) }
     }
 }

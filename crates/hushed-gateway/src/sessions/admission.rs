@@ -130,10 +130,7 @@ impl Admission<'_> {
             });
         }
         if places > self.share.most() {
-            return Err(Refused::TooMany {
-                given: places,
-                limit: self.share.most(),
-            });
+            return Err(Refused::TooMany { given: places, limit: self.share.most() });
         }
         let before = self.before(load);
         let full = !self.share.admits(places, load.own, load.waiting);
@@ -143,9 +140,7 @@ impl Admission<'_> {
                 true => before,
                 false => before + alone - patience,
             };
-            return Err(Refused::Busy {
-                after: (after.ceil() as u64).max(1),
-            });
+            return Err(Refused::Busy { after: (after.ceil() as u64).max(1) });
         }
         Ok(())
     }
@@ -157,9 +152,7 @@ impl Admission<'_> {
     pub fn check_joined(&self, load: &Load) -> Result<(), Refused> {
         let late = self.setup() + self.before(load) - self.patience.as_secs_f64();
         match late > 0.0 {
-            true => Err(Refused::Busy {
-                after: (late.ceil() as u64).max(1),
-            }),
+            true => Err(Refused::Busy { after: (late.ceil() as u64).max(1) }),
             false => Ok(()),
         }
     }
@@ -173,9 +166,10 @@ impl Admission<'_> {
 
     /// Seconds until everything that comes first has been answered.
     pub fn before(&self, load: &Load) -> f64 {
-        let running = load.running.iter().map(|(planned, since)| {
-            (self.pace.seconds(*planned) - since.elapsed().as_secs_f64()).max(0.0)
-        });
+        let running = load
+            .running
+            .iter()
+            .map(|(planned, since)| (self.pace.seconds(*planned) - since.elapsed().as_secs_f64()).max(0.0));
         let running = running.sum::<f64>() / self.sessions as f64;
         let waiting = match self.batch {
             Some(_) => self.lanes(load.first),

@@ -13,9 +13,7 @@ pub struct Away(Mutex<Option<(Failure, Instant)>>);
 impl Away {
     /// Stays away for as long as the failure says; a failure that says nothing has no effect.
     pub fn set(&self, failure: &Failure) {
-        let until = failure
-            .retry_after
-            .and_then(|after| Instant::now().checked_add(after));
+        let until = failure.retry_after.and_then(|after| Instant::now().checked_add(after));
         if let Some(until) = until {
             *self.lock() = Some((failure.clone(), until));
         }
@@ -56,10 +54,7 @@ mod tests {
         let away = Away::default();
         away.set(&Failure::defect());
         assert!(away.now().is_none());
-        let later = |after| Failure {
-            retry_after: Some(after),
-            ..Failure::stopping()
-        };
+        let later = |after| Failure { retry_after: Some(after), ..Failure::stopping() };
         away.set(&later(Duration::ZERO));
         assert!(away.now().is_none());
         away.set(&later(Duration::from_secs(100)));

@@ -46,17 +46,10 @@ pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
 
 fn run(kept: &mut Kept, shared: &Shared, pass: &Pass) -> Result<Vec<Answer>, Failure> {
     let options = options(&shared.how, pass.texts.len());
-    kept.run(pass.texts.len(), pass.rows.clone(), |client, _| {
-        embed(client, shared, pass, options)
-    })
+    kept.run(pass.texts.len(), pass.rows.clone(), |client, _| embed(client, shared, pass, options))
 }
 
-fn embed(
-    client: &mut Client,
-    shared: &Shared,
-    pass: &Pass,
-    options: Options,
-) -> Result<Vec<Answer>, ServeError> {
+fn embed(client: &mut Client, shared: &Shared, pass: &Pass, options: Options) -> Result<Vec<Answer>, ServeError> {
     let texts: Vec<&str> = pass.texts.iter().map(|text| text.as_str()).collect();
     let answers = client.embed(&texts, options, None)?;
     for (i, answer) in answers.iter().enumerate() {
@@ -71,20 +64,12 @@ fn embed(
     }
     let answers = answers.into_iter().map(|answer| {
         let values = Zeroizing::new(answer.values);
-        Answer {
-            values: Zeroizing::new(values.iter().map(|&x| x as f32).collect()),
-            tokens: answer.tokens,
-        }
+        Answer { values: Zeroizing::new(values.iter().map(|&x| x as f32).collect()), tokens: answer.tokens }
     });
     Ok(answers.collect())
 }
 
 /// A text that is too long was refused earlier, unless its client asked for its beginning.
 fn options(how: &How, batch: usize) -> Options {
-    Options {
-        too_long: TooLong::Cut,
-        bucket: how.bucket,
-        batch,
-        public_table: how.public_table,
-    }
+    Options { too_long: TooLong::Cut, bucket: how.bucket, batch, public_table: how.public_table }
 }

@@ -38,9 +38,7 @@ impl Failure {
     pub fn unread() -> Self {
         Self {
             name: "stopped",
-            message:
-                "the answer was ended: it was not read for 30 s, or the gateway is shutting down"
-                    .to_owned(),
+            message: "the answer was ended: it was not read for 30 s, or the gateway is shutting down".to_owned(),
             ..Self::stopping()
         }
     }
@@ -60,8 +58,7 @@ impl Failure {
         Self {
             name: "internal",
             category: Category::Defect,
-            message: "internal error (panic) during a pass; please report it without your text"
-                .to_owned(),
+            message: "internal error (panic) during a pass; please report it without your text".to_owned(),
             retry_after: None,
         }
     }
@@ -69,23 +66,14 @@ impl Failure {
 
 impl From<&ServeError> for Failure {
     fn from(error: &ServeError) -> Self {
-        let failure = Self {
-            name: error.name(),
-            category: error.category(),
-            message: error.to_string(),
-            retry_after: None,
-        };
+        let failure =
+            Self { name: error.name(), category: error.category(), message: error.to_string(), retry_after: None };
         let retry_after = match error {
-            ServeError::Refused(Refusal::Allowance { seconds }) => {
-                Some(Duration::from_secs((*seconds).into()))
-            }
+            ServeError::Refused(Refusal::Allowance { seconds }) => Some(Duration::from_secs((*seconds).into())),
             ServeError::Refused(Refusal::TooManySessions { .. } | Refusal::Stopping) => Some(LATER),
             // A server could make a query fail depending on its content: nothing is retried unasked.
             _ => (!failure.reached()).then_some(LATER),
         };
-        Self {
-            retry_after,
-            ..failure
-        }
+        Self { retry_after, ..failure }
     }
 }

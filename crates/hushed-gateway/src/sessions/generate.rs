@@ -84,12 +84,7 @@ impl Prompts {
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn submit(
-        &self,
-        job: Job,
-        counted: usize,
-        admission: &Admission<'_>,
-    ) -> Result<(), Refused> {
+    pub fn submit(&self, job: Job, counted: usize, admission: &Admission<'_>) -> Result<(), Refused> {
         let mut state = self.lock();
         if state.closed {
             return Err(Refused::Stopping);
@@ -107,11 +102,7 @@ impl Prompts {
     /// Its current contents.
     pub fn held(&self) -> Held {
         let state = self.lock();
-        Held {
-            waiting: state.waiting.len(),
-            running: state.running.len(),
-            kept: 0,
-        }
+        Held { waiting: state.waiting.len(), running: state.running.len(), kept: 0 }
     }
 
     /// Fails everything that waits, with this failure.
@@ -177,21 +168,14 @@ impl State {
     fn load(&self, caller: Caller) -> Load {
         let own = self.waiting.iter().filter(|job| job.caller == caller);
         let own = own.count();
-        let planned = self
-            .waiting
-            .iter()
-            .map(|job| (job.caller, job.planned.tokens.iter().sum()));
+        let planned = self.waiting.iter().map(|job| (job.caller, job.planned.tokens.iter().sum()));
         let (first, planned) = before(planned, caller, own, own + 1);
         Load {
             waiting: self.waiting.len(),
             own,
             first,
             planned,
-            running: self
-                .running
-                .iter()
-                .map(|&(_, p, since)| (p, since))
-                .collect(),
+            running: self.running.iter().map(|&(_, p, since)| (p, since)).collect(),
         }
     }
 }
@@ -206,9 +190,7 @@ pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
                 let run = || {
                     let tokens = job.options.max_tokens;
                     let rows = vec![job.rows];
-                    kept.run(tokens, rows, |client, pass| {
-                        answer(client, shared, &job, pass)
-                    })
+                    kept.run(tokens, rows, |client, pass| answer(client, shared, &job, pass))
                 };
                 let failure = match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(())) => None,
@@ -230,12 +212,7 @@ pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
 }
 
 /// Runs a job until it ends or its client goes away.
-fn answer(
-    client: &mut Client,
-    shared: &Shared,
-    job: &Job,
-    pass: &mut UnderWay,
-) -> Result<(), ServeError> {
+fn answer(client: &mut Client, shared: &Shared, job: &Job, pass: &mut UnderWay) -> Result<(), ServeError> {
     // A restarted server may allow less. The text is the same.
     let mut options = job.options.clone();
     if client.allows(options.ahead, 0).is_err() {
@@ -255,10 +232,7 @@ fn answer(
         let Some(token) = token.transpose()? else {
             return Ok(());
         };
-        let event = Event::Token {
-            text: Zeroizing::new(token.text),
-            last: token.last,
-        };
+        let event = Event::Token { text: Zeroizing::new(token.text), last: token.last };
         let reads = send(&job.events, event, &shared.stop, READER);
         // The reader's time must not count towards the next pass.
         pass.begins();
@@ -270,12 +244,7 @@ fn answer(
 
 /// Hands an event to a client that reads it in time. Returns `false` if the client has gone or does not read, or if the
 /// gateway is being stopped.
-fn send(
-    events: &mpsc::Sender<Event>,
-    mut event: Event,
-    stop: &AtomicBool,
-    patience: Duration,
-) -> bool {
+fn send(events: &mpsc::Sender<Event>, mut event: Event, stop: &AtomicBool, patience: Duration) -> bool {
     let until = Instant::now() + patience;
     loop {
         event = match events.try_send(event) {
@@ -295,10 +264,7 @@ mod tests {
     use super::*;
 
     fn token() -> Event {
-        Event::Token {
-            text: Zeroizing::new(String::new()),
-            last: None,
-        }
+        Event::Token { text: Zeroizing::new(String::new()), last: None }
     }
 
     #[test]

@@ -149,12 +149,7 @@ mod tests {
     #[test]
     fn lines_add_up_and_are_bounded() {
         let ledger = Ledger::default();
-        let stats = Stats {
-            bytes_sent: 10,
-            bytes_received: 20,
-            rounds: 3,
-            ..Stats::default()
-        };
+        let stats = Stats { bytes_sent: 10, bytes_received: 20, rounds: 3, ..Stats::default() };
         let time = Duration::from_secs(1);
         let cost = Cost { time, stats };
         ledger.session(&cost);

@@ -75,17 +75,11 @@ impl Sessions {
             return Err(GatewayError::NoRoute);
         }
         client.allows(config.ahead, config.draft)?;
-        let terms = Terms {
-            padded: config.bucket.is_some(),
-            public_table: config.public_table,
-        };
+        let terms = Terms { padded: config.bucket.is_some(), public_table: config.public_table };
         let batch = config.batch.min(client.texts_left()).max(1);
         let public = client.public_prefix().map_or(0, |p| p.tokens as usize);
         let opened = (public, client.answers());
-        let (setup, ahead) = (
-            client.setup().time,
-            config.ahead.min(client.max_ahead()).into(),
-        );
+        let (setup, ahead) = (client.setup().time, config.ahead.min(client.max_ahead()).into());
         let pace = Pace::new(client.public(), terms, setup, opened, ahead);
         let shared = Arc::new(Shared {
             public: client.public().clone(),
@@ -114,19 +108,12 @@ impl Sessions {
             share: Share::new(config.max_waiting, keys),
         });
         shared.ledger.session(&client.setup());
-        let limits = Limits {
-            texts: batch,
-            rows: shared.max_pass_tokens,
-        };
+        let limits = Limits { texts: batch, rows: shared.max_pass_tokens };
         let queue = match task {
             Task::Generate => Queue::Generate(Prompts::default()),
             _ => Queue::Embed(Texts::new(limits, salt()?)),
         };
-        let mut sessions = Self {
-            shared,
-            queue: Arc::new(queue),
-            workers: Vec::new(),
-        };
+        let mut sessions = Self { shared, queue: Arc::new(queue), workers: Vec::new() };
         sessions.start(config, client)?;
         Ok(sessions)
     }

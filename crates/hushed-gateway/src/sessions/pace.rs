@@ -61,9 +61,7 @@ impl Planned {
             // Fewer together take longer each, and would suggest that everything is slow.
             Work::Ahead if sent.rows == self.batch => Some(sent.rows as f64 * self.made),
             Work::Pass { begins: true, .. } => Some(first),
-            Work::Pass {
-                drafts: 0, ahead, ..
-            } if ahead == (self.made > 0.0) => Some(later),
+            Work::Pass { drafts: 0, ahead, .. } if ahead == (self.made > 0.0) => Some(later),
             Work::Ahead | Work::Pass { .. } => None,
         }
     }
@@ -98,10 +96,7 @@ impl Pace {
             answers,
             ahead,
             planned: Mutex::default(),
-            measured: Mutex::new(Measured {
-                ratio: None,
-                setup: setup.as_secs_f64(),
-            }),
+            measured: Mutex::new(Measured { ratio: None, setup: setup.as_secs_f64() }),
         };
         pace.plan(Part::Pass(0, 3))?;
         Ok(pace)
@@ -140,12 +135,7 @@ impl Pace {
             at += passes + usize::from(at == 0);
             left -= passes;
         }
-        Planned {
-            tokens: planned,
-            passes: [first, each],
-            made,
-            batch,
-        }
+        Planned { tokens: planned, passes: [first, each], made, batch }
     }
 
     /// Planned seconds of a search by a query of `rows` tokens.
@@ -194,12 +184,7 @@ impl Pace {
     fn plan(&self, part: Part) -> Result<f64, RunError> {
         let plan = match part {
             Part::Pass(held, rows) if self.generates => {
-                let before = Before {
-                    public: self.public,
-                    held,
-                    ahead: self.ahead > 0,
-                    ..Before::default()
-                };
+                let before = Before { public: self.public, held, ahead: self.ahead > 0, ..Before::default() };
                 Plan::next_tokens(&self.program, before, &[rows], self.terms, self.answers)?
             }
             Part::Pass(_, rows) => Plan::twopc(&self.program, &[rows], self.terms, self.unit)?,
@@ -274,20 +259,9 @@ mod tests {
     #[test]
     fn what_was_sent_has_its_planned_seconds() {
         let planned = with(&tiny_generator().public, (0, Answers::Label), 2).answer(4, 7);
-        let of = |rows, work| {
-            planned.of(&Sent {
-                work,
-                rows,
-                counted: 0,
-                cost: Cost::default(),
-                after: Stats::default(),
-            })
-        };
-        let pass = |begins, drafts, ahead| Work::Pass {
-            begins,
-            drafts,
-            ahead,
-        };
+        let of =
+            |rows, work| planned.of(&Sent { work, rows, counted: 0, cost: Cost::default(), after: Stats::default() });
+        let pass = |begins, drafts, ahead| Work::Pass { begins, drafts, ahead };
         let [first, later] = planned.passes;
         assert_eq!(of(4, pass(true, 0, false)), Some(first));
         assert_eq!(of(1, pass(false, 0, true)), Some(later));

@@ -29,11 +29,7 @@ pub struct Job {
 
 /// Runs a search, in a session that accepts as many texts as it counts for.
 pub fn run(kept: &mut Kept, shared: &Shared, job: &Job) -> Result<Found, Failure> {
-    let options = Options {
-        bucket: shared.how.bucket,
-        public_table: shared.how.public_table,
-        ..job.too_long.into()
-    };
+    let options = Options { bucket: shared.how.bucket, public_table: shared.how.public_table, ..job.too_long.into() };
     kept.run(job.wanted.charge(), vec![job.rows], |client, _| {
         let found = client.search(&job.query, job.wanted, &options, None)?;
         let cost = &found.cost;

@@ -52,12 +52,7 @@ impl UnderWay {
 impl Kept {
     /// A worker's state, with the session it starts with.
     pub fn new(config: ClientConfig, shared: Arc<Shared>, client: Option<Client>) -> Self {
-        let mut kept = Self {
-            config,
-            shared,
-            client,
-            counted: false,
-        };
+        let mut kept = Self { config, shared, client, counted: false };
         kept.count();
         kept
     }
@@ -66,8 +61,7 @@ impl Kept {
     /// `fail`, unless another worker has a session.
     pub fn stay_away(&self, fail: impl Fn(&Failure)) {
         let shared = &self.shared;
-        while !self.is_open() && !shared.stop.load(Ordering::Relaxed) && shared.away.now().is_some()
-        {
+        while !self.is_open() && !shared.stop.load(Ordering::Relaxed) && shared.away.now().is_some() {
             if let Some(failure) = shared.is_away() {
                 fail(&failure);
             }
@@ -124,20 +118,13 @@ impl Kept {
     ) -> Result<T, ServeError> {
         let mut client = self.session(texts)?;
         client.stop_when(Arc::clone(&self.shared.stop));
-        let mut pass = UnderWay {
-            rows,
-            since: Instant::now(),
-            before: client.stats(),
-        };
+        let mut pass = UnderWay { rows, since: Instant::now(), before: client.stats() };
         let done = work(&mut client, &mut pass);
         match &done {
             Ok(_) => self.client = Some(client),
             // The gateway checks what it sends, so whatever this is, the session is not to be trusted with more.
             Err(error) => {
-                let cost = Cost {
-                    time: pass.since.elapsed(),
-                    stats: client.stats().since(&pass.before),
-                };
+                let cost = Cost { time: pass.since.elapsed(), stats: client.stats().since(&pass.before) };
                 self.failed(error, pass.rows, &cost);
             }
         }
@@ -167,10 +154,7 @@ impl Kept {
             }
             Err(error) => {
                 self.shared.away.set(&Failure::from(error));
-                let cost = Cost {
-                    time: began.elapsed(),
-                    stats: Stats::default(),
-                };
+                let cost = Cost { time: began.elapsed(), stats: Stats::default() };
                 self.failed(error, Vec::new(), &cost);
             }
         }

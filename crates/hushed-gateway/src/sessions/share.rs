@@ -16,10 +16,7 @@ pub struct Share {
 impl Share {
     /// A queue with `places` places, for users with `keys` keys.
     pub fn new(places: usize, keys: usize) -> Self {
-        Self {
-            places,
-            divided: keys > 1,
-        }
+        Self { places, divided: keys > 1 }
     }
 
     /// Whether a caller with `own` of the `waiting` places may take `new` more. With several keys nobody may hold more
@@ -72,12 +69,7 @@ impl Turns {
 /// What comes before a new item, out of all that waits (caller and planned seconds, in order): the first `own` of the
 /// caller's own items and, since callers take turns, the first `others` of every other caller's. Returns their number
 /// and their planned seconds.
-pub fn before(
-    waiting: impl Iterator<Item = (Caller, f64)>,
-    caller: Caller,
-    own: usize,
-    others: usize,
-) -> (usize, f64) {
+pub fn before(waiting: impl Iterator<Item = (Caller, f64)>, caller: Caller, own: usize, others: usize) -> (usize, f64) {
     let mut counts: HashMap<Caller, usize> = HashMap::new();
     let first = waiting.filter(|&(of, _)| {
         let count = counts.entry(of).or_default();

@@ -134,27 +134,16 @@ type Waiters = Vec<oneshot::Sender<Outcome>>;
 impl Texts {
     /// An empty queue; `salt` must be random.
     pub fn new(limits: Limits, salt: [u8; 32]) -> Self {
-        Self {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            salt,
-            limits,
-        }
+        Self { state: Mutex::default(), changed: Condvar::new(), salt, limits }
     }
 
     /// Takes the texts of a request, which belong to one caller: all or none.
     ///
     /// # Errors
     /// [`Refused`] by the admission or because the queue is full; [`Refused::Stopping`].
-    pub fn submit(
-        &self,
-        texts: Vec<Prepared>,
-        admission: &Admission<'_>,
-    ) -> Result<Vec<Ticket>, Refused> {
-        let keyed: Vec<(Key, Prepared)> = texts
-            .into_iter()
-            .map(|text| (self.key(text.caller, &text.text), text))
-            .collect();
+    pub fn submit(&self, texts: Vec<Prepared>, admission: &Admission<'_>) -> Result<Vec<Ticket>, Refused> {
+        let keyed: Vec<(Key, Prepared)> =
+            texts.into_iter().map(|text| (self.key(text.caller, &text.text), text)).collect();
         let caller = keyed.first().map(|(_, text)| text.caller);
         let mut state = self.lock();
         if state.closed {
@@ -181,10 +170,7 @@ impl Texts {
             admission.check_joined(&load)?;
         }
         admission.check(&costs, costs.len(), &load)?;
-        let tickets = keyed
-            .into_iter()
-            .map(|(key, text)| state.join(key, text))
-            .collect();
+        let tickets = keyed.into_iter().map(|(key, text)| state.join(key, text)).collect();
         drop(state);
         self.changed.notify_one();
         Ok(tickets)
@@ -323,12 +309,7 @@ impl Texts {
     }
 
     fn key(&self, caller: Caller, text: &str) -> Key {
-        Sha256::new()
-            .chain_update(self.salt)
-            .chain_update(caller.0)
-            .chain_update(text)
-            .finalize()
-            .into()
+        Sha256::new().chain_update(self.salt).chain_update(caller.0).chain_update(text).finalize().into()
     }
 
     /// Another thread's panic leaves entries whole.
@@ -358,8 +339,7 @@ impl State {
             Some(Entry::Waiting(text, _)) => Some((text.caller, text.rows, *key)),
             _ => None,
         };
-        let mut waiting: Vec<(Caller, usize, Key)> =
-            self.waiting.iter().filter_map(waits).collect();
+        let mut waiting: Vec<(Caller, usize, Key)> = self.waiting.iter().filter_map(waits).collect();
         let mut chosen: Vec<(Caller, usize, Key)> = Vec::new();
         let mut total = 0;
         while chosen.len() < limits.texts.max(1)
@@ -380,13 +360,7 @@ impl State {
         // The server sees lengths, but not whose turn it was.
         chosen.sort_by_key(|text| Reverse(text.1));
         chosen.first()?;
-        let mut pass = Pass {
-            keys: Vec::new(),
-            texts: Vec::new(),
-            rows: Vec::new(),
-            planned: 0.0,
-            id: self.passes,
-        };
+        let mut pass = Pass { keys: Vec::new(), texts: Vec::new(), rows: Vec::new(), planned: 0.0, id: self.passes };
         self.passes += 1;
         for (_, _, key) in chosen {
             if let Some(Entry::Waiting(text, waiters)) = self.entries.remove(&key) {
@@ -476,13 +450,7 @@ impl State {
     fn load(&self, caller: Caller, new: usize, batch: usize) -> Load {
         let own = self.waits().filter(|&(of, _)| of == caller).count();
         let (first, planned) = self.before(caller, own, own + new, batch);
-        Load {
-            waiting: self.waiting.len() + self.searches.len(),
-            own,
-            first,
-            planned,
-            running: self.under_way(),
-        }
+        Load { waiting: self.waiting.len() + self.searches.len(), own, first, planned, running: self.under_way() }
     }
 
     /// The load of what runs, and what waits up to the last of these texts; `None` if none of them waits.
@@ -492,13 +460,7 @@ impl State {
         let up_to = self.waits().take(last + 1);
         let own = up_to.filter(|&(of, _)| of == caller).count();
         let (first, planned) = self.before(caller, own, own, batch);
-        Some(Load {
-            waiting: first,
-            own,
-            first,
-            planned,
-            running: self.under_way(),
-        })
+        Some(Load { waiting: first, own, first, planned, running: self.under_way() })
     }
 
     /// What comes before the last of the caller's first `turns` texts, of which `own` wait. A pass is filled with

@@ -114,9 +114,7 @@ impl Running {
         socket.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let mut text = String::new();
         socket.read_to_string(&mut text).unwrap();
-        let found = text
-            .lines()
-            .find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+        let found = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
         found.unwrap().parse().unwrap()
     }
 
@@ -174,9 +172,7 @@ impl Door {
     }
 
     pub fn get(&self, path: &str) -> Reply {
-        self.send(&format!(
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        ))
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
 
     pub fn post(&self, path: &str, body: &Value) -> Reply {
@@ -257,9 +253,7 @@ pub fn read_reply(socket: &mut impl Read) -> Reply {
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    let chunked = head
-        .to_ascii_lowercase()
-        .contains("transfer-encoding: chunked");
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
     Reply {
         status,
         head: head.to_owned(),

@@ -105,9 +105,7 @@ impl Gateway {
     fn lines(&self, id: &Value) -> Vec<Value> {
         let path = format!("/v1/files/{}/content", id.as_str().unwrap());
         let body = self.get(&path).body;
-        body.lines()
-            .map(|l| serde_json::from_str(l).unwrap())
-            .collect()
+        body.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     }
 }
 
@@ -148,24 +146,15 @@ fn batches_of_several_clients_are_one_encrypted_batch() {
     let server = Running::start(&config(offered, work));
     let gateway = Gateway::open(&server, work, |_| ());
     let first = gateway.batch(&[
-        line(
-            "one",
-            json!({ "input": "the private world", "model": gateway.model }),
-        ),
-        line(
-            "two",
-            json!({ "input": ["a key", "the sea"], "encoding_format": "base64" }),
-        ),
+        line("one", json!({ "input": "the private world", "model": gateway.model })),
+        line("two", json!({ "input": ["a key", "the sea"], "encoding_format": "base64" })),
         line("long", json!({ "input": "a ".repeat(40) })),
         line("ids", json!({ "input": [1, 2] })),
         line("other", json!({ "input": "a", "dimensions": 7 })),
     ]);
     let second = gateway.batch(&[line("one", json!({ "input": "hello" }))]);
     let [first, second] = [first, second].map(|id| gateway.ended(&id));
-    assert_eq!(
-        (&first["status"], &second["status"]),
-        (&json!("completed"), &json!("completed"))
-    );
+    assert_eq!((&first["status"], &second["status"]), (&json!("completed"), &json!("completed")));
     assert_eq!(jobs(work), 1);
     let counts = json!({ "total": 5, "completed": 2, "failed": 3 });
     assert_eq!(first["request_counts"], counts);
@@ -180,19 +169,14 @@ fn batches_of_several_clients_are_one_encrypted_batch() {
     let answered: Vec<_> = found.iter().map(|l| l["custom_id"].clone()).collect();
     assert_eq!(answered, ["one", "two"]);
     let response = &found[0]["response"];
-    assert_eq!(
-        (&response["status_code"], &found[0]["error"]),
-        (&json!(200), &Value::Null)
-    );
+    assert_eq!((&response["status_code"], &found[0]["error"]), (&json!(200), &Value::Null));
     let numbers = response["body"]["data"][0]["embedding"].as_array().unwrap();
     let numbers: Vec<f64> = numbers.iter().map(|x| x.as_f64().unwrap()).collect();
     assert!(cosine(&numbers, &clear("the private world")) > 0.998);
     assert_eq!(response["body"]["usage"]["total_tokens"], 5);
     assert!(found[1]["response"]["body"]["data"][1]["embedding"].is_string());
     let other = gateway.lines(&second["output_file_id"]);
-    let numbers = other[0]["response"]["body"]["data"][0]["embedding"]
-        .as_array()
-        .unwrap();
+    let numbers = other[0]["response"]["body"]["data"][0]["embedding"].as_array().unwrap();
     let numbers: Vec<f64> = numbers.iter().map(|x| x.as_f64().unwrap()).collect();
     assert!(cosine(&numbers, &clear("hello")) > 0.998);
     // Faults of single requests are reported for those alone, in words that contain no text.
@@ -200,17 +184,10 @@ fn batches_of_several_clients_are_one_encrypted_batch() {
     let why = |line: &Value| {
         let response = &line["response"];
         assert_eq!(response["status_code"], 400);
-        (
-            line["custom_id"].clone(),
-            response["body"]["error"]["code"].clone(),
-        )
+        (line["custom_id"].clone(), response["body"]["error"]["code"].clone())
     };
     let why: Vec<_> = refused.iter().map(why).collect();
-    let expected = [
-        ("long", "context_length_exceeded"),
-        ("ids", "token-ids"),
-        ("other", "unsupported"),
-    ];
+    let expected = [("long", "context_length_exceeded"), ("ids", "token-ids"), ("other", "unsupported")];
     assert_eq!(why, expected.map(|(id, code)| (json!(id), json!(code))));
     // Nothing of the texts is left in the key folder except what decrypts later replies.
     let kept = fs::read_dir(work.join("keys/jobs")).unwrap().count();
@@ -225,8 +202,7 @@ fn what_is_no_batch_is_refused_and_nothing_is_sent() {
     let server = Running::start(&config(offered, work));
     let keys = work.join("api-keys");
     fs::write(&keys, "a-key-of-the-first\na-key-of-the-second\n").unwrap();
-    let [first, second] =
-        ["first", "second"].map(|who| format!("Authorization: Bearer a-key-of-the-{who}\r\n"));
+    let [first, second] = ["first", "second"].map(|who| format!("Authorization: Bearer a-key-of-the-{who}\r\n"));
     let gateway = Gateway::open(&server, work, |config| {
         config.gather = Duration::from_secs(3600);
         config.gateway.max_waiting = 3;
@@ -234,16 +210,9 @@ fn what_is_no_batch_is_refused_and_nothing_is_sent() {
     for path in ["/v1/embeddings", "/v1/completions", "/embed", "/"] {
         let refused = gateway.post(path, &json!({ "input": "a", "inputs": "a" }));
         assert_eq!(refused.status, 400, "{path}");
-        assert!(
-            refused.body.contains("/v1/batches"),
-            "{path}: {}",
-            refused.body
-        );
+        assert!(refused.body.contains("/v1/batches"), "{path}: {}", refused.body);
     }
-    assert_eq!(
-        gateway.get("/v1/models").json()["data"][0]["id"],
-        gateway.model.as_str()
-    );
+    assert_eq!(gateway.get("/v1/models").json()["data"][0]["id"], gateway.model.as_str());
     assert_eq!(gateway.get("/v1/files/file-none").code(), "not_found");
     assert_eq!(gateway.get("/v1/batches/batch_none").status, 404);
     assert_eq!(gateway.upload("{}", "fine-tune", "").code(), "unsupported");
@@ -259,34 +228,19 @@ fn what_is_no_batch_is_refused_and_nothing_is_sent() {
     elsewhere["url"] = json!("/v1/completions");
     let file = format!("{fine}\n\n{fine}\n{get}\n{elsewhere}\n{{secret\n");
     let input = gateway.upload(&file, "batch", "").json()["id"].clone();
-    let wanted =
-        |input: &Value, endpoint: &str| json!({ "input_file_id": input, "endpoint": endpoint });
-    let made = gateway
-        .post("/v1/batches", &wanted(&input, "/v1/embeddings"))
-        .json();
+    let wanted = |input: &Value, endpoint: &str| json!({ "input_file_id": input, "endpoint": endpoint });
+    let made = gateway.post("/v1/batches", &wanted(&input, "/v1/embeddings")).json();
     assert_eq!(made["status"], "failed");
     let errors = made["errors"]["data"].as_array().unwrap();
-    let told: Vec<_> = errors
-        .iter()
-        .map(|e| (e["code"].clone(), e["line"].clone()))
-        .collect();
-    let expected = [
-        ("duplicate_custom_id", 3),
-        ("invalid_request", 4),
-        ("invalid_request", 5),
-        ("invalid_json_line", 6),
-    ];
-    assert_eq!(
-        told,
-        expected.map(|(code, line)| (json!(code), json!(line)))
-    );
+    let told: Vec<_> = errors.iter().map(|e| (e["code"].clone(), e["line"].clone())).collect();
+    let expected =
+        [("duplicate_custom_id", 3), ("invalid_request", 4), ("invalid_request", 5), ("invalid_json_line", 6)];
+    assert_eq!(told, expected.map(|(code, line)| (json!(code), json!(line))));
     assert!(!made.to_string().contains("secret"));
     let other = gateway.post("/v1/batches", &wanted(&input, "/v1/completions"));
     assert_eq!(other.code(), "unsupported");
     let empty = gateway.upload("\n", "batch", "").json()["id"].clone();
-    let made = gateway
-        .post("/v1/batches", &wanted(&empty, "/v1/embeddings"))
-        .json();
+    let made = gateway.post("/v1/batches", &wanted(&empty, "/v1/embeddings")).json();
     assert_eq!(made["errors"]["data"][0]["code"], "empty_file");
 
     // A waiting batch can be cancelled, which makes room for another.
@@ -296,25 +250,13 @@ fn what_is_no_batch_is_refused_and_nothing_is_sent() {
     let full = gateway.post("/v1/batches", &wanted(&input, "/v1/embeddings"));
     assert_eq!((full.status, full.code().as_str()), (429, "queue-full"));
     let cancel = format!("/v1/batches/{waits}/cancel");
-    assert_eq!(
-        gateway.post(&cancel, &json!({})).json()["status"],
-        "cancelled"
-    );
+    assert_eq!(gateway.post(&cancel, &json!({})).json()["status"], "cancelled");
     let again = gateway.batch(&[three]);
-    assert_eq!(
-        gateway.get("/v1/batches").json()["data"]
-            .as_array()
-            .unwrap()
-            .len(),
-        4
-    );
+    assert_eq!(gateway.get("/v1/batches").json()["data"].as_array().unwrap().len(), 4);
     let path = format!("/v1/files/{}", input.as_str().unwrap());
     assert_eq!(gateway.ask("DELETE", &path, "").json()["deleted"], true);
     assert_eq!(gateway.get(&path).status, 404);
-    assert_eq!(
-        gateway.get(&format!("/v1/batches/{again}")).json()["status"],
-        "in_progress"
-    );
+    assert_eq!(gateway.get(&format!("/v1/batches/{again}")).json()["status"], "in_progress");
     drop(gateway);
     assert_eq!(jobs(work), 0);
 
@@ -327,10 +269,7 @@ fn what_is_no_batch_is_refused_and_nothing_is_sent() {
     assert_eq!(gateway.ask("GET", &path, &first).body, "{}");
     assert_eq!(gateway.ask("GET", &path, &second).status, 404);
     assert_eq!(gateway.ask("GET", &path, "").status, 401);
-    assert_eq!(
-        gateway.ask("GET", "/v1/files", &second).json()["data"],
-        json!([])
-    );
+    assert_eq!(gateway.ask("GET", "/v1/files", &second).json()["data"], json!([]));
 }
 
 /// After a wrong canary nothing more is sent: batches fail on their own.

@@ -12,25 +12,15 @@ pub const PROMPT: &str = "the thing";
 /// What the server itself gives, greedily.
 pub fn expected(server: &Running, max_tokens: usize) -> String {
     let mut client = Client::connect(&server.client()).unwrap();
-    let options = GenerateOptions {
-        max_tokens,
-        ..GenerateOptions::default()
-    };
-    let text = client
-        .generate(PROMPT, &options)
-        .unwrap()
-        .map(|token| token.unwrap().text)
-        .collect();
+    let options = GenerateOptions { max_tokens, ..GenerateOptions::default() };
+    let text = client.generate(PROMPT, &options).unwrap().map(|token| token.unwrap().text).collect();
     client.close().unwrap();
     text
 }
 
 /// The data of a stream's events.
 pub fn events(reply: &Reply) -> Vec<String> {
-    let data = reply
-        .body
-        .lines()
-        .filter_map(|line| line.strip_prefix("data: "));
+    let data = reply.body.lines().filter_map(|line| line.strip_prefix("data: "));
     data.map(str::to_owned).collect()
 }
 
@@ -46,10 +36,7 @@ fn whole_and_as_a_stream() {
     assert_eq!(answer["choices"][0]["text"], json!(text));
     let prompt_tokens = answer["usage"]["prompt_tokens"].as_u64().unwrap();
     let tokens = answer["usage"]["completion_tokens"].as_u64().unwrap();
-    assert_eq!(
-        answer["usage"]["total_tokens"],
-        json!(prompt_tokens + tokens)
-    );
+    assert_eq!(answer["usage"]["total_tokens"], json!(prompt_tokens + tokens));
     let reason = answer["choices"][0]["finish_reason"].as_str().unwrap();
     assert_eq!(reason == "length", tokens == 6);
 
@@ -58,30 +45,17 @@ fn whole_and_as_a_stream() {
     streamed["stream_options"] = json!({ "include_usage": true });
     streamed["prompt"] = json!([PROMPT]);
     let reply = door.post("/v1/completions", &streamed);
-    assert!(
-        reply
-            .header("content-type")
-            .unwrap()
-            .starts_with("text/event-stream")
-    );
+    assert!(reply.header("content-type").unwrap().starts_with("text/event-stream"));
     let events = events(&reply);
     let (done, chunks) = events.split_last().unwrap();
     assert_eq!(done, "[DONE]");
-    let chunks: Vec<Value> = chunks
-        .iter()
-        .map(|c| serde_json::from_str(c).unwrap())
-        .collect();
+    let chunks: Vec<Value> = chunks.iter().map(|c| serde_json::from_str(c).unwrap()).collect();
     let (usage, chunks) = chunks.split_last().unwrap();
     assert_eq!(usage["usage"], answer["usage"]);
     assert_eq!(chunks.len() as u64, tokens);
-    let pieces = chunks
-        .iter()
-        .map(|c| c["choices"][0]["text"].as_str().unwrap());
+    let pieces = chunks.iter().map(|c| c["choices"][0]["text"].as_str().unwrap());
     assert_eq!(pieces.collect::<String>(), text);
-    let reasons: Vec<&Value> = chunks
-        .iter()
-        .map(|c| &c["choices"][0]["finish_reason"])
-        .collect();
+    let reasons: Vec<&Value> = chunks.iter().map(|c| &c["choices"][0]["finish_reason"]).collect();
     let (last, others) = reasons.split_last().unwrap();
     assert_eq!(*last, &json!(reason));
     assert!(others.iter().all(|reason| reason.is_null()));
@@ -93,14 +67,10 @@ fn stop_and_seed() {
     let text = expected(&server, 6);
     let door = Door::open(&server, |_| ());
     let first: String = text.chars().take(1).collect();
-    let body =
-        json!({ "prompt": PROMPT, "max_tokens": 6, "temperature": 0, "stop": [first, "\u{1}"] });
+    let body = json!({ "prompt": PROMPT, "max_tokens": 6, "temperature": 0, "stop": [first, "\u{1}"] });
     let answer = door.post("/v1/completions", &body).json();
     let choice = &answer["choices"][0];
-    assert_eq!(
-        (choice["text"].as_str(), choice["finish_reason"].as_str()),
-        (Some(""), Some("stop"))
-    );
+    assert_eq!((choice["text"].as_str(), choice["finish_reason"].as_str()), (Some(""), Some("stop")));
 
     // Only one token is possible, which its penalties do not outweigh.
     let banned = json!({
@@ -115,12 +85,7 @@ fn stop_and_seed() {
     let draw = || door.post("/v1/completions", &drawn).json()["choices"][0]["text"].clone();
     // Two runs of the protocol round differently: rarely a draw lies so near a boundary that its token changes.
     let draws = [draw(), draw(), draw()];
-    assert!(
-        draws
-            .iter()
-            .any(|one| draws.iter().filter(|two| *two == one).count() > 1),
-        "{draws:?}"
-    );
+    assert!(draws.iter().any(|one| draws.iter().filter(|two| *two == one).count() > 1), "{draws:?}");
 }
 
 #[test]
@@ -131,11 +96,7 @@ fn what_is_asked_for_in_vain() {
         let reply = door.post("/v1/completions", &body);
         assert_eq!(reply.status, 400, "{}", reply.body);
         let error = reply.json()["error"].clone();
-        error["param"]
-            .as_str()
-            .or(error["code"].as_str())
-            .unwrap()
-            .to_owned()
+        error["param"].as_str().or(error["code"].as_str()).unwrap().to_owned()
     };
     for (name, value) in [
         ("top_p", json!(0.9)),
@@ -164,10 +125,7 @@ fn what_is_asked_for_in_vain() {
         body[name] = value;
         assert_eq!(refused(body), name);
     }
-    assert_eq!(
-        refused(json!({ "prompt": PROMPT, "max_tokens": 64 })),
-        "context_length_exceeded"
-    );
+    assert_eq!(refused(json!({ "prompt": PROMPT, "max_tokens": 64 })), "context_length_exceeded");
     // Values that equal the default are not refused.
     let fine = json!({
         "prompt": PROMPT, "max_tokens": 1, "top_p": 1, "n": 1, "presence_penalty": 0, "logit_bias": {}, "logprobs": null,
@@ -176,20 +134,10 @@ fn what_is_asked_for_in_vain() {
     assert_eq!(door.post("/v1/completions", &fine).status, 200);
     let chat = json!({ "messages": [{ "role": "user", "content": "hello" }] });
     let reply = door.post("/v1/chat/completions", &chat);
-    assert_eq!(
-        (reply.status, reply.code().as_str()),
-        (400, "no-chat-template")
-    );
-    assert_eq!(
-        door.post("/v1/embeddings", &json!({ "input": "a" })).code(),
-        "other-task"
-    );
+    assert_eq!((reply.status, reply.code().as_str()), (400, "no-chat-template"));
+    assert_eq!(door.post("/v1/embeddings", &json!({ "input": "a" })).code(), "other-task");
     // A token for a client that waits a millisecond.
-    let reply = door.post_with(
-        "/v1/completions",
-        &fine,
-        "x-stainless-read-timeout: 0.001\r\n",
-    );
+    let reply = door.post_with("/v1/completions", &fine, "x-stainless-read-timeout: 0.001\r\n");
     assert_eq!((reply.status, reply.code().as_str()), (413, "too-slow"));
     assert_eq!(door.total("passes"), 1);
 }
@@ -200,18 +148,14 @@ fn a_client_that_goes_ends_its_answer() {
     let door = Door::open(&server, |_| ());
     let body = json!({ "prompt": "a", "max_tokens": 60, "temperature": 0, "stream": true });
     let mut socket = door.connect();
-    socket
-        .write_all(posted("/v1/completions", &body.to_string(), "").as_bytes())
-        .unwrap();
+    socket.write_all(posted("/v1/completions", &body.to_string(), "").as_bytes()).unwrap();
     let mut some = [0; 256];
     let _ = socket.read(&mut some).unwrap();
     drop(socket);
     // The session is free for the next request, long before 60 tokens.
     let next = json!({ "prompt": "a", "max_tokens": 1, "temperature": 0 });
     assert_eq!(door.post("/v1/completions", &next).status, 200);
-    eventually("the answer ends", || {
-        door.get("/info").json()["running"] == json!(0)
-    });
+    eventually("the answer ends", || door.get("/info").json()["running"] == json!(0));
     let passes = door.total("passes");
     assert!(passes < 61, "{passes} passes");
 }
@@ -232,27 +176,18 @@ fn a_conversation_is_answered_by_its_template() {
     let answer = reply.json();
     let choice = &answer["choices"][0];
     assert_eq!(answer["object"], json!("chat.completion"));
-    assert_eq!(
-        choice["message"],
-        json!({ "role": "assistant", "content": text })
-    );
+    assert_eq!(choice["message"], json!({ "role": "assistant", "content": text }));
     let plain = json!({ "prompt": PROMPT, "max_tokens": 6, "temperature": 0 });
     let plain = door.post("/v1/completions", &plain).json();
     assert_eq!(answer["usage"], plain["usage"]);
-    assert_eq!(
-        choice["finish_reason"],
-        plain["choices"][0]["finish_reason"]
-    );
+    assert_eq!(choice["finish_reason"], plain["choices"][0]["finish_reason"]);
 
     let mut streamed = body.clone();
     streamed["stream"] = json!(true);
     let events = events(&door.post("/v1/chat/completions", &streamed));
     let (done, chunks) = events.split_last().unwrap();
     assert_eq!(done, "[DONE]");
-    let chunks: Vec<Value> = chunks
-        .iter()
-        .map(|c| serde_json::from_str(c).unwrap())
-        .collect();
+    let chunks: Vec<Value> = chunks.iter().map(|c| serde_json::from_str(c).unwrap()).collect();
     let deltas: Vec<&Value> = chunks.iter().map(|c| &c["choices"][0]["delta"]).collect();
     let said = deltas.iter().map(|d| d["content"].as_str().unwrap());
     assert_eq!(said.collect::<String>(), text);
@@ -261,9 +196,7 @@ fn a_conversation_is_answered_by_its_template() {
     assert_eq!(chunks[0]["object"], json!("chat.completion.chunk"));
     // Without a limit from the client it ends where the context does.
     let mut open = body.clone();
-    open.as_object_mut()
-        .unwrap()
-        .remove("max_completion_tokens");
+    open.as_object_mut().unwrap().remove("max_completion_tokens");
     let answer = door.post("/v1/chat/completions", &open).json();
     assert!(answer["usage"]["total_tokens"].as_u64().unwrap() <= 65);
 
@@ -281,23 +214,14 @@ fn a_conversation_is_answered_by_its_template() {
         let mut asked = body.clone();
         asked[name] = value;
         let reply = door.post("/v1/chat/completions", &asked);
-        assert_eq!(
-            (reply.status, reply.json()["error"]["param"].as_str()),
-            (400, Some(name))
-        );
+        assert_eq!((reply.status, reply.json()["error"]["param"].as_str()), (400, Some(name)));
     }
     let special = json!({ "messages": [{ "role": "user", "content": "a<|endoftext|>" }] });
-    assert_eq!(
-        door.post("/v1/chat/completions", &special).code(),
-        "text-refused"
-    );
+    assert_eq!(door.post("/v1/chat/completions", &special).code(), "text-refused");
     let raises = Running::chats("{{ raise_exception('never') }}");
     let other = Door::open(&raises, |_| ());
     let reply = other.post("/v1/chat/completions", &body);
-    assert_eq!(
-        (reply.status, reply.code().as_str()),
-        (404, "model_not_found")
-    );
+    assert_eq!((reply.status, reply.code().as_str()), (404, "model_not_found"));
     let mut body = body;
     body.as_object_mut().unwrap().remove("model");
     let reply = other.post("/v1/chat/completions", &body);

@@ -17,53 +17,35 @@ fn hosts_origins_and_kinds_of_content() {
     });
     let port = door.address.unwrap().port();
     let get = |host: &str, more: &str| {
-        let request =
-            format!("GET /info HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n");
+        let request = format!("GET /info HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n");
         door.send(&request).status
     };
-    for host in [
-        "localhost",
-        "LOCALHOST:1",
-        "127.0.0.1",
-        "[::1]:8080",
-        "gateway.example.org:443",
-    ] {
+    for host in ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:8080", "gateway.example.org:443"] {
         assert_eq!(get(host, ""), 200, "{host}");
     }
-    for host in [
-        "evil.example",
-        "evil.example:8080",
-        "localhost.evil.example",
-        "",
-        "127.0.0.2",
-        "localhost@evil.example",
-    ] {
+    for host in
+        ["evil.example", "evil.example:8080", "localhost.evil.example", "", "127.0.0.2", "localhost@evil.example"]
+    {
         assert_eq!(get(host, ""), 403, "{host}");
     }
     assert_eq!(get("localhost", "Host: evil.example\r\n"), 403);
     let nameless = door.send("GET /info HTTP/1.0\r\n\r\n");
     assert_eq!(nameless.status, 403);
-    let elsewhere =
-        "GET http://evil.example/info HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let elsewhere = "GET http://evil.example/info HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(door.send(elsewhere).status, 403);
 
     let own = format!("Origin: http://localhost:{port}\r\n");
     let from = |origin: &str| get(&format!("localhost:{port}"), origin);
     assert_eq!(from(&own), 200);
     assert_eq!(from("Origin: https://friend.example\r\n"), 200);
-    for origin in [
-        "Origin: https://evil.example\r\n",
-        "Origin: null\r\n",
-        "Origin: http://localhost:1\r\n",
-    ] {
+    for origin in ["Origin: https://evil.example\r\n", "Origin: null\r\n", "Origin: http://localhost:1\r\n"] {
         assert_eq!(from(origin), 403, "{origin}");
     }
 
     // A page elsewhere can send this without asking first, but not JSON.
     let plain = posted("/v1/embeddings", BODY, "").replace("application/json", "text/plain");
     assert_eq!(door.send(&plain).status, 415);
-    let named = posted("/v1/embeddings", BODY, "")
-        .replace("application/json", "Application/JSON; charset=utf-8");
+    let named = posted("/v1/embeddings", BODY, "").replace("application/json", "Application/JSON; charset=utf-8");
     assert_eq!(door.send(&named).status, 200);
     let evil = posted("/v1/embeddings", BODY, "").replace("Host: localhost", "Host: evil.example");
     let reply = door.send(&evil);
@@ -94,31 +76,16 @@ fn pages_of_a_friend_may_ask_and_others_may_not() {
     let friend = asks("https://friend.example");
     let header = |name| friend.header(name);
     assert_eq!(friend.status, 204);
-    assert_eq!(
-        header("access-control-allow-origin"),
-        Some("https://friend.example")
-    );
-    assert_eq!(
-        header("access-control-allow-headers"),
-        Some("authorization, content-type")
-    );
+    assert_eq!(header("access-control-allow-origin"), Some("https://friend.example"));
+    assert_eq!(header("access-control-allow-headers"), Some("authorization, content-type"));
     let other = asks("https://evil.example");
-    assert_eq!(
-        (other.status, other.header("access-control-allow-origin")),
-        (403, None)
-    );
+    assert_eq!((other.status, other.header("access-control-allow-origin")), (403, None));
     let own = asks("http://localhost");
-    assert_eq!(
-        (own.status, own.header("access-control-allow-origin")),
-        (405, None)
-    );
+    assert_eq!((own.status, own.header("access-control-allow-origin")), (405, None));
 
     let key = "Authorization: Bearer a-key-of-sixteen-bytes\r\nOrigin: https://friend.example\r\n";
     let answer = door.send(&posted("/v1/embeddings", BODY, key));
-    assert_eq!(
-        (answer.status, answer.header("access-control-allow-origin")),
-        (200, Some("https://friend.example"))
-    );
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("https://friend.example")));
 }
 
 #[test]
@@ -147,35 +114,20 @@ fn a_body_is_bounded() {
 fn keys() {
     let server = Running::embeds();
     let keys = server.folder.path().join("keys");
-    std::fs::write(
-        &keys,
-        "# two\nfirst-key-of-sixteen\n\nsecond-key-of-sixteen\n",
-    )
-    .unwrap();
+    std::fs::write(&keys, "# two\nfirst-key-of-sixteen\n\nsecond-key-of-sixteen\n").unwrap();
     let door = Door::open(&server, |config| config.api_keys = Some(keys));
     let post = |key: &str| door.send(&posted("/v1/embeddings", BODY, key)).status;
     assert_eq!(post(""), 401);
     assert_eq!(post("Authorization: Bearer first-key-of-sixteen\r\n"), 200);
     assert_eq!(post("Authorization: Bearer second-key-of-sixteen\r\n"), 200);
-    for wrong in [
-        "Bearer first-key-of-sixtee",
-        "Bearer ",
-        "first-key-of-sixteen",
-        "Basic first-key-of-sixteen",
-    ] {
+    for wrong in ["Bearer first-key-of-sixtee", "Bearer ", "first-key-of-sixteen", "Basic first-key-of-sixteen"] {
         assert_eq!(post(&format!("Authorization: {wrong}\r\n")), 401, "{wrong}");
     }
     // The page can ask for the key; its contents cannot be had without one.
-    assert_eq!(
-        (door.get("/").status, door.get("/health").status),
-        (200, 200)
-    );
+    assert_eq!((door.get("/").status, door.get("/health").status), (200, 200));
     let head = "HEAD /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(door.send(head).status, 200);
-    assert_eq!(
-        (door.get("/ledger").status, door.get("/metrics").status),
-        (401, 401)
-    );
+    assert_eq!((door.get("/ledger").status, door.get("/metrics").status), (401, 401));
     assert_eq!(door.post("/", &json!({ "inputs": "a" })).status, 401);
 }
 
@@ -185,16 +137,9 @@ fn the_page_is_whole_and_loads_nothing() {
     let door = Door::open(&server, |_| ());
     let page = door.get("/");
     let policy = page.header("content-security-policy").unwrap();
-    assert!(
-        policy.starts_with("default-src 'none'; script-src 'sha256-"),
-        "{policy}"
-    );
+    assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
     assert!(!policy.contains("unsafe") && !policy.contains("http"));
-    assert!(
-        page.header("content-type")
-            .unwrap()
-            .starts_with("text/html")
-    );
+    assert!(page.header("content-type").unwrap().starts_with("text/html"));
     assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
     assert!(page.body.contains("What left this machine"));
     assert!(page.header("access-control-allow-origin").is_none());

@@ -10,12 +10,7 @@ use crate::common::{Door, Running};
 const TEXTS: [&str; 3] = ["hello private world", "a", "hello private world"];
 
 fn numbers(value: &Value) -> Vec<f64> {
-    value
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|x| x.as_f64().unwrap())
-        .collect()
+    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
 }
 
 fn clear(server: &Running, text: &str) -> Vec<f64> {
@@ -28,37 +23,25 @@ fn clear(server: &Running, text: &str) -> Vec<f64> {
 fn openai() {
     let server = Running::embeds();
     let door = Door::open(&server, |_| ());
-    let body =
-        json!({ "input": TEXTS, "model": door.model, "encoding_format": "float", "user": "me" });
+    let body = json!({ "input": TEXTS, "model": door.model, "encoding_format": "float", "user": "me" });
     let reply = door.post("/v1/embeddings", &body);
     assert_eq!(reply.status, 200, "{}", reply.body);
     let answer = reply.json();
     for (index, text) in TEXTS.iter().enumerate() {
         let data = &answer["data"][index];
-        assert_eq!(
-            (data["index"].as_u64(), data["object"].as_str()),
-            (Some(index as u64), Some("embedding"))
-        );
+        assert_eq!((data["index"].as_u64(), data["object"].as_str()), (Some(index as u64), Some("embedding")));
         assert!(cosine(&clear(&server, text), &numbers(&data["embedding"])) > 0.999);
     }
     // [CLS] hello private world [SEP], twice, and [CLS] a [SEP].
-    assert_eq!(
-        answer["usage"],
-        json!({ "prompt_tokens": 13, "total_tokens": 13 })
-    );
+    assert_eq!(answer["usage"], json!({ "prompt_tokens": 13, "total_tokens": 13 }));
     assert_eq!(answer["model"], json!(door.model));
     // Equal texts are run once at the server.
     assert_eq!(server.counted("hushed_texts_total"), 2);
 
     let base64 = json!({ "input": TEXTS[0], "encoding_format": "base64", "dimensions": 32 });
     let answer = door.post("/v1/embeddings", &base64).json();
-    let bytes = STANDARD
-        .decode(answer["data"][0]["embedding"].as_str().unwrap())
-        .unwrap();
-    let vector: Vec<f64> = bytes
-        .chunks(4)
-        .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
-        .collect();
+    let bytes = STANDARD.decode(answer["data"][0]["embedding"].as_str().unwrap()).unwrap();
+    let vector: Vec<f64> = bytes.chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect();
     assert!(cosine(&clear(&server, TEXTS[0]), &vector) > 0.999);
     assert_eq!(server.counted("hushed_texts_total"), 2, "kept");
 
@@ -73,58 +56,21 @@ fn what_openai_asks_for_in_vain() {
     let server = Running::embeds();
     let door = Door::open(&server, |_| ());
     for (body, status, code, says) in [
-        (
-            json!({ "input": [1, 2] }),
-            400,
-            "token-ids",
-            "check_embedding_ctx_length=False",
-        ),
-        (
-            json!({ "input": [[1, 2], [3]] }),
-            400,
-            "token-ids",
-            "check_embedding_ctx_length=False",
-        ),
-        (
-            json!({ "input": "a", "dimensions": 16 }),
-            400,
-            "unsupported",
-            "32",
-        ),
-        (
-            json!({ "input": "a", "model": "text-embedding-3-small" }),
-            404,
-            "model_not_found",
-            &door.model,
-        ),
-        (
-            json!({ "input": "a", "encoding_format": "int8" }),
-            400,
-            "wrong-type",
-            "base64",
-        ),
+        (json!({ "input": [1, 2] }), 400, "token-ids", "check_embedding_ctx_length=False"),
+        (json!({ "input": [[1, 2], [3]] }), 400, "token-ids", "check_embedding_ctx_length=False"),
+        (json!({ "input": "a", "dimensions": 16 }), 400, "unsupported", "32"),
+        (json!({ "input": "a", "model": "text-embedding-3-small" }), 404, "model_not_found", &door.model),
+        (json!({ "input": "a", "encoding_format": "int8" }), 400, "wrong-type", "base64"),
         (json!({ "input": [] }), 400, "missing", "input"),
         (json!({}), 400, "missing", "input"),
         (json!({ "input": ["a", ""] }), 400, "text-refused", "text 1"),
-        (
-            json!({ "input": "a ".repeat(60) }),
-            400,
-            "context_length_exceeded",
-            "48",
-        ),
+        (json!({ "input": "a ".repeat(60) }), 400, "context_length_exceeded", "48"),
         (json!({ "input": "a", "odd": 1 }), 400, "unsupported", "odd"),
         (json!(["a"]), 400, "json", "object"),
     ] {
         let reply = door.post("/v1/embeddings", &body);
-        assert_eq!(
-            (reply.status, reply.code().as_str()),
-            (status, code),
-            "{body}"
-        );
-        let message = reply.json()["error"]["message"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        assert_eq!((reply.status, reply.code().as_str()), (status, code), "{body}");
+        let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(says), "{message}");
     }
     let reply = door.post("/v1/completions", &json!({ "prompt": "a" }));
@@ -136,14 +82,10 @@ fn what_openai_asks_for_in_vain() {
 fn text_embeddings_inference() {
     let server = Running::embeds();
     let door = Door::open(&server, |config| config.bucket = Some(8));
-    let one = door
-        .post("/embed", &json!({ "inputs": TEXTS[0], "normalize": true }))
-        .json();
+    let one = door.post("/embed", &json!({ "inputs": TEXTS[0], "normalize": true })).json();
     assert!(cosine(&clear(&server, TEXTS[0]), &numbers(&one[0])) > 0.999);
     // `InferenceClient` posts to the root.
-    let root = door
-        .post("/", &json!({ "inputs": TEXTS, "parameters": {} }))
-        .json();
+    let root = door.post("/", &json!({ "inputs": TEXTS, "parameters": {} })).json();
     assert_eq!(root.as_array().unwrap().len(), 3);
     assert_eq!(root[0], one[0]);
 
@@ -167,51 +109,28 @@ fn text_embeddings_inference() {
     ] {
         let reply = door.post("/embed", &body);
         let error = reply.json();
-        assert_eq!(
-            (reply.status, error["error_type"].as_str()),
-            (400, Some("Validation"))
-        );
+        assert_eq!((reply.status, error["error_type"].as_str()), (400, Some("Validation")));
         assert!(error["error"].as_str().unwrap().contains(says), "{error}");
     }
 
     let info = door.get("/info").json();
-    assert_eq!(
-        (info["max_input_length"].as_u64(), info["model_id"].as_str()),
-        (Some(48), Some(door.model.as_str()))
-    );
+    assert_eq!((info["max_input_length"].as_u64(), info["model_id"].as_str()), (Some(48), Some(door.model.as_str())));
     assert_eq!(info["model_type"]["embedding"]["pooling"], json!("mean"));
-    assert_eq!(
-        (door.get("/health").status, door.get("/ready").status),
-        (200, 200)
-    );
+    assert_eq!((door.get("/health").status, door.get("/ready").status), (200, 200));
 
     // What the server saw: lengths rounded up to 8, and 48 for the text that was cut.
     let ledger = door.get("/ledger").json();
     let mut seen: Vec<u64> = Vec::new();
     for line in ledger["lines"].as_array().unwrap() {
-        seen.extend(
-            line["tokens"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .filter_map(Value::as_u64),
-        );
+        seen.extend(line["tokens"].as_array().unwrap().iter().filter_map(Value::as_u64));
     }
     seen.sort_unstable();
     assert_eq!(seen, [8, 8, 48]);
     assert_eq!(ledger["total"]["sessions"], json!(1));
-    assert_eq!(
-        ledger["certificate_sha256"].as_str().map(str::len),
-        Some(64)
-    );
+    assert_eq!(ledger["certificate_sha256"].as_str().map(str::len), Some(64));
 
     let metrics = door.get("/metrics");
-    assert!(
-        metrics
-            .header("content-type")
-            .unwrap()
-            .starts_with("application/openmetrics-text")
-    );
+    assert!(metrics.header("content-type").unwrap().starts_with("application/openmetrics-text"));
     for line in [
         "hushed_gateway_pass_texts_total 3",
         "hushed_gateway_pass_tokens_total 64",

@@ -45,9 +45,7 @@ fn products_are_made_before_an_answer() {
         config.max_texts = 12;
     });
     let door = Door::open(&server, |config| config.ahead = 3);
-    let names = [
-        "sessions", "passes", "ahead", "texts", "counted", "failures",
-    ];
+    let names = ["sessions", "passes", "ahead", "texts", "counted", "failures"];
     assert_eq!(text(&door, &asked(6)), text_of_six);
     // Five later passes: three products, then the two that are left.
     assert_eq!(totals(&door, names), [1, 6, 5, 6, 6, 0]);
@@ -63,9 +61,7 @@ fn products_are_made_before_an_answer() {
         })
         .collect();
     let what: Vec<&str> = lines.iter().map(|line| line.0).collect();
-    let expected = [
-        "session", "ahead", "pass", "pass", "pass", "pass", "ahead", "pass", "pass",
-    ];
+    let expected = ["session", "ahead", "pass", "pass", "pass", "pass", "ahead", "pass", "pass"];
     assert_eq!(what, expected);
     assert_eq!((lines[1].1, lines[1].2), (&json!([3]), 3));
     assert_eq!((lines[3].1, lines[3].2), (&json!([1]), 0));
@@ -97,11 +93,7 @@ fn products_are_made_before_an_answer() {
 /// What the server itself gives with `draft` drafts, and what became of them.
 fn drafted(server: &Running, draft: u16, max_tokens: usize) -> (String, Drafted) {
     let mut client = Client::connect(&server.client()).unwrap();
-    let options = GenerateOptions {
-        max_tokens,
-        draft,
-        ..GenerateOptions::default()
-    };
+    let options = GenerateOptions { max_tokens, draft, ..GenerateOptions::default() };
     let mut generation = client.generate(PROMPT, &options).unwrap();
     let text = generation.by_ref().map(|token| token.unwrap().text);
     let (text, drafted) = (text.collect(), generation.drafted());
@@ -178,18 +170,9 @@ fn a_server_may_allow_neither() {
         let error = Gateway::bind(&config).err().unwrap();
         (error.name(), error.category())
     };
-    assert_eq!(
-        refused(|config| config.ahead = 2),
-        ("too-far-ahead", Category::Refused)
-    );
-    assert_eq!(
-        refused(|config| config.draft = 2),
-        ("too-many-drafts", Category::Refused)
-    );
-    assert_eq!(
-        refused(|config| (config.draft, config.pad_output) = (2, true)),
-        ("limit", Category::Usage)
-    );
+    assert_eq!(refused(|config| config.ahead = 2), ("too-far-ahead", Category::Refused));
+    assert_eq!(refused(|config| config.draft = 2), ("too-many-drafts", Category::Refused));
+    assert_eq!(refused(|config| (config.draft, config.pad_output) = (2, true)), ("limit", Category::Usage));
 
     let server = Running::allows(allowing(4, 3));
     let plain = expected(&server, TOKENS);
@@ -211,9 +194,7 @@ fn a_server_may_allow_neither() {
     let mut streamed = asked(60);
     streamed["stream"] = json!(true);
     let mut socket = door.connect();
-    socket
-        .write_all(posted("/v1/completions", &streamed.to_string(), "").as_bytes())
-        .unwrap();
+    socket.write_all(posted("/v1/completions", &streamed.to_string(), "").as_bytes()).unwrap();
     eventually("three passes", || door.total("passes") > again + 3);
     drop(server);
     let _ = socket.read_to_end(&mut Vec::new());

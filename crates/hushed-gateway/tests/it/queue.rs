@@ -11,41 +11,22 @@ use crate::common::{Door, Running, eventually, posted, read_reply};
 fn what_outlasts_its_client_is_refused_and_nothing_runs() {
     let server = Running::embeds();
     let door = Door::open(&server, |config| config.max_waiting = 2048);
-    let texts: Vec<String> = (0..1000)
-        .map(|i| format!("text {i} of a thousand"))
-        .collect();
+    let texts: Vec<String> = (0..1000).map(|i| format!("text {i} of a thousand")).collect();
     let body = json!({ "input": texts });
     let reply = door.post_with("/v1/embeddings", &body, "x-stainless-read-timeout: 1.0\r\n");
     assert_eq!((reply.status, reply.code().as_str()), (413, "too-slow"));
-    let message = reply.json()["error"]["message"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("of 1000 would be ready"), "{message}");
     // One text is too much for a client that waits for a millisecond.
-    let reply = door.post_with(
-        "/embed",
-        &json!({ "inputs": "a" }),
-        "x-stainless-read-timeout: 0.001\r\n",
-    );
+    let reply = door.post_with("/embed", &json!({ "inputs": "a" }), "x-stainless-read-timeout: 0.001\r\n");
     assert_eq!(reply.status, 413);
-    assert!(
-        reply.json()["error"]
-            .as_str()
-            .unwrap()
-            .contains("not even the first")
-    );
+    assert!(reply.json()["error"].as_str().unwrap().contains("not even the first"));
     assert_eq!(door.total("passes"), 0);
     assert_eq!(server.counted("hushed_texts_total"), 0);
     // The default applies to a client that does not say.
     assert_eq!(door.post("/embed", &json!({ "inputs": "a" })).status, 200);
-    let patient = Door::open(&server, |config| {
-        config.patience = std::time::Duration::from_millis(1)
-    });
-    assert_eq!(
-        patient.post("/embed", &json!({ "inputs": "a" })).status,
-        413
-    );
+    let patient = Door::open(&server, |config| config.patience = std::time::Duration::from_millis(1));
+    assert_eq!(patient.post("/embed", &json!({ "inputs": "a" })).status, 413);
 }
 
 #[test]
@@ -53,15 +34,8 @@ fn more_than_the_queue_holds() {
     let server = Running::embeds();
     let door = Door::open(&server, |config| config.max_waiting = 2);
     let reply = door.post("/v1/embeddings", &json!({ "input": ["a", "b", "c"] }));
-    assert_eq!(
-        (reply.status, reply.code().as_str()),
-        (413, "too-many-texts")
-    );
-    assert_eq!(
-        door.post("/v1/embeddings", &json!({ "input": ["a", "b"] }))
-            .status,
-        200
-    );
+    assert_eq!((reply.status, reply.code().as_str()), (413, "too-many-texts"));
+    assert_eq!(door.post("/v1/embeddings", &json!({ "input": ["a", "b"] })).status, 200);
 }
 
 #[test]
@@ -71,11 +45,8 @@ fn retries_cost_one_pass() {
     let body = json!({ "input": "a text that is asked for again and again" });
     // A client that goes away before the answer comes.
     let mut gone = door.connect();
-    gone.write_all(posted("/v1/embeddings", &body.to_string(), "").as_bytes())
-        .unwrap();
-    eventually("the pass begins", || {
-        door.get("/info").json()["running"] == json!(1) || door.total("passes") == 1
-    });
+    gone.write_all(posted("/v1/embeddings", &body.to_string(), "").as_bytes()).unwrap();
+    eventually("the pass begins", || door.get("/info").json()["running"] == json!(1) || door.total("passes") == 1);
     drop(gone);
     // Its retries, two at once and one later.
     thread::scope(|scope| {
@@ -100,9 +71,7 @@ fn a_client_that_goes_leaves_the_queue() {
         let mut gone = door.connect();
         let request = posted("/embed", "{\"inputs\": \"nobody wants this\"}", "");
         gone.write_all(request.as_bytes()).unwrap();
-        eventually("the second waits", || {
-            door.total("passes") + waiting() >= 30
-        });
+        eventually("the second waits", || door.total("passes") + waiting() >= 30);
         drop(gone);
         assert_eq!(first.join().unwrap().status, 200);
     });
@@ -174,12 +143,8 @@ fn a_gateway_that_is_stopped_tells_who_waits() {
     let texts: Vec<String> = (0..30).map(|i| format!("text {i}")).collect();
     let body = json!({ "input": texts }).to_string();
     let mut socket = door.connect();
-    socket
-        .write_all(posted("/v1/embeddings", &body, "").as_bytes())
-        .unwrap();
-    eventually("it runs", || {
-        door.get("/info").json()["running"] == json!(1)
-    });
+    socket.write_all(posted("/v1/embeddings", &body, "").as_bytes()).unwrap();
+    eventually("it runs", || door.get("/info").json()["running"] == json!(1));
     drop(door);
     let reply = read_reply(&mut socket);
     assert_eq!((reply.status, reply.code().as_str()), (503, "stopping"));

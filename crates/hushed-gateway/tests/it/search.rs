@@ -4,12 +4,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Door, Running};
 
-const DOCUMENTS: [&str; 4] = [
-    "hello private world",
-    "the quick brown fox",
-    "a",
-    "c d e f g h i",
-];
+const DOCUMENTS: [&str; 4] = ["hello private world", "the quick brown fox", "a", "c d e f g h i"];
 
 #[test]
 fn a_document_is_found_by_its_own_text() {
@@ -21,31 +16,19 @@ fn a_document_is_found_by_its_own_text() {
         assert_eq!(reply.status, 200, "{}", reply.body);
         let answer = reply.json();
         let kept: String = text.chars().take(12).collect();
-        assert_eq!(
-            answer["hits"][0],
-            json!({ "rank": 1, "place": place, "text": kept })
-        );
-        assert_eq!(
-            (&answer["found"], &answer["documents"]),
-            (&json!(2), &json!(4))
-        );
+        assert_eq!(answer["hits"][0], json!({ "rank": 1, "place": place, "text": kept }));
+        assert_eq!((&answer["found"], &answer["documents"]), (&json!(2), &json!(4)));
         assert_eq!(answer["padded_tokens"].as_u64().unwrap() % 8, 0);
     }
     let body = json!({ "query": "hello", "top": 100, "texts": false });
     let hits = door.post("/v1/search", &body).json()["hits"].clone();
     let hits: Vec<&Value> = hits.as_array().unwrap().iter().collect();
-    let mut places: Vec<u64> = hits
-        .iter()
-        .map(|hit| hit["place"].as_u64().unwrap())
-        .collect();
+    let mut places: Vec<u64> = hits.iter().map(|hit| hit["place"].as_u64().unwrap()).collect();
     places.sort_unstable();
     assert_eq!(places, [0, 1, 2, 3]);
     assert!(hits.iter().all(|hit| hit["text"].is_null()));
     // The same session also embeds, and the ledger has every pass.
-    assert_eq!(
-        door.post("/v1/embeddings", &json!({ "input": "a" })).status,
-        200
-    );
+    assert_eq!(door.post("/v1/embeddings", &json!({ "input": "a" })).status, 200);
     assert_eq!(door.total("passes"), 6);
     assert_eq!(door.total("sessions"), 1);
 }
@@ -56,24 +39,11 @@ fn texts_and_searches_take_turns() {
     let door = &Door::open(&server, |_| ());
     std::thread::scope(|scope| {
         let search = |text: &'static str| {
-            scope.spawn(move || {
-                door.post("/v1/search", &json!({ "query": text, "top": 1 }))
-                    .status
-            })
+            scope.spawn(move || door.post("/v1/search", &json!({ "query": text, "top": 1 })).status)
         };
-        let embed = |text: &'static str| {
-            scope.spawn(move || {
-                door.post("/v1/embeddings", &json!({ "input": text }))
-                    .status
-            })
-        };
-        let calls = [
-            search("a b"),
-            embed("c d"),
-            search("e f"),
-            embed("g h"),
-            search("i j"),
-        ];
+        let embed =
+            |text: &'static str| scope.spawn(move || door.post("/v1/embeddings", &json!({ "input": text })).status);
+        let calls = [search("a b"), embed("c d"), search("e f"), embed("g h"), search("i j")];
         for call in calls {
             assert_eq!(call.join().unwrap(), 200);
         }
@@ -100,20 +70,13 @@ fn what_cannot_be_searched_is_refused() {
         (json!({ "query": "a", "score": true }), "unsupported"),
         (json!({ "query": "a", "texts": true }), "no-index"),
         (json!({ "query": "" }), "text-refused"),
-        (
-            json!({ "query": "a ".repeat(500) }),
-            "context_length_exceeded",
-        ),
+        (json!({ "query": "a ".repeat(500) }), "context_length_exceeded"),
     ] {
         assert_eq!(refused(body), code);
     }
     let places = json!({ "query": "a" });
     assert_eq!(door.post("/v1/search", &places).json()["found"], json!(4));
-    let reply = door.post_with(
-        "/v1/search",
-        &places,
-        "x-stainless-read-timeout: 0.0001\r\n",
-    );
+    let reply = door.post_with("/v1/search", &places, "x-stainless-read-timeout: 0.0001\r\n");
     assert_eq!((reply.status, reply.code().as_str()), (413, "too-slow"));
 
     let plain = Running::embeds();

@@ -53,10 +53,7 @@ fn a_unix_socket_is_this_users_alone() {
     // A file is not a socket, and stays.
     std::fs::write(&path, "mine").unwrap();
     let file = refused(&server, |config| config.listen = Listen::Unix(path.clone()));
-    assert_eq!(
-        (file.name(), std::fs::read(&path).unwrap()),
-        ("address-in-use", b"mine".to_vec())
-    );
+    assert_eq!((file.name(), std::fs::read(&path).unwrap()), ("address-in-use", b"mine".to_vec()));
 }
 
 #[test]
@@ -78,9 +75,7 @@ fn nothing_in_the_clear_beyond_this_machine() {
     let path = "https://friend.example/path".to_owned();
     let never = refused(&server, |config| config.origins = vec![path]);
     assert_eq!(never.name(), "usage");
-    let port = refused(&server, |config| {
-        config.hosts = vec!["a.example:80".to_owned()]
-    });
+    let port = refused(&server, |config| config.hosts = vec!["a.example:80".to_owned()]);
     assert_eq!(port.name(), "usage");
 }
 
@@ -92,25 +87,13 @@ fn tls_with_a_key() {
     std::fs::write(&keys, "a-key-of-sixteen-bytes").unwrap();
     let certificates = folder.join("gateway");
     load_or_create_dev_certificate(&certificates).unwrap();
-    let mut pem: Vec<_> = std::fs::read_dir(&certificates)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut pem: Vec<_> = std::fs::read_dir(&certificates).unwrap().map(|entry| entry.unwrap().path()).collect();
     pem.sort();
     let (chain, key) = (pem.iter(), pem.iter());
-    let holds = |path: &&std::path::PathBuf, what: &str| {
-        std::fs::read_to_string(path).is_ok_and(|text| text.contains(what))
-    };
-    let chain = chain
-        .clone()
-        .find(|p| holds(p, "BEGIN CERTIFICATE"))
-        .unwrap()
-        .clone();
-    let key = key
-        .clone()
-        .find(|p| holds(p, "PRIVATE KEY"))
-        .unwrap()
-        .clone();
+    let holds =
+        |path: &&std::path::PathBuf, what: &str| std::fs::read_to_string(path).is_ok_and(|text| text.contains(what));
+    let chain = chain.clone().find(|p| holds(p, "BEGIN CERTIFICATE")).unwrap().clone();
+    let key = key.clone().find(|p| holds(p, "PRIVATE KEY")).unwrap().clone();
     let door = Door::open(&server, |config| {
         config.listen = Listen::from("0.0.0.0:0");
         config.hosts = vec!["localhost".to_owned()];
@@ -133,21 +116,14 @@ fn tls_with_a_key() {
         let mut socket = door.connect();
         let mut stream = Stream::new(&mut tls, &mut socket);
         let body = json!({ "inputs": "a" }).to_string();
-        stream
-            .write_all(posted("/embed", &body, headers).as_bytes())
-            .unwrap();
+        stream.write_all(posted("/embed", &body, headers).as_bytes()).unwrap();
         read_reply(&mut stream).status
     };
     assert_eq!(post(""), 401);
-    assert_eq!(
-        post("Authorization: Bearer a-key-of-sixteen-bytes\r\n"),
-        200
-    );
+    assert_eq!(post("Authorization: Bearer a-key-of-sixteen-bytes\r\n"), 200);
     // Without TLS there is no answer.
     let mut socket = door.connect();
-    socket
-        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = std::io::Read::read_to_end(&mut socket, &mut answer);
     assert!(!answer.starts_with(b"HTTP"));

@@ -39,10 +39,7 @@ impl HalfTree {
     }
 
     fn with_cpu(seed: [u8; 16], cpu: Cpu) -> Self {
-        HalfTree {
-            seed: AesKey::with_cpu(Block::from_bytes(seed), cpu),
-            cpu,
-        }
+        HalfTree { seed: AesKey::with_cpu(Block::from_bytes(seed), cpu), cpu }
     }
 
     /// Key number i is for the children of level i + 1 of the tree: `AES(seed; tree ‖ i)`.
@@ -61,14 +58,7 @@ impl HalfTree {
     ///
     /// # Panics
     /// If the lengths do not fit each other or h is not in 1..=[`MAX_DEPTH`].
-    pub fn expand_sender(
-        &self,
-        tree: u64,
-        delta: Block,
-        q: &[Block],
-        corrections: &mut [Block],
-        leaves: &mut [Block],
-    ) {
+    pub fn expand_sender(&self, tree: u64, delta: Block, q: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
         check_lengths(q.len(), corrections.len(), leaves.len());
         let keys = self.keys(tree, corrections.len());
         leaves[0] = q[0];
@@ -86,13 +76,7 @@ impl HalfTree {
     ///
     /// # Panics
     /// As [`HalfTree::expand_sender`].
-    pub fn expand_receiver(
-        &self,
-        tree: u64,
-        m: &[Block],
-        corrections: &[Block],
-        leaves: &mut [Block],
-    ) {
+    pub fn expand_receiver(&self, tree: u64, m: &[Block], corrections: &[Block], leaves: &mut [Block]) {
         check_lengths(m.len(), corrections.len(), leaves.len());
         let keys = self.keys(tree, corrections.len());
         // Level 1: node b_1 is m_1, the other is unknown and stays zero. An unknown node holds a wrong value that is
@@ -124,10 +108,7 @@ impl HalfTree {
 
 fn check_lengths(h: usize, corrections: usize, leaves: usize) {
     assert!((1..=MAX_DEPTH).contains(&h), "tree depth");
-    assert!(
-        corrections == h - 1 && leaves == 1 << h,
-        "half-tree buffer lengths"
-    );
+    assert!(corrections == h - 1 && leaves == 1 << h, "half-tree buffer lengths");
 }
 
 /// Clears every lsb, XORs `sibling_fix` onto leaf `alpha ^ 1` (if there are levels below the first)
@@ -169,11 +150,8 @@ mod tests {
             tree.expand_sender(h as u64, delta, &q, &mut corrections, &mut sender);
             for b in (0..1u64 << h).step_by(if h < 8 { 1 } else { 37 }) {
                 let bit = |i: usize| b >> (h - 1 - i) & 1 == 1;
-                let m: Vec<Block> = q
-                    .iter()
-                    .enumerate()
-                    .map(|(i, q)| *q ^ (delta & Mask::from_bit(bit(i).into())))
-                    .collect();
+                let m: Vec<Block> =
+                    q.iter().enumerate().map(|(i, q)| *q ^ (delta & Mask::from_bit(bit(i).into()))).collect();
                 // Old contents must not matter.
                 let mut receiver = vec![Block::ONES; 1 << h];
                 tree.expand_receiver(h as u64, &m, &corrections, &mut receiver);
@@ -204,10 +182,7 @@ mod tests {
         let batch = tree.keys(3, 23);
         let hashes = (0..23).map(|level| {
             let mut nodes = [Block(77), Block::ZERO];
-            batch
-                .half_tree_level(level, &mut nodes, u64::MAX, Block::ZERO)
-                .left
-                .0
+            batch.half_tree_level(level, &mut nodes, u64::MAX, Block::ZERO).left.0
         });
         let mut hashes: Vec<u128> = hashes.collect();
         hashes.sort();

@@ -40,10 +40,7 @@ impl LpnCode {
     /// If `log_k > 21`.
     pub fn new(seed: [u8; 16], log_k: u32) -> Self {
         assert!(log_k <= TAP_BITS, "at most 2^21 columns");
-        LpnCode {
-            key: AesKey::new(Block::from_bytes(seed)),
-            log_k,
-        }
+        LpnCode { key: AesKey::new(Block::from_bytes(seed)), log_k }
     }
 
     /// Number of columns, k.
@@ -81,11 +78,7 @@ fn gather(columns: &[Block; GROUP_BLOCKS], secret: &[Block], rows: &mut [Block; 
     assert!(secret.len().is_power_of_two());
     let tap = |i: usize| {
         let block = columns[i / 6];
-        let word = if (i / 3).is_multiple_of(2) {
-            block.low_u64()
-        } else {
-            block.high_u64()
-        };
+        let word = if (i / 3).is_multiple_of(2) { block.low_u64() } else { block.high_u64() };
         let column = (word >> (TAP_BITS * (i as u32 % 3))) as usize & mask;
         // SAFETY: a power of two minus one masks every index below the length.
         unsafe { secret.get_unchecked(column) }
@@ -182,13 +175,7 @@ mod tests {
 
     #[test]
     fn rows_match_the_definition() {
-        for (log_k, n, first) in [
-            (0, 4, 0),
-            (4, 8, 12),
-            (10, 300, 0),
-            (21, 8, 4),
-            (12, 256, 1 << 33),
-        ] {
+        for (log_k, n, first) in [(0, 4, 0), (4, 8, 12), (10, 300, 0), (21, 8, 4), (12, 256, 1 << 33)] {
             let seed = [7; 16];
             let code = LpnCode::new(seed, log_k);
             let secret = blocks(1, code.columns());

@@ -92,20 +92,12 @@ impl Not for Mask {
 /// `x`, about which the compiler now knows nothing. `pure` lets it drop or move the barrier, not look through it.
 #[inline(always)]
 fn barrier(mut x: u64) -> u64 {
-    #[cfg(any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64"
-    ))]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
     // SAFETY: no instruction at all.
     unsafe {
         core::arch::asm!("/* {0} */", inout(reg) x, options(pure, nomem, nostack, preserves_flags));
     }
-    #[cfg(not(any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64"
-    )))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
     {
         x = core::hint::black_box(x);
     }
@@ -115,20 +107,12 @@ fn barrier(mut x: u64) -> u64 {
 /// The same for words in memory: the compiler must assume that all of them may have changed.
 #[inline(always)]
 fn barrier_of<const N: usize>(masks: &mut [Mask; N]) {
-    #[cfg(any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64"
-    ))]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
     // SAFETY: no instruction at all; the pointer only tells the compiler which memory to forget.
     unsafe {
         core::arch::asm!("/* {0} */", in(reg) masks.as_mut_ptr(), options(nostack, preserves_flags));
     }
-    #[cfg(not(any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64"
-    )))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
     core::hint::black_box(masks);
 }
 

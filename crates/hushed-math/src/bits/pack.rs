@@ -16,22 +16,13 @@ pub fn pack_bits(values: &[u64], width: u32, out: &mut Vec<u8>) {
     out.reserve(packed_len(values.len(), width).unwrap_or(0) + 8);
     match width {
         8 => out.extend(values.iter().map(|v| *v as u8)),
-        16 => values
-            .iter()
-            .for_each(|v| out.extend_from_slice(&(*v as u16).to_le_bytes())),
-        32 => values
-            .iter()
-            .for_each(|v| out.extend_from_slice(&(*v as u32).to_le_bytes())),
-        64 => values
-            .iter()
-            .for_each(|v| out.extend_from_slice(&v.to_le_bytes())),
+        16 => values.iter().for_each(|v| out.extend_from_slice(&(*v as u16).to_le_bytes())),
+        32 => values.iter().for_each(|v| out.extend_from_slice(&(*v as u32).to_le_bytes())),
+        64 => values.iter().for_each(|v| out.extend_from_slice(&v.to_le_bytes())),
         1 => {
             let (words, tail) = values.as_chunks::<64>();
             for word in words {
-                let bits = word
-                    .iter()
-                    .enumerate()
-                    .fold(0u64, |w, (i, v)| w | ((v & 1) << i));
+                let bits = word.iter().enumerate().fold(0u64, |w, (i, v)| w | ((v & 1) << i));
                 out.extend_from_slice(&bits.to_le_bytes());
             }
             pack_any(tail, 1, out);
@@ -77,30 +68,12 @@ pub fn unpack_bits(bytes: &[u8], width: u32, count: usize) -> Option<Vec<u64>> {
     match width {
         8 => out.extend(bytes.iter().map(|b| u64::from(*b))),
         16 => {
-            out.extend(
-                bytes
-                    .as_chunks::<2>()
-                    .0
-                    .iter()
-                    .map(|c| u64::from(u16::from_le_bytes(*c))),
-            );
+            out.extend(bytes.as_chunks::<2>().0.iter().map(|c| u64::from(u16::from_le_bytes(*c))));
         }
         32 => {
-            out.extend(
-                bytes
-                    .as_chunks::<4>()
-                    .0
-                    .iter()
-                    .map(|c| u64::from(u32::from_le_bytes(*c))),
-            );
+            out.extend(bytes.as_chunks::<4>().0.iter().map(|c| u64::from(u32::from_le_bytes(*c))));
         }
-        64 => out.extend(
-            bytes
-                .as_chunks::<8>()
-                .0
-                .iter()
-                .map(|c| u64::from_le_bytes(*c)),
-        ),
+        64 => out.extend(bytes.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c))),
         _ => unpack_any(bytes, width, count, &mut out),
     }
     Some(out)
@@ -111,11 +84,7 @@ fn unpack_any(bytes: &[u8], width: u32, count: usize, out: &mut Vec<u64>) {
     let (words, tail) = bytes.as_chunks::<8>();
     let mut last = [0u8; 8];
     last.iter_mut().zip(tail).for_each(|(l, t)| *l = *t);
-    let mut words = words
-        .iter()
-        .copied()
-        .chain(core::iter::once(last))
-        .map(u64::from_le_bytes);
+    let mut words = words.iter().copied().chain(core::iter::once(last)).map(u64::from_le_bytes);
     // `held` unread bits are the low bits of `word`, its other bits are zero.
     let (mut word, mut held) = (0u64, 0u32);
     for _ in 0..count {
@@ -153,20 +122,12 @@ mod tests {
     fn every_width_and_tail_matches_the_naive_packing() {
         for width in 1..=64u32 {
             for count in [0usize, 1, 2, 3, 7, 8, 9, 63, 64, 65, 200] {
-                let values: Vec<u64> = (1..=count as u64)
-                    .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32))
-                    .collect();
+                let values: Vec<u64> =
+                    (1..=count as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32)).collect();
                 let mut out = vec![0xaa];
                 pack_bits(&values, width, &mut out);
-                assert_eq!(
-                    &out[1..],
-                    naive(&values, width),
-                    "width {width} count {count}"
-                );
-                let reduced: Vec<u64> = values
-                    .iter()
-                    .map(|v| v & (u64::MAX >> (64 - width)))
-                    .collect();
+                assert_eq!(&out[1..], naive(&values, width), "width {width} count {count}");
+                let reduced: Vec<u64> = values.iter().map(|v| v & (u64::MAX >> (64 - width))).collect();
                 assert_eq!(unpack_bits(&out[1..], width, count), Some(reduced));
             }
         }

@@ -54,27 +54,15 @@ impl PadHash {
     }
 
     fn with_cpu(seed: [u8; 16], cpu: Cpu) -> PadHash {
-        PadHash {
-            seed: Arc::new(AesKey::with_cpu(Block::from_bytes(seed), cpu)),
-            cpu,
-        }
+        PadHash { seed: Arc::new(AesKey::with_cpu(Block::from_bytes(seed), cpu)), cpu }
     }
 
     /// `out[o][j] = H(first + j, input[j] ⊕ offsets[o])`, for one offset or two.
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn pads<const N: usize>(
-        &self,
-        first: u64,
-        offsets: [Block; N],
-        input: &[Block],
-        mut out: [&mut [Block]; N],
-    ) {
-        assert!(
-            out.iter().all(|out| input.len() == out.len()),
-            "hash input and output lengths"
-        );
+    pub fn pads<const N: usize>(&self, first: u64, offsets: [Block; N], input: &[Block], mut out: [&mut [Block]; N]) {
+        assert!(out.iter().all(|out| input.len() == out.len()), "hash input and output lengths");
         let mut work = self.work();
         let (mut at, mut done) = (first, 0);
         while done < input.len() {
@@ -93,13 +81,7 @@ impl PadHash {
     ///
     /// # Panics
     /// If `input` and `out` differ in length, or the number of offsets is not a power of two up to [`TABLE`].
-    pub fn tables(
-        &self,
-        first: u64,
-        offsets: &[Block],
-        input: &[Block],
-        out: &mut [[Block; TABLE]],
-    ) {
+    pub fn tables(&self, first: u64, offsets: &[Block], input: &[Block], out: &mut [[Block; TABLE]]) {
         assert_eq!(input.len(), out.len(), "hash input and output lengths");
         let (places, share) = (offsets.len(), tables_a_key(offsets.len()));
         let mut work = self.work();
@@ -119,8 +101,7 @@ impl PadHash {
                 }
             }
             let (inputs, hashed) = (&inputs[..groups], &mut hashed[..groups]);
-            work.keys
-                .groups(0, NO_TWEAKS, [Block::ZERO], inputs, [hashed]);
+            work.keys.groups(0, NO_TWEAKS, [Block::ZERO], inputs, [hashed]);
             let slots = hashed.as_flattened()[skip * places..].chunks_exact(places);
             for (y, slot) in out[done..][..now].iter_mut().zip(slots) {
                 y[..places].copy_from_slice(slot);
@@ -156,28 +137,18 @@ impl PadHash {
     }
 
     fn work(&self) -> Work<'_> {
-        Work {
-            seed: &self.seed,
-            keys: Batch::new(self.cpu),
-        }
+        Work { seed: &self.seed, keys: Batch::new(self.cpu) }
     }
 }
 
 /// Tables of `places` places that share a key: together they have fewer than [`TARGETS_A_KEY`] unknown places.
 fn tables_a_key(places: usize) -> usize {
-    assert!(
-        places.is_power_of_two() && places <= TABLE,
-        "places of a table"
-    );
+    assert!(places.is_power_of_two() && places <= TABLE, "places of a table");
     TABLE / places
 }
 
 /// For inputs that already contain their tweaks.
-const NO_TWEAKS: Tweaks = Tweaks {
-    first: 0,
-    group: 0,
-    input: 0,
-};
+const NO_TWEAKS: Tweaks = Tweaks { first: 0, group: 0, input: 0 };
 
 /// σ⁻¹(index): σ is linear, so an input XORed with it hashes as under this tweak.
 #[inline(always)]
@@ -204,22 +175,12 @@ impl Work<'_> {
 
     /// Computes the pads of the inputs from index `at` on, which fall under at most [`KEYS`] keys: up to a multiple of
     /// sixteen, then whole groups, then the rest.
-    fn pads_of_keys<const N: usize>(
-        &mut self,
-        at: u64,
-        offsets: [Block; N],
-        x: &[Block],
-        mut y: [&mut [Block]; N],
-    ) {
+    fn pads_of_keys<const N: usize>(&mut self, at: u64, offsets: [Block; N], x: &[Block], mut y: [&mut [Block]; N]) {
         let skip = (at % GROUP as u64) as usize;
         let start = at - skip as u64;
         let keys = (skip + x.len()).div_ceil(GROUP);
         self.take_keys(Use::Pads, 0, start / GROUP as u64, keys);
-        let tweaks = |key: usize| Tweaks {
-            first: start + (key * GROUP) as u64,
-            group: GROUP as u64,
-            input: 1,
-        };
+        let tweaks = |key: usize| Tweaks { first: start + (key * GROUP) as u64, group: GROUP as u64, input: 1 };
         let mut done = 0;
         while done < x.len() {
             let (key, place) = ((skip + done) / GROUP, (skip + done) % GROUP);

@@ -16,10 +16,7 @@ impl PrgAes {
 
     /// The stream of `seed` from block number `start`.
     pub fn at(seed: Block, start: u128) -> Self {
-        PrgAes {
-            key: AesKey::new(seed),
-            next: start,
-        }
+        PrgAes { key: AesKey::new(seed), next: start }
     }
 
     /// Overwrites `out` with the next `out.len()` blocks.

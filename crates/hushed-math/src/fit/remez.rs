@@ -41,22 +41,14 @@ pub fn minimax_over(
     pieces: &[(f64, f64)],
 ) -> Result<Fit, MathError> {
     let interval = Interval::new(degree, hull.0, hull.1)?;
-    let refused = MathError::InvalidFit {
-        degree,
-        low: hull.0,
-        high: hull.1,
-    };
+    let refused = MathError::InvalidFit { degree, low: hull.0, high: hull.1 };
     if !ascending(hull, pieces) {
         return Err(refused);
     }
     // 256 points between two extrema on average, so that the largest error on the grid is within (π/512)²/2 < 2·10^−5
     // of the largest of all.
     let grid: Vec<Point> = points(interval, pieces, 256 * (degree + 1))
-        .map(|x| Point {
-            t: interval.to_unit(x),
-            y: f(x),
-            w: weight(x),
-        })
+        .map(|x| Point { t: interval.to_unit(x), y: f(x), w: weight(x) })
         .collect();
     let sound = |p: &Point| p.y.is_finite() && p.w.is_finite() && p.w > 0.0;
     if !grid.iter().all(sound) {
@@ -68,10 +60,7 @@ pub fn minimax_over(
         let Some((coefficients, level)) = level_error(&grid, &reference) else {
             break;
         };
-        let errors: Vec<f64> = grid
-            .iter()
-            .map(|p| p.w * (p.y - clenshaw(&coefficients, p.t)))
-            .collect();
+        let errors: Vec<f64> = grid.iter().map(|p| p.w * (p.y - clenshaw(&coefficients, p.t))).collect();
         let greatest = errors.iter().fold(0.0_f64, |m, e| m.max(e.abs()));
         if best.as_ref().is_none_or(|(least, _)| greatest < *least) {
             best = Some((greatest, coefficients));
@@ -106,11 +95,7 @@ fn ascending(hull: (f64, f64), pieces: &[(f64, f64)]) -> bool {
 }
 
 /// Points of the pieces, spaced like `across` intervals of the hull under the cosine: dense where the extrema are.
-fn points(
-    interval: Interval,
-    pieces: &[(f64, f64)],
-    across: usize,
-) -> impl Iterator<Item = f64> + '_ {
+fn points(interval: Interval, pieces: &[(f64, f64)], across: usize) -> impl Iterator<Item = f64> + '_ {
     let angle = move |x: f64| (-interval.to_unit(x)).clamp(-1.0, 1.0).acos();
     pieces.iter().flat_map(move |&(low, high)| {
         let (from, to) = (angle(low), angle(high));
@@ -178,10 +163,7 @@ fn exchange(errors: &[f64], count: usize) -> Option<Vec<usize>> {
         }
     }
     while extrema.len() > count {
-        let (first, last) = (
-            errors[extrema[0]].abs(),
-            errors[extrema[extrema.len() - 1]].abs(),
-        );
+        let (first, last) = (errors[extrema[0]].abs(), errors[extrema[extrema.len() - 1]].abs());
         // Removing ends one at a time keeps the signs alternating.
         if first < last {
             extrema.remove(0);

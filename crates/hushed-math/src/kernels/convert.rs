@@ -51,10 +51,7 @@ impl ConversionTables {
         };
         let target = |t: &Modulus| Target {
             modulus: *t,
-            factors: (0..from.len())
-                .map(|i| product(t, i))
-                .chain([t.neg(product(t, from.len()))])
-                .collect(),
+            factors: (0..from.len()).map(|i| product(t, i)).chain([t.neg(product(t, from.len()))]).collect(),
         };
         ConversionTables {
             sources: from.iter().enumerate().map(source).collect(),
@@ -78,10 +75,7 @@ pub(crate) fn portable(tables: &ConversionTables, src: &[&[u64]], out: &mut [&mu
     let mut terms = Zeroizing::new(vec![[0_u64; STRIP]; tables.sources.len() + 1]);
     for start in (0..length).step_by(STRIP) {
         let end = length.min(start + STRIP);
-        let mut rows: Vec<&mut [u64]> = terms
-            .iter_mut()
-            .map(|row| &mut row[..end - start])
-            .collect();
+        let mut rows: Vec<&mut [u64]> = terms.iter_mut().map(|row| &mut row[..end - start]).collect();
         for (row, x) in rows.iter_mut().zip(src) {
             row.copy_from_slice(&x[start..end]);
         }

@@ -65,10 +65,7 @@ impl LimbGemm {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Gemm::new(token, &modulus)),
             #[cfg(target_arch = "x86_64")]
-            planes: cpu
-                .amx()
-                .zip(cpu.ifma())
-                .map(|(amx, ifma)| ifma::Planes::new(amx, ifma, &modulus)),
+            planes: cpu.amx().zip(cpu.ifma()).map(|(amx, ifma)| ifma::Planes::new(amx, ifma, &modulus)),
             #[cfg(target_arch = "x86_64")]
             fma: cpu.fma(),
             modulus,
@@ -86,20 +83,11 @@ impl LimbGemm {
     /// # Panics
     /// If the number of weights is not rows·columns, if the limit is 0 or not below 2^63, if f ≥ q, or if a weight
     /// exceeds the limit.
-    pub fn pack(
-        &self,
-        weights: &[i64],
-        rows: usize,
-        columns: usize,
-        limit: u64,
-        factor: u64,
-    ) -> PackedWeights {
+    pub fn pack(&self, weights: &[i64], rows: usize, columns: usize, limit: u64, factor: u64) -> PackedWeights {
         assert_eq!(weights.len(), rows * columns, "rows times columns");
         assert!((1..1 << 63).contains(&limit), "a limit of 1 to 63 bits");
         assert!(factor < self.modulus.value(), "a factor below q");
-        let beyond = weights
-            .iter()
-            .fold(0, |bad, w| bad | limit.wrapping_sub(w.unsigned_abs()) >> 63);
+        let beyond = weights.iter().fold(0, |bad, w| bad | limit.wrapping_sub(w.unsigned_abs()) >> 63);
         assert!(beyond == 0, "weights of at most {limit}");
         let (method, words) = self.arrange(weights, rows, columns, limit, factor);
         PackedWeights {
@@ -150,9 +138,7 @@ impl LimbGemm {
 
     fn put_residues(&self, weights: &[u64], columns: usize, words: &mut [u64]) {
         let q = self.modulus.value();
-        let beyond = weights
-            .iter()
-            .fold(0, |bad, &w| bad | (q - 1).wrapping_sub(w) >> 63);
+        let beyond = weights.iter().fold(0, |bad, &w| bad | (q - 1).wrapping_sub(w) >> 63);
         assert!(beyond == 0, "residues");
         let number = |w: u64| {
             #[cfg(target_arch = "x86_64")]
@@ -164,14 +150,7 @@ impl LimbGemm {
         put_panels(weights, columns, number, words);
     }
 
-    fn arrange(
-        &self,
-        weights: &[i64],
-        rows: usize,
-        columns: usize,
-        limit: u64,
-        factor: u64,
-    ) -> (Method, Words) {
+    fn arrange(&self, weights: &[i64], rows: usize, columns: usize, limit: u64, factor: u64) -> (Method, Words) {
         let q = &self.modulus;
         #[cfg(target_arch = "x86_64")]
         if let Some(planes) = &self.planes {
@@ -182,9 +161,7 @@ impl LimbGemm {
         let narrow = u128::from(limit) * u128::from(q.value()) <= 1 << 51;
         #[cfg(target_arch = "x86_64")]
         if self.fma.is_some() {
-            let all = |word: &dyn Fn(i64) -> i64| {
-                panels(weights, rows, columns, |w| fma::number(word(w)))
-            };
+            let all = |word: &dyn Fn(i64) -> i64| panels(weights, rows, columns, |w| fma::number(word(w)));
             return match narrow {
                 true => (Method::Narrow, all(&|w| w)),
                 false => (Method::Full, all(&|w| residue(w) as i64)),
@@ -229,11 +206,7 @@ impl LimbGemm {
         let tile = (TILE / terms / GROUP * GROUP).max(GROUP);
         for start in (0..x.len()).step_by(terms) {
             let x = &x[start..(start + terms).min(x.len())];
-            let chunk = Chunk {
-                weights,
-                start,
-                terms: x.len(),
-            };
+            let chunk = Chunk { weights, start, terms: x.len() };
             for at in (0..length).step_by(tile) {
                 self.tile(&chunk, x, out, at, tile.min(length - at), scratch);
             }

@@ -73,17 +73,8 @@ impl PointMatrix {
 
     fn new(points: usize, lines: usize, terms: usize, panel: usize) -> PointMatrix {
         assert!(points.is_multiple_of(GROUP), "whole groups of points");
-        let empty = PointMatrix {
-            words: Words::zero(0),
-            points,
-            lines,
-            terms,
-            panel,
-        };
-        PointMatrix {
-            words: Words::scratch(points / GROUP * empty.stride()),
-            ..empty
-        }
+        let empty = PointMatrix { words: Words::zero(0), points, lines, terms, panel };
+        PointMatrix { words: Words::scratch(points / GROUP * empty.stride()), ..empty }
     }
 
     /// Number of points.
@@ -316,9 +307,7 @@ impl PointGemm {
                     let l = left.panel_from(first, left_panel, start);
                     let r = right.panel_from(before + first, right_panel, start);
                     points.run(l, r, &run, &mut sums);
-                    all.iter_mut()
-                        .zip(sums)
-                        .for_each(|(all, sum)| add(all, sum));
+                    all.iter_mut().zip(sums).for_each(|(all, sum)| add(all, sum));
                 }
                 continue;
             }

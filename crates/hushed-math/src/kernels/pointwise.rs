@@ -158,13 +158,7 @@ impl Pointwise {
     }
 
     /// acc ← acc + (sum − lifted)·inv, as [`Pointwise::mod_down_finish`].
-    pub fn mod_down_finish_add_assign(
-        &self,
-        acc: &mut [u64],
-        sum: &[u64],
-        lifted: &[u64],
-        inv: u64,
-    ) {
+    pub fn mod_down_finish_add_assign(&self, acc: &mut [u64], sum: &[u64], lifted: &[u64], inv: u64) {
         same_length(acc, sum);
         same_length(acc, lifted);
         self.check_scalar(inv);
@@ -197,23 +191,13 @@ impl Pointwise {
     /// # Panics
     /// If the three lists differ in length, `log_repeat` < 3, the slices of `keys` differ in length from `out` or that
     /// length is not a multiple of 8, or a d_i has too few words.
-    pub fn dot_pair_repeated(
-        &self,
-        out: [&mut [u64]; 2],
-        d: &[&[u64]],
-        log_repeat: u32,
-        keys: [&[&[u64]]; 2],
-    ) {
+    pub fn dot_pair_repeated(&self, out: [&mut [u64]; 2], d: &[&[u64]], log_repeat: u32, keys: [&[&[u64]]; 2]) {
         let words = out[0].len().div_ceil(1 << log_repeat);
         let enough = d.iter().all(|d| d.len() >= words);
         let whole = out[0].len().is_multiple_of(8) && log_repeat >= 3;
         assert!(enough && whole, "whole runs of at least 8 words");
         check_pair(&out, keys[0], keys);
-        assert_eq!(
-            d.len(),
-            keys[0].len(),
-            "as many digits as parts of the keys"
-        );
+        assert_eq!(d.len(), keys[0].len(), "as many digits as parts of the keys");
         run!(self.dot_pair_repeated(out, d, log_repeat, keys))
     }
 
@@ -305,9 +289,7 @@ fn check_pair(out: &[&mut [u64]; 2], d: &[&[u64]], keys: [&[&[u64]]; 2]) {
     let counts = d.len() == keys[0].len() && d.len() == keys[1].len();
     assert!(counts, "as many digits as parts of the keys");
     same_length(out[0], out[1]);
-    [d, keys[0], keys[1]]
-        .iter()
-        .for_each(|list| same_lengths(out[0], list));
+    [d, keys[0], keys[1]].iter().for_each(|list| same_lengths(out[0], list));
 }
 
 fn same_lengths(a: &[u64], others: &[&[u64]]) {

@@ -27,23 +27,14 @@ impl Tables {
         Tables {
             forward: all(&twiddles.forward),
             inverse: all(&twiddles.inverse),
-            last: [
-                factor(twiddles.scale),
-                factor(modulus.mul(twiddles.scale, last)),
-            ],
+            last: [factor(twiddles.scale), factor(modulus.mul(twiddles.scale, last))],
         }
     }
 }
 
 /// [0, q) → [0, q), natural order → bit-reversed values. `a` holds the words of the blocks from number `first` on of
 /// the layer with 4^`skipped` blocks. The whole transform is block 0 of layer 0.
-pub(crate) fn forward(
-    modulus: &Modulus,
-    tables: &Tables,
-    a: &mut [u64],
-    skipped: u32,
-    first: usize,
-) {
+pub(crate) fn forward(modulus: &Modulus, tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
     let q2 = 2 * modulus.value();
     let mut size = tables.forward.len() >> (2 * skipped);
     let mut index = (1 << (2 * skipped)) + first;
@@ -71,10 +62,7 @@ pub(crate) fn inverse(modulus: &Modulus, tables: &Tables, a: &mut [u64]) {
     let mut blocks = a.len() / 2;
     while blocks > 1 {
         let stride = a.len() / (2 * blocks);
-        for (block, &[w, w_shoup]) in a
-            .chunks_exact_mut(2 * stride)
-            .zip(&tables.inverse[blocks..])
-        {
+        for (block, &[w, w_shoup]) in a.chunks_exact_mut(2 * stride).zip(&tables.inverse[blocks..]) {
             let (low, high) = block.split_at_mut(stride);
             for (x, y) in low.iter_mut().zip(high) {
                 let sum = csub(*x + *y, q2);
@@ -176,9 +164,7 @@ pub(crate) fn dot_assign(modulus: &Modulus, acc: &mut [u64], a: &[&[u64]], b: &[
     for (start, acc) in (0..).step_by(BLOCK).zip(acc.chunks_mut(BLOCK)) {
         let mut sums = [0_u128; BLOCK];
         for (a, b) in a.iter().zip(b) {
-            let words = a[start..start + acc.len()]
-                .iter()
-                .zip(&b[start..start + acc.len()]);
+            let words = a[start..start + acc.len()].iter().zip(&b[start..start + acc.len()]);
             for (sum, (&a, &b)) in sums.iter_mut().zip(words) {
                 *sum += u128::from(a) * u128::from(b);
             }
@@ -235,26 +221,14 @@ pub(crate) fn sub_mul_scalar_assign(modulus: &Modulus, a: &mut [u64], b: &[u64],
     }
 }
 
-pub(crate) fn mod_down_finish(
-    modulus: &Modulus,
-    out: &mut [u64],
-    sum: &[u64],
-    lifted: &[u64],
-    inv: u64,
-) {
+pub(crate) fn mod_down_finish(modulus: &Modulus, out: &mut [u64], sum: &[u64], lifted: &[u64], inv: u64) {
     let difference = DifferenceTimes::new(modulus, inv);
     for ((x, &a), &b) in out.iter_mut().zip(sum).zip(lifted) {
         *x = difference.of(a, b);
     }
 }
 
-pub(crate) fn mod_down_finish_add_assign(
-    modulus: &Modulus,
-    acc: &mut [u64],
-    sum: &[u64],
-    lifted: &[u64],
-    inv: u64,
-) {
+pub(crate) fn mod_down_finish_add_assign(modulus: &Modulus, acc: &mut [u64], sum: &[u64], lifted: &[u64], inv: u64) {
     let difference = DifferenceTimes::new(modulus, inv);
     for ((x, &a), &b) in acc.iter_mut().zip(sum).zip(lifted) {
         *x = modulus.add(*x, difference.of(a, b));
@@ -338,30 +312,14 @@ pub(crate) fn dot_pair_repeated(
     }
 }
 
-pub(crate) fn tensor<const ACCUMULATE: bool>(
-    modulus: &Modulus,
-    out: [&mut [u64]; 3],
-    x: [&[u64]; 2],
-    y: [&[u64]; 2],
-) {
+pub(crate) fn tensor<const ACCUMULATE: bool>(modulus: &Modulus, out: [&mut [u64]; 3], x: [&[u64]; 2], y: [&[u64]; 2]) {
     let [out0, out1, out2] = out;
     for i in 0..out0.len() {
         let ([x0, x1], [y0, y1]) = ([x[0][i], x[1][i]], [y[0][i], y[1][i]]);
         let middle = u128::from(x0) * u128::from(y1) + u128::from(x1) * u128::from(y0);
-        let products = [
-            modulus.mul(x0, y0),
-            modulus.reduce_u128(middle),
-            modulus.mul(x1, y1),
-        ];
-        for (out, product) in [&mut *out0, &mut *out1, &mut *out2]
-            .into_iter()
-            .zip(products)
-        {
-            out[i] = if ACCUMULATE {
-                modulus.add(out[i], product)
-            } else {
-                product
-            };
+        let products = [modulus.mul(x0, y0), modulus.reduce_u128(middle), modulus.mul(x1, y1)];
+        for (out, product) in [&mut *out0, &mut *out1, &mut *out2].into_iter().zip(products) {
+            out[i] = if ACCUMULATE { modulus.add(out[i], product) } else { product };
         }
     }
 }

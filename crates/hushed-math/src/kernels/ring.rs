@@ -16,10 +16,7 @@ pub fn product(x: &[u64], y: &[u64], k: usize, m: usize, n: usize) -> Vec<u64> {
 }
 
 fn product_with(cpu: Cpu, x: &[u64], y: &[u64], k: usize, m: usize, n: usize) -> Vec<u64> {
-    assert!(
-        x.len() == k * m && y.len() == m * n,
-        "matrices of k·m and m·n"
-    );
+    assert!(x.len() == k * m && y.len() == m * n, "matrices of k·m and m·n");
     let mut out = vec![0; k * n];
     let _ = cpu;
     #[cfg(target_arch = "x86_64")]
@@ -79,10 +76,7 @@ pub fn product_small(x: &[u64], w: &[i32], k: usize, m: usize, n: usize) -> Vec<
 }
 
 fn product_small_with(cpu: Cpu, x: &[u64], w: &[i32], k: usize, m: usize, n: usize) -> Vec<u64> {
-    assert!(
-        x.len() == k * m && w.len() == m * n,
-        "matrices of k·m and m·n"
-    );
+    assert!(x.len() == k * m && w.len() == m * n, "matrices of k·m and m·n");
     let mut out = vec![0; k * n];
     let _ = cpu;
     #[cfg(target_arch = "x86_64")]
@@ -160,19 +154,10 @@ fn dot_four(x: &[u64], w: [&[i32]; COLUMNS]) -> [u64; COLUMNS] {
 mod tests {
     use super::*;
 
-    const SHAPES: [(usize, usize, usize); 6] = [
-        (1, 1, 1),
-        (3, 5, 2),
-        (2, 8, 7),
-        (4, 33, 4),
-        (1, 50, 9),
-        (0, 3, 2),
-    ];
+    const SHAPES: [(usize, usize, usize); 6] = [(1, 1, 1), (3, 5, 2), (2, 8, 7), (4, 33, 4), (1, 50, 9), (0, 3, 2)];
 
     fn word(i: usize) -> u64 {
-        (i as u64 + 1)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(31)
+        (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
     }
 
     #[test]
@@ -181,9 +166,7 @@ mod tests {
             let mut x: Vec<u64> = (0..k * m).map(word).collect();
             x.iter_mut().take(1).for_each(|x| *x = u64::MAX);
             let y: Vec<u64> = (0..m * n).map(|i| word(i + 1000)).collect();
-            let term = |i: usize, j: usize, c: usize| {
-                (u128::from(x[i * m + j]) * u128::from(y[j * n + c])) as u64
-            };
+            let term = |i: usize, j: usize, c: usize| (u128::from(x[i * m + j]) * u128::from(y[j * n + c])) as u64;
             let sum = |e: usize| (0..m).fold(0u64, |s, j| s.wrapping_add(term(e / n, j, e % n)));
             let expected: Vec<u64> = (0..k * n).map(sum).collect();
             for cpu in Cpu::variants() {
@@ -204,8 +187,7 @@ mod tests {
             let expected: Vec<u64> = (0..k * n)
                 .map(|e| {
                     let (i, c) = (e / n, e % n);
-                    let term =
-                        |j: usize| (i128::from(x[i * m + j]) * i128::from(w[c * m + j])) as u64;
+                    let term = |j: usize| (i128::from(x[i * m + j]) * i128::from(w[c * m + j])) as u64;
                     (0..m).fold(0u64, |s, j| s.wrapping_add(term(j)))
                 })
                 .collect();

@@ -11,10 +11,7 @@ use std::arch::x86_64::*;
 /// # Panics
 /// Unless there are s values for each sum, s ≥ 1.
 pub(crate) fn sums(cpu: Cpu, values: &[u64], s: usize, out: &mut [u64]) {
-    assert!(
-        s > 0 && values.len() == s * out.len(),
-        "{s} values for each sum"
-    );
+    assert!(s > 0 && values.len() == s * out.len(), "{s} values for each sum");
     #[cfg(target_arch = "x86_64")]
     if s.is_multiple_of(8) && (cpu.ifma().is_some() || cpu.fma().is_some_and(|have| have.wide())) {
         // SAFETY: either token proves AVX-512 F; the assertion has the lengths.
@@ -50,10 +47,8 @@ mod tests {
         let word = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for s in [1, 2, 3, 8, 16, 20, 64] {
             let values: Vec<u64> = (0..7 * s as u64).map(word).collect();
-            let expected: Vec<u64> = values
-                .chunks(s)
-                .map(|v| v.iter().fold(0u64, |sum, v| sum.wrapping_add(*v)))
-                .collect();
+            let expected: Vec<u64> =
+                values.chunks(s).map(|v| v.iter().fold(0u64, |sum, v| sum.wrapping_add(*v))).collect();
             for cpu in Cpu::variants() {
                 let mut out = vec![1; 7];
                 sums(cpu, &values, s, &mut out);

@@ -76,41 +76,22 @@ impl Cpu {
 
     /// No special instructions.
     pub const fn portable() -> Cpu {
-        Cpu {
-            ifma: None,
-            fma: None,
-            amx: None,
-            vaes: None,
-            aesni: None,
-        }
+        Cpu { ifma: None, fma: None, amx: None, vaes: None, aesni: None }
     }
 
     /// This processor with the kernels on 512-bit registers denied.
     pub fn without_avx512(self) -> Cpu {
-        Cpu {
-            ifma: None,
-            fma: self.fma.map(|_| HaveFma { wide: false }),
-            amx: None,
-            vaes: None,
-            ..self
-        }
+        Cpu { ifma: None, fma: self.fma.map(|_| HaveFma { wide: false }), amx: None, vaes: None, ..self }
     }
 
     /// This processor with 52-bit multiply-adds and tiles denied.
     pub fn without_ifma(self) -> Cpu {
-        Cpu {
-            ifma: None,
-            amx: None,
-            ..self
-        }
+        Cpu { ifma: None, amx: None, ..self }
     }
 
     /// This processor with the kernels on multiply-adds of any kind denied.
     pub fn without_fma(self) -> Cpu {
-        Cpu {
-            fma: None,
-            ..self.without_avx512()
-        }
+        Cpu { fma: None, ..self.without_avx512() }
     }
 
     /// Token for the 52-bit multiply-add kernels.
@@ -156,12 +137,7 @@ impl Cpu {
     /// This processor, then with more and more kernels denied, down to none: one per kernel name, for measurements.
     pub fn kernels() -> Vec<Cpu> {
         let here = Cpu::get();
-        let mut all = vec![
-            here,
-            here.without_ifma(),
-            here.without_avx512(),
-            here.without_fma(),
-        ];
+        let mut all = vec![here, here.without_ifma(), here.without_avx512(), here.without_fma()];
         all.dedup_by_key(|cpu| cpu.kernel_name());
         all
     }
@@ -208,10 +184,7 @@ impl Cpu {
         let fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         let wide = avx512 && is_x86_feature_detected!("avx512dq");
         let amx = ifma && amx::permitted();
-        let vaes = avx512
-            && aesni
-            && is_x86_feature_detected!("vaes")
-            && is_x86_feature_detected!("vpclmulqdq");
+        let vaes = avx512 && aesni && is_x86_feature_detected!("vaes") && is_x86_feature_detected!("vpclmulqdq");
         Cpu {
             ifma: ifma.then_some(HaveIfma(())),
             fma: fma.then_some(HaveFma { wide }),

@@ -102,11 +102,7 @@ mod system {
     type Handler = unsafe extern "C" fn();
 
     unsafe extern "C" {
-        fn pthread_atfork(
-            prepare: Option<Handler>,
-            parent: Option<Handler>,
-            child: Option<Handler>,
-        ) -> c_int;
+        fn pthread_atfork(prepare: Option<Handler>, parent: Option<Handler>, child: Option<Handler>) -> c_int;
     }
 
     /// Runs in a child, before `fork` returns.

@@ -22,9 +22,5 @@ mod tests;
 
 /// Reverses the low `log_n` bits of `k`.
 pub fn reverse_bits(k: usize, log_n: u32) -> usize {
-    if log_n == 0 {
-        0
-    } else {
-        k.reverse_bits() >> (usize::BITS - log_n)
-    }
+    if log_n == 0 { 0 } else { k.reverse_bits() >> (usize::BITS - log_n) }
 }

@@ -31,10 +31,7 @@ impl EveryCoefficient {
     /// # Panics
     /// Unless s is a power of two that divides n and is at most 2^14, so that sums of s residues fit a word.
     pub fn new(ntt: &NttTables, step: usize) -> EveryCoefficient {
-        assert!(
-            step.is_power_of_two() && step <= 1 << 14,
-            "a step that sums allow"
-        );
+        assert!(step.is_power_of_two() && step <= 1 << 14, "a step that sums allow");
         let (ntt, modulus) = (ntt.shorter(ntt.n() / step), ntt.modulus());
         let inverse = modulus.pow(modulus.value().div_ceil(2), u64::from(step.ilog2()));
         let words = ntt.n();
@@ -47,13 +44,7 @@ impl EveryCoefficient {
                 matrix[j * words + i] = c;
             }
         }
-        EveryCoefficient {
-            step,
-            cpu: ntt.cpu(),
-            ntt,
-            inverse,
-            matrix,
-        }
+        EveryCoefficient { step, cpu: ntt.cpu(), ntt, inverse, matrix }
     }
 
     /// `out` ← s times the coefficients at 0, s, 2s, … of the polynomial with these values.
@@ -61,11 +52,7 @@ impl EveryCoefficient {
     /// # Panics
     /// Unless there are n values and room for n/s words.
     pub fn times_step(&self, values: &[u64], out: &mut [u64]) {
-        assert!(
-            values.len() == self.step * self.ntt.n() && out.len() == self.ntt.n(),
-            "one word in {}",
-            self.step
-        );
+        assert!(values.len() == self.step * self.ntt.n() && out.len() == self.ntt.n(), "one word in {}", self.step);
         self.sums(values, out);
         self.ntt.inverse(out);
     }

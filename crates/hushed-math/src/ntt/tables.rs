@@ -153,10 +153,7 @@ impl NttTables {
     /// Unless `start` and the length of `out` are multiples of [`NttTables::strip_unit`] within n.
     pub fn forward_strip(&self, prefix: &[u64], start: usize, out: &mut [u64]) {
         let unit = self.strip_unit(prefix.len());
-        assert!(
-            start.is_multiple_of(unit) && out.len().is_multiple_of(unit),
-            "whole blocks"
-        );
+        assert!(start.is_multiple_of(unit) && out.len().is_multiple_of(unit), "whole blocks");
         assert!(start + out.len() <= self.n, "blocks within the transform");
         for block in out.chunks_exact_mut(unit) {
             let (head, tail) = block.split_at_mut(prefix.len());
@@ -185,8 +182,7 @@ impl NttTables {
         let first = part * 4 / parts;
         for (out, &factor) in out.chunks_exact_mut(quarter).zip(&self.quarters[first..]) {
             out.copy_from_slice(x);
-            self.pointwise
-                .mul_scalar_add_assign(&mut out[..y.len()], y, factor);
+            self.pointwise.mul_scalar_add_assign(&mut out[..y.len()], y, factor);
         }
         self.transform(out, 1, first);
     }

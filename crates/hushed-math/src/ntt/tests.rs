@@ -27,16 +27,8 @@ fn moduli(n: usize) -> Vec<Modulus> {
         .iter()
         .flat_map(|&bits| ntt_primes(bits, n, 1))
         // The smallest prime with a transform, and one just above 2^49: the tightest bounds at both ends.
-        .chain(
-            (0..)
-                .map(|i| 2 * n as u64 * i + 1)
-                .find(|&q| q > 2 && crate::primes::is_prime(q)),
-        )
-        .chain(
-            (0..)
-                .map(|i| (1 << 49) + 2 * n as u64 * i + 1)
-                .find(|&q| crate::primes::is_prime(q)),
-        )
+        .chain((0..).map(|i| 2 * n as u64 * i + 1).find(|&q| q > 2 && crate::primes::is_prime(q)))
+        .chain((0..).map(|i| (1 << 49) + 2 * n as u64 * i + 1).find(|&q| crate::primes::is_prime(q)))
         .map(|q| Modulus::new(q).unwrap())
         .collect()
 }
@@ -53,12 +45,7 @@ fn transforms_by_definition() {
                 for a in inputs(n, m.value(), &mut rng) {
                     let mut values = a.clone();
                     ntt.forward(&mut values);
-                    assert_eq!(
-                        values,
-                        reference::forward(&a, ntt.psi(), m.value()),
-                        "n = {n}, q = {}",
-                        m.value()
-                    );
+                    assert_eq!(values, reference::forward(&a, ntt.psi(), m.value()), "n = {n}, q = {}", m.value());
                     ntt.inverse(&mut values);
                     assert_eq!(values, a, "n = {n}, q = {}", m.value());
                 }
@@ -87,12 +74,7 @@ fn zero_tails_need_no_layers() {
                         for (i, expected) in padded.chunks(strip).enumerate() {
                             let mut out = vec![u64::MAX; expected.len()];
                             ntt.forward_strip(&full[..prefix], i * strip, &mut out);
-                            assert_eq!(
-                                out,
-                                expected,
-                                "n = {n}, prefix = {prefix}, q = {}",
-                                m.value()
-                            );
+                            assert_eq!(out, expected, "n = {n}, prefix = {prefix}, q = {}", m.value());
                         }
                     }
                 }
@@ -169,22 +151,10 @@ fn monomials_are_transformed_directly() {
 fn refuses_degrees_and_moduli_without_transform() {
     let m = Modulus::new(ntt_primes(40, 1 << 10, 1)[0]).unwrap();
     for n in [0, 3, 1 << 21] {
-        assert_eq!(
-            NttTables::new(n, m).err(),
-            Some(MathError::InvalidDegree { n })
-        );
+        assert_eq!(NttTables::new(n, m).err(), Some(MathError::InvalidDegree { n }));
     }
     let refused = |q: u64, n| NttTables::new(n, Modulus::new(q).unwrap()).err();
-    assert_eq!(
-        refused(193 * 257, 32),
-        Some(MathError::NoTransform {
-            value: 193 * 257,
-            n: 32
-        })
-    );
-    assert_eq!(
-        refused(97, 32),
-        Some(MathError::NoTransform { value: 97, n: 32 })
-    );
+    assert_eq!(refused(193 * 257, 32), Some(MathError::NoTransform { value: 193 * 257, n: 32 }));
+    assert_eq!(refused(97, 32), Some(MathError::NoTransform { value: 97, n: 32 }));
     assert_eq!(refused(97, 16), None);
 }

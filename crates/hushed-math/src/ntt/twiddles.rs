@@ -27,10 +27,6 @@ impl Twiddles {
         // ψ^(2n−1) = ψ^−1, and n^−1 = −(q−1)/n since n·(q−1)/n = −1.
         let inverse = powers(modulus.pow(psi, 2 * n as u64 - 1));
         let scale = modulus.neg((modulus.value() - 1) / n as u64);
-        Twiddles {
-            forward: powers(psi),
-            inverse,
-            scale,
-        }
+        Twiddles { forward: powers(psi), inverse, scale }
     }
 }

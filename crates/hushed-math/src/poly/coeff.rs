@@ -10,11 +10,7 @@ impl RnsPoly<Coeff> {
     ///
     /// # Panics
     /// If there are not n coefficients, or as [`RnsPoly::zero`].
-    pub fn from_signed(
-        basis: &Arc<RnsBasis>,
-        ids: &[usize],
-        coefficients: &[i64],
-    ) -> RnsPoly<Coeff> {
+    pub fn from_signed(basis: &Arc<RnsBasis>, ids: &[usize], coefficients: &[i64]) -> RnsPoly<Coeff> {
         assert_eq!(coefficients.len(), basis.n(), "one integer a coefficient");
         let mut poly = RnsPoly::scratch(basis, ids);
         poly.each(|ntt, limb| ntt.pointwise().reduce_signed(limb, coefficients));
@@ -56,11 +52,7 @@ impl RnsPoly<Coeff> {
             // The last `turn` coefficients wrap around.
             out[turn..].copy_from_slice(&source[..n - turn]);
             out[..turn].copy_from_slice(&source[n - turn..]);
-            pointwise.neg_assign(if negate {
-                &mut out[turn..]
-            } else {
-                &mut out[..turn]
-            });
+            pointwise.neg_assign(if negate { &mut out[turn..] } else { &mut out[..turn] });
         }
         image
     }

@@ -65,12 +65,10 @@ impl RnsPoly<Eval> {
         let mut inverses = inverses.into_iter();
         let mut lifted = crate::words::Words::scratch(self.n());
         quotient.each(|ntt, limb| {
-            ntt.pointwise()
-                .lift_centred(&mut lifted, self.limb(last), &p);
+            ntt.pointwise().lift_centred(&mut lifted, self.limb(last), &p);
             ntt.forward(&mut lifted);
             ntt.pointwise().sub_assign(limb, &lifted);
-            ntt.pointwise()
-                .mul_scalar_assign(limb, inverses.next().unwrap_or(1));
+            ntt.pointwise().mul_scalar_assign(limb, inverses.next().unwrap_or(1));
         });
         lifted.zeroize();
         self.zeroize();

@@ -7,11 +7,7 @@ use crate::rng::{PublicSeed, SecretRng};
 
 fn basis(n: usize) -> Arc<RnsBasis> {
     // 50 + 41 + 30 bits: a product below 2^127, so that the oracle has room.
-    let moduli = [
-        ntt_primes(50, n, 1)[0],
-        ntt_primes(41, n, 1)[0],
-        ntt_primes(30, n, 1)[0],
-    ];
+    let moduli = [ntt_primes(50, n, 1)[0], ntt_primes(41, n, 1)[0], ntt_primes(30, n, 1)[0]];
     RnsBasis::new(n, &moduli).unwrap()
 }
 
@@ -22,11 +18,7 @@ fn random<D: Domain>(basis: &Arc<RnsBasis>, ids: &[usize], seed: u64) -> RnsPoly
 
 /// The coefficients as integers in [0, Q).
 fn integers(poly: &RnsPoly<Coeff>) -> (Vec<u128>, u128) {
-    let moduli: Vec<u64> = poly
-        .ids()
-        .iter()
-        .map(|&id| poly.basis().modulus(id).value())
-        .collect();
+    let moduli: Vec<u64> = poly.ids().iter().map(|&id| poly.basis().modulus(id).value()).collect();
     let product = moduli.iter().map(|&q| u128::from(q)).product();
     let all = (0..poly.n())
         .map(|i| {
@@ -49,8 +41,7 @@ fn integers(poly: &RnsPoly<Coeff>) -> (Vec<u128>, u128) {
 fn arithmetic_is_that_of_the_ring() {
     let basis = basis(32);
     let ids = [0, 2, 1];
-    let (a, b): (RnsPoly<Coeff>, RnsPoly<Coeff>) =
-        (random(&basis, &ids, 1), random(&basis, &ids, 2));
+    let (a, b): (RnsPoly<Coeff>, RnsPoly<Coeff>) = (random(&basis, &ids, 1), random(&basis, &ids, 2));
     let mut sum = a.clone();
     sum.add_assign(&b);
     let mut difference = sum.clone();
@@ -74,10 +65,7 @@ fn arithmetic_is_that_of_the_ring() {
     let product = product.into_coeff();
     for (j, &id) in ids.iter().enumerate() {
         let q = basis.modulus(id).value();
-        assert_eq!(
-            product.limb(j),
-            reference::negacyclic_product(a.limb(j), b.limb(j), q)
-        );
+        assert_eq!(product.limb(j), reference::negacyclic_product(a.limb(j), b.limb(j), q));
     }
     let mut scaled = a.clone();
     scaled.mul_scalar_assign(&[3, 3, 3]);
@@ -94,11 +82,7 @@ fn automorphisms_and_monomials_commute_with_the_transform() {
         let a: RnsPoly<Coeff> = random(&basis, &[0, 1, 2], 3);
         for g in [1, 3, 5, n + 1 - n % 2, 2 * n - 1, 2 * n + 3] {
             let image = a.automorphism(g);
-            assert_eq!(
-                image.clone().into_eval(),
-                a.clone().into_eval().automorphism(g),
-                "n = {n}, g = {g}"
-            );
+            assert_eq!(image.clone().into_eval(), a.clone().into_eval().automorphism(g), "n = {n}, g = {g}");
             // By definition: coefficient i goes to i·g.
             for i in 0..n {
                 let target = i * g % (2 * n);
@@ -107,16 +91,7 @@ fn automorphisms_and_monomials_commute_with_the_transform() {
                 assert_eq!(image.limb(1)[target % n], expected);
             }
         }
-        for k in [
-            0,
-            1,
-            -1,
-            n as i64 - 1,
-            n as i64,
-            n as i64 + 1,
-            2 * n as i64,
-            -3 * n as i64 - 1,
-        ] {
+        for k in [0, 1, -1, n as i64 - 1, n as i64, n as i64 + 1, 2 * n as i64, -3 * n as i64 - 1] {
             let turned = a.mul_monomial(k);
             let mut values = a.clone().into_eval();
             values.mul_monomial_assign(k);
@@ -137,18 +112,7 @@ fn division_by_the_last_modulus_rounds_to_nearest() {
         // Edges: 0, ±1, just below and above half of p, multiples of p, and −1 = Q − 1.
         let p = basis.modulus(*ids.last().unwrap()).value();
         let half = (p / 2) as i64;
-        let edges = [
-            0,
-            1,
-            -1,
-            half,
-            half + 1,
-            -half,
-            -half - 1,
-            p as i64,
-            -(p as i64),
-            3 * p as i64 + half,
-        ];
+        let edges = [0, 1, -1, half, half + 1, -half, -half - 1, p as i64, -(p as i64), 3 * p as i64 + half];
         let mut coefficients = vec![0; 16];
         coefficients[..edges.len()].copy_from_slice(&edges);
         let edged = RnsPoly::from_signed(&basis, &ids, &coefficients);
@@ -157,10 +121,7 @@ fn division_by_the_last_modulus_rounds_to_nearest() {
         }
         let (before, q) = integers(&a);
         let quotient = a.clone().divide_by_last_and_round();
-        assert_eq!(
-            quotient.clone().into_eval(),
-            a.into_eval().divide_by_last_and_round()
-        );
+        assert_eq!(quotient.clone().into_eval(), a.into_eval().divide_by_last_and_round());
         let (after, small_q) = integers(&quotient);
         assert_eq!(small_q, q / u128::from(p));
         for (&c, &r) in before.iter().zip(&after) {
@@ -176,11 +137,7 @@ fn lifted(poly: &RnsPoly<Coeff>, j: usize, ids: &[usize]) -> RnsPoly<Coeff> {
     let mut lifted = RnsPoly::zero(basis, ids);
     for (i, &id) in ids.iter().enumerate() {
         let pointwise = basis.ntt(id).pointwise();
-        pointwise.lift_centred(
-            lifted.limb_mut(i),
-            poly.limb(j),
-            basis.modulus(poly.ids()[j]),
-        );
+        pointwise.lift_centred(lifted.limb_mut(i), poly.limb(j), basis.modulus(poly.ids()[j]));
     }
     lifted
 }
@@ -192,32 +149,17 @@ fn limbs_are_lifted_centred_and_kept_by_name() {
     let half = q as i64 / 2;
     let coefficients = [0, 1, -1, half, -half, half - 1, 5, -5];
     let a = RnsPoly::from_signed(&basis, &[0, 2], &coefficients);
-    assert_eq!(
-        lifted(&a, 1, &[1, 0]),
-        RnsPoly::from_signed(&basis, &[1, 0], &coefficients)
-    );
-    assert_eq!(
-        a.keep_limbs(&[2]),
-        RnsPoly::from_signed(&basis, &[2], &coefficients)
-    );
+    assert_eq!(lifted(&a, 1, &[1, 0]), RnsPoly::from_signed(&basis, &[1, 0], &coefficients));
+    assert_eq!(a.keep_limbs(&[2]), RnsPoly::from_signed(&basis, &[2], &coefficients));
     let wide = RnsPoly::from_signed(&basis, &[0], &[i64::MIN, i64::MAX, 0, 0, 0, 0, 0, 0]);
     let q = i128::from(basis.modulus(0).value());
-    assert_eq!(
-        i128::from(wide.limb(0)[0]),
-        i128::from(i64::MIN).rem_euclid(q)
-    );
-    assert_eq!(
-        i128::from(wide.limb(0)[1]),
-        i128::from(i64::MAX).rem_euclid(q)
-    );
+    assert_eq!(i128::from(wide.limb(0)[0]), i128::from(i64::MIN).rem_euclid(q));
+    assert_eq!(i128::from(wide.limb(0)[1]), i128::from(i64::MAX).rem_euclid(q));
     // From the 50-bit modulus down to the 30-bit one.
     let top = (basis.modulus(0).value() / 2) as i64;
     let big = [top, -top, top - 1, 1 - top, 1 << 40, -(1 << 40), 0, 1];
     let b = RnsPoly::from_signed(&basis, &[0], &big);
-    assert_eq!(
-        lifted(&b, 0, &[2, 1]),
-        RnsPoly::from_signed(&basis, &[2, 1], &big)
-    );
+    assert_eq!(lifted(&b, 0, &[2, 1]), RnsPoly::from_signed(&basis, &[2, 1], &big));
 }
 
 #[test]
@@ -242,19 +184,12 @@ fn limbs_are_written_one_by_one_and_cut() {
 fn data_from_outside_is_checked() {
     let basis = basis(8);
     let q = basis.modulus(1).value();
-    let check =
-        |data: &[u64]| RnsPoly::<Eval>::from_data(&basis, &[0, 1], data).map(|p| p.data().to_vec());
+    let check = |data: &[u64]| RnsPoly::<Eval>::from_data(&basis, &[0, 1], data).map(|p| p.data().to_vec());
     let mut data = vec![q - 1; 16];
     assert_eq!(check(&data), Ok(data.clone()));
     data[15] = q;
     assert_eq!(check(&data), Err(MathError::ResidueOutOfRange { limb: 1 }));
-    assert_eq!(
-        check(&data[1..]),
-        Err(MathError::WrongLength {
-            expected: 16,
-            found: 15
-        })
-    );
+    assert_eq!(check(&data[1..]), Err(MathError::WrongLength { expected: 16, found: 15 }));
     assert!(RnsBasis::new(8, &[17, 97, 17]).is_err() && RnsBasis::new(8, &[]).is_err());
     let secret = SecretPoly::new(RnsPoly::<Eval>::zero(&basis, &[0]));
     assert_eq!(secret.expose().limb(0), [0; 8]);

@@ -8,14 +8,7 @@ use super::layout::PAGE;
 // The same on every 64-bit Linux, whose C library every Rust program there is linked to: a crate for three functions
 // would add nothing.
 unsafe extern "C" {
-    fn mmap(
-        at: *mut c_void,
-        length: usize,
-        access: c_int,
-        kind: c_int,
-        file: c_int,
-        offset: c_long,
-    ) -> *mut c_void;
+    fn mmap(at: *mut c_void, length: usize, access: c_int, kind: c_int, file: c_int, offset: c_long) -> *mut c_void;
     fn munmap(start: *mut c_void, length: usize) -> c_int;
     fn madvise(start: *mut c_void, length: usize, advice: c_int) -> c_int;
 }
@@ -88,10 +81,8 @@ pub(crate) fn zero_in_children() -> Option<NonNull<u64>> {
         return None;
     }
     // SAFETY: the mapping above, which nobody has yet.
-    let follows = unsafe {
-        madvise(page, SYSTEM_PAGE, NO_ADVICE) != 0
-            && madvise(page, SYSTEM_PAGE, WIPE_IN_CHILDREN) == 0
-    };
+    let follows =
+        unsafe { madvise(page, SYSTEM_PAGE, NO_ADVICE) != 0 && madvise(page, SYSTEM_PAGE, WIPE_IN_CHILDREN) == 0 };
     if !follows {
         // SAFETY: the mapping above, which nobody has.
         unsafe { munmap(page, SYSTEM_PAGE) };

@@ -59,22 +59,12 @@ impl Lists {
         let each = (PIECE / length.max(1)).max(1);
         let piece = if length > PIECE { length } else { PIECE };
         let pieces = (0..count.div_ceil(each)).map(|_| Words::scratch(piece));
-        Lists {
-            pieces: pieces.collect(),
-            each,
-            length,
-            count,
-        }
+        Lists { pieces: pieces.collect(), each, length, count }
     }
 
     /// A single list.
     pub(crate) fn one(words: Words) -> Lists {
-        Lists {
-            each: 1,
-            length: words.len(),
-            count: 1,
-            pieces: vec![words],
-        }
+        Lists { each: 1, length: words.len(), count: 1, pieces: vec![words] }
     }
 
     /// Number of lists.
@@ -123,14 +113,7 @@ mod tests {
 
     #[test]
     fn lists_are_apart_and_keep_what_is_written() {
-        for (count, length) in [
-            (0, 5),
-            (3, 0),
-            (1, 1),
-            (700, 1000),
-            (3, PIECE),
-            (2, PIECE + 8),
-        ] {
+        for (count, length) in [(0, 5), (3, 0), (1, 1), (700, 1000), (3, PIECE), (2, PIECE + 8)] {
             let mut lists = Lists::new(count, length);
             assert_eq!(lists.all_mut().len(), count);
             for (i, list) in lists.all_mut().into_iter().enumerate() {
@@ -138,9 +121,7 @@ mod tests {
                 list.fill(i as u64);
             }
             for i in 0..count {
-                assert!(
-                    lists.get(i).len() == length && lists.get(i).iter().all(|&w| w == i as u64)
-                );
+                assert!(lists.get(i).len() == length && lists.get(i).iter().all(|&w| w == i as u64));
             }
         }
     }

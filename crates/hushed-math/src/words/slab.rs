@@ -121,12 +121,7 @@ struct Slabs {
 }
 
 static SLABS: Mutex<Slabs> = Mutex::new(Slabs {
-    classes: [const {
-        Class {
-            waiting: Vec::new(),
-            slabs: BTreeMap::new(),
-        }
-    }; (MOST - LEAST + 1) as usize],
+    classes: [const { Class { waiting: Vec::new(), slabs: BTreeMap::new() } }; (MOST - LEAST + 1) as usize],
     whole: 0,
     keepers: 0,
 });
@@ -186,9 +181,7 @@ impl Slabs {
                 .filter(|limb| going.binary_search(&limb.0.addr().get()).is_ok())
                 .collect();
             class.waiting.retain(|limb| !goes(limb));
-            class
-                .slabs
-                .retain(|start, _| going.binary_search(start).is_err());
+            class.slabs.retain(|start, _| going.binary_search(start).is_err());
             self.whole -= going.len();
             for first in firsts {
                 // SAFETY: mapped by `grow` with this length; its limbs were all free and are no longer listed.

@@ -3,10 +3,7 @@ use super::*;
 
 #[test]
 fn words_are_aligned_and_as_long_as_asked() {
-    for length in [
-        0, 1, 7, 8, 9, 1000, 4095, 4096, 5000, 4700, 8192, 65_536, 100_000, 131_072, 262_144,
-        300_000,
-    ] {
+    for length in [0, 1, 7, 8, 9, 1000, 4095, 4096, 5000, 4700, 8192, 65_536, 100_000, 131_072, 262_144, 300_000] {
         for _ in 0..3 {
             let source: Vec<u64> = (0..length as u64).collect();
             let mut words = Words::copy_of(&source);
@@ -83,11 +80,7 @@ fn limbs_side_by_side_begin_in_different_sets() {
 #[test]
 fn slabs_that_nobody_uses_go_back_unless_they_are_kept() {
     let limbs = (IDLE_BYTES + IDLE_BYTES / 2) >> 20;
-    let take = || {
-        (0..limbs)
-            .map(|_| Words::scratch(1 << 17))
-            .collect::<Vec<_>>()
-    };
+    let take = || (0..limbs).map(|_| Words::scratch(1 << 17)).collect::<Vec<_>>();
     let keep = KeepMemory::new();
     drop(take());
     assert!(slab::idle() >= IDLE_BYTES + IDLE_BYTES / 4);

@@ -9,10 +9,7 @@ pub(super) const NAMES: Names = Names {
     encoder: Some(Encoder {
         tensors: bert::TENSORS,
         head: Head {
-            architectures: &[
-                "RobertaForSequenceClassification",
-                "XLMRobertaForSequenceClassification",
-            ],
+            architectures: &["RobertaForSequenceClassification", "XLMRobertaForSequenceClassification"],
             dense: "classifier.dense",
             activation: Activation::Tanh,
             classes: "classifier.out_proj",

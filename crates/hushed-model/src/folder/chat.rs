@@ -31,15 +31,7 @@ pub(crate) const MAX_CHAT_BYTES: u64 = 512 << 10;
 /// Limit of a folder's own file, which also lists tokens.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
 /// The names by which templates refer to special tokens.
-const TOKENS: [&str; 7] = [
-    "bos_token",
-    "cls_token",
-    "eos_token",
-    "mask_token",
-    "pad_token",
-    "sep_token",
-    "unk_token",
-];
+const TOKENS: [&str; 7] = ["bos_token", "cls_token", "eos_token", "mask_token", "pad_token", "sep_token", "unk_token"];
 
 /// The public part of a folder's `tokenizer_config.json` and template; `None` if it is empty, or if a problem was
 /// added. `files` are the other public files.
@@ -104,10 +96,7 @@ fn longest(config: &Map<String, Value>, files: &BTreeMap<&'static str, Vec<u8>>)
 }
 
 /// Parses the result of [`read`]: the template, and the longest text.
-pub(crate) fn parse(
-    bytes: &[u8],
-    problems: &mut Vec<Problem>,
-) -> (Option<ChatTemplate>, Option<usize>) {
+pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> (Option<ChatTemplate>, Option<usize>) {
     let Some(object) = json::object(CHAT, bytes, problems) else {
         return (None, None);
     };

@@ -130,10 +130,7 @@ impl NetworkConfig {
             Some(Architecture::Vit) => {}
             _ => encoder_only(&mut f),
         }
-        f.must_be_off(
-            "add_cross_attention",
-            "one model, without another's output (false)",
-        );
+        f.must_be_off("add_cross_attention", "one model, without another's output (false)");
         let bitnet = architecture == Some(Architecture::BitNet);
         let ternary = match bitnet {
             true => Some(decoder::weight_scale(&mut f)),
@@ -143,10 +140,8 @@ impl NetworkConfig {
             }
         };
         let decodes = architecture.is_some_and(Architecture::decodes);
-        let (gpt2, llama) = (
-            architecture == Some(Architecture::Gpt2),
-            architecture.is_some_and(Architecture::like_llama),
-        );
+        let (gpt2, llama) =
+            (architecture == Some(Architecture::Gpt2), architecture.is_some_and(Architecture::like_llama));
         let activation = f.choice(
             names.fields.activation,
             ACTIVATIONS,
@@ -277,13 +272,7 @@ impl NetworkConfig {
 
     /// BERT-base uncased (Devlin et al. 2019): 12 layers of 768 columns.
     pub fn base() -> NetworkConfig {
-        NetworkConfig {
-            layers: 12,
-            width: 768,
-            heads: 12,
-            hidden: 3072,
-            ..NetworkConfig::large()
-        }
+        NetworkConfig { layers: 12, width: 768, heads: 12, hidden: 3072, ..NetworkConfig::large() }
     }
 
     /// BERT-large uncased: 24 layers of 1024 columns.
@@ -364,10 +353,7 @@ impl NetworkConfig {
             token_types: 0,
             padding_id: None,
             labels: Some((0..1000).map(|i| format!("LABEL_{i}")).collect()),
-            biases: Biases {
-                attention: true,
-                feed_forward: true,
-            },
+            biases: Biases { attention: true, feed_forward: true },
             ..NetworkConfig::base()
         }
     }
@@ -380,10 +366,7 @@ impl NetworkConfig {
             width: 2560,
             heads: 20,
             key_heads: Some(5),
-            rope: Some(Rope {
-                theta: 500_000.0,
-                ..decoder::ROPE
-            }),
+            rope: Some(Rope { theta: 500_000.0, ..decoder::ROPE }),
             sub_norms: true,
             ternary: Some(WeightScale::Factor),
             hidden: 6912,
@@ -435,10 +418,7 @@ impl NetworkConfig {
         if self.task() == Task::Generate && !self.tied {
             head += self.vocabulary * d;
         }
-        (self.vocabulary + self.first_position + self.positions + self.token_types) * d
-            + 2 * d
-            + layers
-            + head
+        (self.vocabulary + self.first_position + self.positions + self.token_types) * d + 2 * d + layers + head
     }
 
     /// Numbers in all tensors of a vision transformer whose layers, with biases, have `layers` of them.
@@ -497,12 +477,7 @@ pub(crate) fn other_head(bytes: &[u8], architecture: Architecture) -> Option<Str
 
 /// Refuses what is unsupported in an encoder's configuration.
 fn encoder_only(f: &mut Fields<'_>) {
-    f.choice(
-        "position_embedding_type",
-        &[("absolute", ())],
-        Some(()),
-        "\"absolute\"",
-    );
+    f.choice("position_embedding_type", &[("absolute", ())], Some(()), "\"absolute\"");
     f.must_be_off("is_decoder", "an encoder (false)");
 }
 
@@ -514,9 +489,7 @@ fn token(f: &mut Fields<'_>, field: &'static str) -> Option<u32> {
 
 fn architecture(f: &mut Fields<'_>) -> Option<Architecture> {
     if f.get("model_type").and_then(Value::as_str) == Some(RELATIVE) {
-        f.problem(Problem::AttentionBias {
-            model_type: RELATIVE,
-        });
+        f.problem(Problem::AttentionBias { model_type: RELATIVE });
         return None;
     }
     f.choice("model_type", &arch::MODEL_TYPES, None, MODEL_TYPES)
@@ -539,10 +512,7 @@ mod tests {
     #[test]
     fn good() {
         let config = parse(GOOD).0.unwrap();
-        assert_eq!(
-            (config.width, config.token_types, config.split().width),
-            (384, 2, 32)
-        );
+        assert_eq!((config.width, config.token_types, config.split().width), (384, 2, 32));
         // The published count, 22713216, minus the pooler, which is not used here (384² + 384).
         assert_eq!(config.parameters(), 22_713_216 - 384 * 384 - 384);
     }
@@ -554,18 +524,8 @@ mod tests {
             "intermediate_size":"many","vocab_size":99999999999,"position_embedding_type":"relative_key","is_decoder":true}"#,
         );
         assert_eq!(problems.len(), 9, "{problems:#?}");
-        assert!(
-            problems
-                .iter()
-                .any(|p| matches!(p, Problem::HeadsDoNotDivide { .. }))
-        );
-        assert!(problems.iter().any(|p| matches!(
-            p,
-            Problem::MissingField {
-                field: "max_position_embeddings",
-                ..
-            }
-        )));
+        assert!(problems.iter().any(|p| matches!(p, Problem::HeadsDoNotDivide { .. })));
+        assert!(problems.iter().any(|p| matches!(p, Problem::MissingField { field: "max_position_embeddings", .. })));
     }
 
     /// Against the published counts minus what is not used here: poolers and the heads of language models.
@@ -575,9 +535,7 @@ mod tests {
         let roberta = r#"{"model_type":"roberta","hidden_act":"gelu","num_hidden_layers":12,"hidden_size":768,"num_attention_heads":12,
             "intermediate_size":3072,"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1,"layer_norm_eps":1e-05,
             "pad_token_id":1,"bos_token_id":0,"eos_token_id":2}"#;
-        let xlm = roberta
-            .replace("roberta", "xlm-roberta")
-            .replace("50265", "250002");
+        let xlm = roberta.replace("roberta", "xlm-roberta").replace("50265", "250002");
         for (text, published) in [(roberta, 124_645_632), (&xlm, 278_043_648)] {
             let config = parse(text).0.unwrap();
             assert_eq!(config.architecture, Architecture::Roberta);
@@ -604,31 +562,20 @@ mod tests {
     #[test]
     fn position_tables_that_are_too_short() {
         let roberta = GOOD.replace("bert", "roberta");
-        for (rows, padding, left) in [
-            (5, 1, Some(3)),
-            (4, 1, None),
-            (512, 510, None),
-            (9, 0, Some(8)),
-        ] {
+        for (rows, padding, left) in [(5, 1, Some(3)), (4, 1, None), (512, 510, None), (9, 0, Some(8))] {
             let text = roberta
                 .replace("512", &rows.to_string())
                 .replace("\"pad_token_id\":0", &format!("\"pad_token_id\":{padding}"));
             let (config, problems) = parse(&text);
             assert_eq!(config.map(|c| c.positions), left);
-            assert!(
-                problems
-                    .iter()
-                    .all(|p| matches!(p, Problem::OutOfRange { .. }))
-            );
+            assert!(problems.iter().all(|p| matches!(p, Problem::OutOfRange { .. })));
         }
     }
 
     #[test]
     fn a_relative_bias_is_named() {
         let (_, problems) = parse(&GOOD.replace("\"bert\"", "\"mpnet\""));
-        let [problem @ Problem::AttentionBias { .. }] = &problems[..] else {
-            panic!("{problems:?}")
-        };
+        let [problem @ Problem::AttentionBias { .. }] = &problems[..] else { panic!("{problems:?}") };
         assert!(problem.to_string().contains("relative position bias"));
     }
 
@@ -647,20 +594,8 @@ mod tests {
 
     #[test]
     fn not_json() {
-        for text in [
-            "",
-            "[]",
-            "{",
-            "nul",
-            &"[".repeat(100_000),
-            "{\"a\":1}x",
-            "\u{feff}\u{feff}{}",
-        ] {
-            assert!(
-                matches!(parse(text).1[..], [Problem::NotJson { .. }]),
-                "{}",
-                &text[..text.len().min(9)]
-            );
+        for text in ["", "[]", "{", "nul", &"[".repeat(100_000), "{\"a\":1}x", "\u{feff}\u{feff}{}"] {
+            assert!(matches!(parse(text).1[..], [Problem::NotJson { .. }]), "{}", &text[..text.len().min(9)]);
         }
     }
 }

@@ -59,13 +59,7 @@ pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Declare
     if problems.len() > before {
         return None;
     }
-    Some(Declared {
-        activation: Tolerance {
-            reach: reach?,
-            error: error?,
-        },
-        norms: norms?,
-    })
+    Some(Declared { activation: Tolerance { reach: reach?, error: error? }, norms: norms? })
 }
 
 fn norms(listed: &Value) -> Option<BTreeMap<String, NormReach>> {
@@ -75,8 +69,7 @@ fn norms(listed: &Value) -> Option<BTreeMap<String, NormReach>> {
         let bits = |field| u32::try_from(reach.get(field)?.as_u64()?).ok();
         let (squares, finer) = (bits("squares_log2")?, bits("finer")?);
         let least = NormReach::USUAL.squares;
-        let held = (least..=NormReach::MOST_SQUARES).contains(&squares)
-            && finer <= (NormReach::MOST - squares) / 2;
+        let held = (least..=NormReach::MOST_SQUARES).contains(&squares) && finer <= (NormReach::MOST - squares) / 2;
         held.then(|| (name.clone(), NormReach { squares, finer }))
     };
     let few = listed.len() <= MOST_NORMS;
@@ -106,10 +99,7 @@ impl Declared {
 /// Declares the activation alone.
 impl From<Tolerance> for Declared {
     fn from(activation: Tolerance) -> Declared {
-        Declared {
-            activation,
-            norms: BTreeMap::new(),
-        }
+        Declared { activation, norms: BTreeMap::new() }
     }
 }
 
@@ -120,10 +110,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut problems = Vec::new();
-        let tolerance = Tolerance {
-            reach: 23.75,
-            error: 6e-4,
-        };
+        let tolerance = Tolerance { reach: 23.75, error: 6e-4 };
         let mut declared = Declared::from(tolerance);
         for (squares, finer) in [(18, 7), (30, 1), (24, 0)] {
             let read = parse(declared.to_json().as_bytes(), &mut problems);
@@ -137,22 +124,10 @@ mod tests {
     fn all_problems_at_once() {
         for (text, expected) in [
             ("{}", 3),
-            (
-                r#"{"version":"2","activation_reach":-1,"activation_error":2}"#,
-                3,
-            ),
-            (
-                r#"{"version":"1","activation_reach":"wide","activation_error":1e-3}"#,
-                1,
-            ),
-            (
-                r#"{"version":"1","activation_reach":9,"activation_error":0}"#,
-                1,
-            ),
-            (
-                r#"{"version":"1","activation_reach":1e999,"activation_error":1e-3}"#,
-                1,
-            ),
+            (r#"{"version":"2","activation_reach":-1,"activation_error":2}"#, 3),
+            (r#"{"version":"1","activation_reach":"wide","activation_error":1e-3}"#, 1),
+            (r#"{"version":"1","activation_reach":9,"activation_error":0}"#, 1),
+            (r#"{"version":"1","activation_reach":1e999,"activation_error":1e-3}"#, 1),
             (
                 r#"{"version":"1","activation_reach":9,"activation_error":1e-3,"norms":{"norm":{"squares_log2":31,"finer":0}}}"#,
                 1,
@@ -161,10 +136,7 @@ mod tests {
                 r#"{"version":"1","activation_reach":9,"activation_error":1e-3,"norms":{"norm":{"squares_log2":24,"finer":5}}}"#,
                 1,
             ),
-            (
-                r#"{"version":"1","activation_reach":9,"activation_error":1e-3,"norms":[1]}"#,
-                1,
-            ),
+            (r#"{"version":"1","activation_reach":9,"activation_error":1e-3,"norms":[1]}"#, 1),
             ("[", 1),
         ] {
             let mut problems = Vec::new();

@@ -13,10 +13,7 @@ const LLAMA_MODELS: &[&str] = &["LlamaForCausalLM", "LlamaModel"];
 const BITNET_MODELS: &[&str] = &["BitNetForCausalLM", "BitNetModel"];
 
 /// LLaMA's rotary positions, as Hugging Face folders spell them.
-pub(super) const ROPE: Rope = Rope {
-    theta: 10_000.0,
-    pairs: Pairs::Halves,
-};
+pub(super) const ROPE: Rope = Rope { theta: 10_000.0, pairs: Pairs::Halves };
 /// θ for a BitNet folder that specifies none.
 const BITNET_THETA: f64 = 500_000.0;
 
@@ -44,10 +41,7 @@ pub(super) fn gpt2(f: &mut Fields<'_>) {
     if !f.flag_or("scale_attn_weights", true) {
         f.unsupported("scale_attn_weights", "scores divided by √dh (true)");
     }
-    f.must_be_off(
-        "scale_attn_by_inverse_layer_idx",
-        "the same scale in every layer (false)",
-    );
+    f.must_be_off("scale_attn_by_inverse_layer_idx", "the same scale in every layer (false)");
     f.must_be_off("reorder_and_upcast_attn", "attention as published (false)");
     models(f, GPT2_MODELS, "GPT2LMHeadModel");
 }
@@ -77,13 +71,8 @@ fn like_llama(f: &mut Fields<'_>) {
             f.unsupported(experts, "one feed-forward block for all tokens (absent)");
         }
     }
-    if f.get("partial_rotary_factor")
-        .is_some_and(|v| v.as_f64() != Some(1.0))
-    {
-        f.unsupported(
-            "partial_rotary_factor",
-            "rotary positions in all columns (1)",
-        );
+    if f.get("partial_rotary_factor").is_some_and(|v| v.as_f64() != Some(1.0)) {
+        f.unsupported("partial_rotary_factor", "rotary positions in all columns (1)");
     }
     let full = |v: &Value| v.as_str() == Some("full_attention");
     if let Some(types) = f.get("layer_types")
@@ -99,9 +88,7 @@ pub(super) fn weigh(f: &mut Fields<'_>) -> Weigh {
     let names = &[("softmax", false), ("sigmoid", true)];
     let field = "attention_weights";
     match f.choice(field, names, Some(false), "softmax, sigmoid") {
-        Some(true) => Weigh::Sigmoid {
-            bias: f.real("sigmoid_bias", -64.0, 64.0).unwrap_or(0.0),
-        },
+        Some(true) => Weigh::Sigmoid { bias: f.real("sigmoid_bias", -64.0, 64.0).unwrap_or(0.0) },
         _ => Weigh::Softmax,
     }
 }
@@ -110,9 +97,7 @@ fn models(f: &mut Fields<'_>, known: &[&str], supported: &'static str) {
     let known = |name: &Value| name.as_str().is_some_and(|name| known.contains(&name));
     let sound = match f.get("architectures") {
         None => true,
-        Some(names) => names
-            .as_array()
-            .is_some_and(|names| names.iter().all(known)),
+        Some(names) => names.as_array().is_some_and(|names| names.iter().all(known)),
     };
     if !sound {
         f.unsupported("architectures", supported);
@@ -120,11 +105,7 @@ fn models(f: &mut Fields<'_>, known: &[&str], supported: &'static str) {
 }
 
 /// The number of key and value heads: as many as query heads, unless the configuration says otherwise.
-pub(super) fn key_heads(
-    f: &mut Fields<'_>,
-    width: Option<usize>,
-    heads: Option<usize>,
-) -> Option<usize> {
+pub(super) fn key_heads(f: &mut Fields<'_>, width: Option<usize>, heads: Option<usize>) -> Option<usize> {
     let most = heads.unwrap_or(usize::MAX >> 12);
     let keys = match f.get("num_key_value_heads") {
         Some(_) => f.optional_size("num_key_value_heads", 1, most),
@@ -135,9 +116,7 @@ pub(super) fn key_heads(
         f.unsupported("num_key_value_heads", "a divisor of num_attention_heads");
     }
     let width = width? / heads;
-    if f.get("head_dim")
-        .is_some_and(|v| v.as_u64() != Some(width as u64))
-    {
+    if f.get("head_dim").is_some_and(|v| v.as_u64() != Some(width as u64)) {
         f.unsupported("head_dim", "hidden_size / num_attention_heads");
     }
     if !width.is_multiple_of(2) {
@@ -149,23 +128,15 @@ pub(super) fn key_heads(
 /// θ, from its field in `transformers` before version 5 or since. Any scaling of positions is refused.
 pub(super) fn rope(f: &mut Fields<'_>, bitnet: bool) -> Option<Rope> {
     const PLAIN: &str = "places as they are: null, or rope_type \"default\" with a rope_theta";
-    let mut theta = f.real_or(
-        "rope_theta",
-        if bitnet { BITNET_THETA } else { ROPE.theta },
-        1.0,
-        1e12,
-    );
+    let mut theta = f.real_or("rope_theta", if bitnet { BITNET_THETA } else { ROPE.theta }, 1.0, 1e12);
     for field in ["rope_scaling", "rope_parameters"] {
         let Some(given) = f.get(field) else { continue };
         let kind = given.get("rope_type").or_else(|| given.get("type"));
-        let known = |name: &String| {
-            ["rope_type", "type", "rope_theta", "partial_rotary_factor"].contains(&name.as_str())
-        };
+        let known =
+            |name: &String| ["rope_type", "type", "rope_theta", "partial_rotary_factor"].contains(&name.as_str());
         let plain = kind.and_then(Value::as_str) == Some("default")
             && given.as_object().is_some_and(|o| o.keys().all(known))
-            && given
-                .get("partial_rotary_factor")
-                .is_none_or(|v| v.as_f64() == Some(1.0));
+            && given.get("partial_rotary_factor").is_none_or(|v| v.as_f64() == Some(1.0));
         let given = given.get("rope_theta").map(|theta| theta.as_f64());
         match given {
             _ if !plain => f.unsupported(field, PLAIN),
@@ -179,10 +150,7 @@ pub(super) fn rope(f: &mut Fields<'_>, bitnet: bool) -> Option<Rope> {
 
 /// Which layers have biases.
 pub(super) fn biases(f: &mut Fields<'_>) -> Biases {
-    Biases {
-        attention: f.flag_or("attention_bias", false),
-        feed_forward: f.flag_or("mlp_bias", false),
-    }
+    Biases { attention: f.flag_or("attention_bias", false), feed_forward: f.flag_or("mlp_bias", false) }
 }
 
 /// The scale kind in `quantization_config`; anything else in it is refused. Without one, weights are floats.
@@ -201,14 +169,9 @@ pub(super) fn weight_scale(f: &mut Fields<'_>) -> WeightScale {
         value.is_none_or(|v| *v == Value::Null || *v == Value::Bool(false))
     };
     // The head is the token table in every folder, and ternary in none.
-    let head = |value: &Value| {
-        value
-            .as_array()
-            .is_some_and(|names| names.iter().all(|name| name.as_str() == Some("lm_head")))
-    };
-    let whole = given
-        .get("modules_to_not_convert")
-        .is_none_or(|v| *v == Value::Null || head(v));
+    let head =
+        |value: &Value| value.as_array().is_some_and(|names| names.iter().all(|name| name.as_str() == Some("lm_head")));
+    let whole = given.get("modules_to_not_convert").is_none_or(|v| *v == Value::Null || head(v));
     let plain = is("quant_method", "", "bitnet")
         && is("quantization_mode", "offline", "offline")
         && off("use_rms_norm")

@@ -38,10 +38,7 @@ const COMMON: Table = &[
     ("num_labels", Read),
     ("label2id", Nothing),
     ("_num_labels", Nothing),
-    (
-        "is_encoder_decoder",
-        Only(OFF, "one model, without a decoder beside it (false)"),
-    ),
+    ("is_encoder_decoder", Only(OFF, "one model, without a decoder beside it (false)")),
     ("pruned_heads", Only(EMPTY, "all heads ({})")),
     ("auto_map", NO_CODE),
     ("prefix", Only(EMPTY, "no text before every text (null)")),
@@ -202,10 +199,7 @@ const LLAMA: Table = &[
     // Products cut into pieces have the same result.
     ("pretraining_tp", Nothing),
     ("attention_dropout", Nothing),
-    (
-        "rope_interleaved",
-        Only(OFF, "pairs of columns half a head apart (false)"),
-    ),
+    ("rope_interleaved", Only(OFF, "pairs of columns half a head apart (false)")),
 ];
 
 const VIT: Table = &[
@@ -238,12 +232,8 @@ pub(crate) fn config(architecture: Architecture) -> Vec<Table> {
 }
 
 /// Fields of texts in the configuration of a model of images.
-const UNTEXTED: Table = &[
-    ("pad_token_id", Nothing),
-    ("eos_token_id", Nothing),
-    ("tie_word_embeddings", Nothing),
-    ("is_decoder", Nothing),
-];
+const UNTEXTED: Table =
+    &[("pad_token_id", Nothing), ("eos_token_id", Nothing), ("tie_word_embeddings", Nothing), ("is_decoder", Nothing)];
 
 /// What becomes of a field; `None` if it is not listed.
 pub(crate) fn find(tables: &[Table], field: &str) -> Option<Use> {
@@ -269,21 +259,16 @@ pub(crate) fn refuse(f: &mut Fields<'_>, tables: &[Table]) {
 /// Whether a value is one of these, numbers by their value.
 fn is_one_of(value: &Value, neutral: &[&str]) -> bool {
     let same = |text: &&str| {
-        serde_json::from_str::<Value>(text).is_ok_and(|other| {
-            match (value.as_f64(), other.as_f64()) {
-                (Some(value), Some(other)) => value == other,
-                _ => *value == other,
-            }
+        serde_json::from_str::<Value>(text).is_ok_and(|other| match (value.as_f64(), other.as_f64()) {
+            (Some(value), Some(other)) => value == other,
+            _ => *value == other,
         })
     };
     neutral.iter().any(same)
 }
 
 /// The names in an object that no table lists, in the file's order.
-pub(crate) fn unknown<'a>(
-    object: &'a Map<String, Value>,
-    tables: &'a [Table],
-) -> impl Iterator<Item = &'a str> {
+pub(crate) fn unknown<'a>(object: &'a Map<String, Value>, tables: &'a [Table]) -> impl Iterator<Item = &'a str> {
     let names = object.keys().map(String::as_str);
     names.filter(|name| find(tables, name).is_none())
 }

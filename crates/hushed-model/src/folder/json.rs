@@ -20,11 +20,7 @@ pub fn without_mark(bytes: &[u8]) -> &[u8] {
 }
 
 /// Parses a file that must hold JSON of this type. A download that is something else is named.
-pub(crate) fn parsed<T: DeserializeOwned>(
-    file: &str,
-    bytes: &[u8],
-    problems: &mut Vec<Problem>,
-) -> Option<T> {
+pub(crate) fn parsed<T: DeserializeOwned>(file: &str, bytes: &[u8], problems: &mut Vec<Problem>) -> Option<T> {
     // serde_json bounds its own recursion (128 levels), so nested brackets cannot exhaust the stack.
     match serde_json::from_slice(without_mark(bytes)) {
         Ok(parsed) => Some(parsed),
@@ -41,35 +37,23 @@ pub(crate) fn parsed<T: DeserializeOwned>(
 
 /// What a file is that was downloaded in place of another, from how it begins.
 pub(crate) fn in_its_place(bytes: &[u8]) -> Option<&'static str> {
-    let start: Vec<u8> = without_mark(bytes)
-        .iter()
-        .take(64)
-        .map(u8::to_ascii_lowercase)
-        .collect();
+    let start: Vec<u8> = without_mark(bytes).iter().take(64).map(u8::to_ascii_lowercase).collect();
     let start = start.trim_ascii_start();
     let begins = |with: &[&str]| with.iter().any(|with| start.starts_with(with.as_bytes()));
     if begins(&["version https://git-lfs", "version https://hawser"]) {
         return Some("a pointer of Git LFS; fetch the file itself (`git lfs pull`)");
     }
     if begins(&["<!doctype html", "<html"]) {
-        return Some(
-            "a web page, perhaps one that asks for a login or a licence; fetch the file itself",
-        );
+        return Some("a web page, perhaps one that asks for a login or a licence; fetch the file itself");
     }
     if begins(&["pk\u{3}\u{4}"]) {
-        return Some(
-            "a zip archive, such as a PyTorch checkpoint, which is not read; save the model as safetensors",
-        );
+        return Some("a zip archive, such as a PyTorch checkpoint, which is not read; save the model as safetensors");
     }
     None
 }
 
 /// Parses a file that must hold one JSON object.
-pub(crate) fn object(
-    file: &str,
-    bytes: &[u8],
-    problems: &mut Vec<Problem>,
-) -> Option<Map<String, Value>> {
+pub(crate) fn object(file: &str, bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Map<String, Value>> {
     parsed(file, bytes, problems)
 }
 
@@ -83,16 +67,8 @@ pub(crate) fn shown(value: &Value) -> String {
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) fn new(
-        file: &'a str,
-        object: &'a Map<String, Value>,
-        problems: &'a mut Vec<Problem>,
-    ) -> Fields<'a> {
-        Fields {
-            file,
-            object,
-            problems,
-        }
+    pub(crate) fn new(file: &'a str, object: &'a Map<String, Value>, problems: &'a mut Vec<Problem>) -> Fields<'a> {
+        Fields { file, object, problems }
     }
 
     pub(crate) fn problem(&mut self, problem: Problem) {
@@ -105,27 +81,15 @@ impl<'a> Fields<'a> {
     }
 
     fn wrong_type(&mut self, field: &'static str, expected: &'static str) {
-        self.problems.push(Problem::WrongType {
-            file: self.file.to_owned(),
-            field,
-            expected,
-        });
+        self.problems.push(Problem::WrongType { file: self.file.to_owned(), field, expected });
     }
 
     fn missing(&mut self, field: &'static str) {
-        self.problems.push(Problem::MissingField {
-            file: self.file.to_owned(),
-            field,
-        });
+        self.problems.push(Problem::MissingField { file: self.file.to_owned(), field });
     }
 
     /// A whole number within `min..=max`; `None` without a problem if absent.
-    pub(crate) fn optional_size(
-        &mut self,
-        field: &'static str,
-        min: usize,
-        max: usize,
-    ) -> Option<usize> {
+    pub(crate) fn optional_size(&mut self, field: &'static str, min: usize, max: usize) -> Option<usize> {
         let value = self.get(field)?;
         let Some(number) = value.as_u64() else {
             self.wrong_type(field, "a whole number");
@@ -135,13 +99,7 @@ impl<'a> Fields<'a> {
             Ok(n) if (min..=max).contains(&n) => Some(n),
             _ => {
                 let (value, min, max) = (number as f64, min as f64, max as f64);
-                self.problems.push(Problem::OutOfRange {
-                    file: self.file.to_owned(),
-                    field,
-                    value,
-                    min,
-                    max,
-                });
+                self.problems.push(Problem::OutOfRange { file: self.file.to_owned(), field, value, min, max });
                 None
             }
         }
@@ -184,13 +142,7 @@ impl<'a> Fields<'a> {
             return default;
         };
         if !(min..=max).contains(&value) {
-            self.problems.push(Problem::OutOfRange {
-                file: self.file.to_owned(),
-                field,
-                value,
-                min,
-                max,
-            });
+            self.problems.push(Problem::OutOfRange { file: self.file.to_owned(), field, value, min, max });
             return default;
         }
         value
@@ -245,10 +197,7 @@ impl<'a> Fields<'a> {
             return default;
         }
         let text = self.optional_text(field)?;
-        let found = choices
-            .iter()
-            .find(|(name, _)| *name == text)
-            .map(|&(_, value)| value);
+        let found = choices.iter().find(|(name, _)| *name == text).map(|&(_, value)| value);
         if found.is_none() {
             self.unsupported(field, supported);
         }
@@ -258,12 +207,7 @@ impl<'a> Fields<'a> {
     /// Reports that the field's value is not implemented.
     pub(crate) fn unsupported(&mut self, field: &'static str, supported: &'static str) {
         let value = shown(self.object.get(field).unwrap_or(&Value::Null));
-        self.problems.push(Problem::UnsupportedValue {
-            file: self.file.to_owned(),
-            field,
-            value,
-            supported,
-        });
+        self.problems.push(Problem::UnsupportedValue { file: self.file.to_owned(), field, value, supported });
     }
 
     /// Reports the field unless it is absent, null or false.
@@ -280,11 +224,6 @@ impl Fields<'_> {
     pub(crate) fn unsupported_part(&mut self, field: &'static str, supported: &'static str) {
         let part = self.object.get(field).unwrap_or(&Value::Null);
         let value = shown(part.get("type").unwrap_or(part));
-        self.problems.push(Problem::UnsupportedValue {
-            file: self.file.to_owned(),
-            field,
-            value,
-            supported,
-        });
+        self.problems.push(Problem::UnsupportedValue { file: self.file.to_owned(), field, value, supported });
     }
 }

@@ -28,44 +28,20 @@ const CHAIN: &str = "Transformer, then Pooling in the folder 1_Pooling, then per
 /// Reads `modules.json`: a list of `{"type": "sentence_transformers.models.X", "path": …}`.
 pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modules> {
     let list: Vec<Value> = json::parsed(MODULES, bytes, problems)?;
-    let text =
-        |module: &Value, field: &str| module.get(field).and_then(Value::as_str).map(str::to_owned);
+    let text = |module: &Value, field: &str| module.get(field).and_then(Value::as_str).map(str::to_owned);
     let chain: Vec<(Option<String>, Option<String>)> = list
         .iter()
-        .map(|m| {
-            (
-                text(m, "type").and_then(|t| t.rsplit('.').next().map(str::to_owned)),
-                text(m, "path"),
-            )
-        })
+        .map(|m| (text(m, "type").and_then(|t| t.rsplit('.').next().map(str::to_owned)), text(m, "path")))
         .collect();
-    let chain: Vec<(&str, &str)> = chain
-        .iter()
-        .map(|(kind, path)| {
-            (
-                kind.as_deref().unwrap_or("?"),
-                path.as_deref().unwrap_or("?"),
-            )
-        })
-        .collect();
+    let chain: Vec<(&str, &str)> =
+        chain.iter().map(|(kind, path)| (kind.as_deref().unwrap_or("?"), path.as_deref().unwrap_or("?"))).collect();
     // Fixed paths instead of those in the file, so that no path outside the folder is ever opened.
     match chain.as_slice() {
-        [("Transformer", "")] => Some(Modules {
-            pooled: false,
-            normalise: false,
-        }),
-        [("Transformer", ""), ("Pooling", "1_Pooling")] => Some(Modules {
-            pooled: true,
-            normalise: false,
-        }),
-        [
-            ("Transformer", ""),
-            ("Pooling", "1_Pooling"),
-            ("Normalize", _),
-        ] => Some(Modules {
-            pooled: true,
-            normalise: true,
-        }),
+        [("Transformer", "")] => Some(Modules { pooled: false, normalise: false }),
+        [("Transformer", ""), ("Pooling", "1_Pooling")] => Some(Modules { pooled: true, normalise: false }),
+        [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", _)] => {
+            Some(Modules { pooled: true, normalise: true })
+        }
         _ => {
             // All of them: the one that is not supported may be the last.
             let kinds = chain.iter().take(16).map(|(kind, path)| match *kind {
@@ -73,11 +49,7 @@ pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modul
                 kind => kind.to_owned(),
             });
             let value: String = kinds.collect::<Vec<_>>().join(", ");
-            let value = value
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(300)
-                .collect();
+            let value = value.chars().filter(|c| !c.is_control()).take(300).collect();
             problems.push(Problem::UnsupportedValue {
                 file: MODULES.to_owned(),
                 field: "type",
@@ -90,12 +62,8 @@ pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modul
 }
 
 /// The values of `pooling_mode`, since version 5.4.
-const MODES: &[(&str, Pool)] = &[
-    ("cls", Pool::First),
-    ("mean", Pool::Mean),
-    ("lasttoken", Pool::Last),
-    ("max", Pool::Max),
-];
+const MODES: &[(&str, Pool)] =
+    &[("cls", Pool::First), ("mean", Pool::Mean), ("lasttoken", Pool::Last), ("max", Pool::Max)];
 /// A flag per mode, before.
 const POOLS: &[(&str, Option<Pool>)] = &[
     ("pooling_mode_cls_token", Some(Pool::First)),
@@ -107,11 +75,7 @@ const POOLS: &[(&str, Option<Pool>)] = &[
 ];
 
 /// Reads `1_Pooling/config.json`: exactly one mode, and a width equal to the encoder's.
-pub(crate) fn pooling(
-    bytes: &[u8],
-    width: Option<usize>,
-    problems: &mut Vec<Problem>,
-) -> Option<Pool> {
+pub(crate) fn pooling(bytes: &[u8], width: Option<usize>, problems: &mut Vec<Problem>) -> Option<Pool> {
     let object = json::object(POOLING, bytes, problems)?;
     let mut f = Fields::new(POOLING, &object, problems);
     fields::refuse(&mut f, &[fields::POOLING]);
@@ -135,10 +99,7 @@ pub(crate) fn pooling(
         }
         return found.map(|(_, pool)| *pool);
     }
-    let on: Vec<_> = POOLS
-        .iter()
-        .filter(|(name, _)| f.flag_or(name, false))
-        .collect();
+    let on: Vec<_> = POOLS.iter().filter(|(name, _)| f.flag_or(name, false)).collect();
     match on.as_slice() {
         [(_, Some(pool))] => Some(*pool),
         [(name, None)] => {
@@ -151,12 +112,7 @@ pub(crate) fn pooling(
         _ => {
             let value = format!("{} modes at once", on.len());
             let supported = "exactly one of mean, cls, last token and max";
-            f.problem(Problem::UnsupportedValue {
-                file: POOLING.to_owned(),
-                field: "pooling_mode",
-                value,
-                supported,
-            });
+            f.problem(Problem::UnsupportedValue { file: POOLING.to_owned(), field: "pooling_mode", value, supported });
             None
         }
     }
@@ -166,9 +122,7 @@ pub(crate) fn pooling(
 /// `include_prompt: false` concerns texts after a prompt; without a prompt it changes nothing.
 pub(crate) fn pools_prompts(bytes: &[u8], problems: &mut Vec<Problem>) -> bool {
     let object = json::object(POOLING, bytes, problems);
-    object.is_none_or(|object| {
-        Fields::new(POOLING, &object, problems).flag_or("include_prompt", true)
-    })
+    object.is_none_or(|object| Fields::new(POOLING, &object, problems).flag_or("include_prompt", true))
 }
 
 /// The fields of `sentence_bert_config.json`.
@@ -240,12 +194,7 @@ pub(crate) fn published(bytes: &[u8], problems: &mut Vec<Problem>) -> Published 
     fields::refuse(&mut f, &[fields::SENTENCE_TRANSFORMERS]);
     f.must_be_off("default_prompt_name", "no default prompt (null)");
     let known = "cosine, dot, euclidean, manhattan";
-    let similarity = f.choice(
-        "similarity_fn_name",
-        &SIMILARITIES,
-        Some(Similarity::Cosine),
-        known,
-    );
+    let similarity = f.choice("similarity_fn_name", &SIMILARITIES, Some(Similarity::Cosine), known);
     let (given, none) = (f.get("prompts"), serde_json::Map::new());
     let table = match given {
         None => Some(&none),
@@ -256,10 +205,7 @@ pub(crate) fn published(bytes: &[u8], problems: &mut Vec<Problem>) -> Published 
     if read.is_none() {
         f.unsupported("prompts", "an object of texts");
     }
-    Published {
-        prompts: read.unwrap_or_default(),
-        similarity: similarity.unwrap_or_default(),
-    }
+    Published { prompts: read.unwrap_or_default(), similarity: similarity.unwrap_or_default() }
 }
 
 #[cfg(test)]
@@ -271,13 +217,7 @@ mod tests {
         let mut problems = Vec::new();
         let good = br#"[{"type":"sentence_transformers.models.Transformer","path":""},
             {"type":"sentence_transformers.models.Pooling","path":"1_Pooling"},{"type":"sentence_transformers.models.Normalize","path":"2_N"}]"#;
-        assert_eq!(
-            modules(good, &mut problems),
-            Some(Modules {
-                pooled: true,
-                normalise: true
-            })
-        );
+        assert_eq!(modules(good, &mut problems), Some(Modules { pooled: true, normalise: true }));
         assert!(problems.is_empty());
         let dense = br#"[{"type":"x.Transformer","path":""},{"type":"x.Pooling","path":"../etc"},{"type":"x.Dense","path":"2"}]"#;
         assert_eq!(modules(dense, &mut problems), None);
@@ -298,16 +238,10 @@ mod tests {
         };
         let query = ("query".to_owned(), "query: ".to_owned());
         assert_eq!(read(r#"{"prompts":{"query":"query: "}}"#), (vec![query], 0));
-        assert_eq!(
-            read(r#"{"prompts":{},"default_prompt_name":null}"#),
-            (vec![], 0)
-        );
+        assert_eq!(read(r#"{"prompts":{},"default_prompt_name":null}"#), (vec![], 0));
         assert_eq!(read(r#"{"prompts":null}"#), (vec![], 0));
-        for wrong in [
-            r#"{"prompts":["query: "]}"#,
-            r#"{"prompts":{"query":1}}"#,
-            r#"{"default_prompt_name":"query"}"#,
-        ] {
+        for wrong in [r#"{"prompts":["query: "]}"#, r#"{"prompts":{"query":1}}"#, r#"{"default_prompt_name":"query"}"#]
+        {
             assert_eq!(read(wrong), (vec![], 1), "{wrong}");
         }
     }
@@ -327,31 +261,13 @@ mod tests {
             let pool = pooling(text.as_bytes(), Some(8), &mut problems);
             (pool, problems.len())
         };
-        assert_eq!(
-            pool(r#"{"word_embedding_dimension":8,"pooling_mode_mean_tokens":true}"#),
-            (Some(Pool::Mean), 0)
-        );
-        assert_eq!(
-            pool(r#"{"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false}"#),
-            (Some(Pool::First), 0)
-        );
-        assert_eq!(
-            pool(r#"{"pooling_mode_max_tokens":true}"#),
-            (Some(Pool::Max), 0)
-        );
-        assert_eq!(
-            pool(r#"{"pooling_mode_weightedmean_tokens":true}"#),
-            (None, 1)
-        );
-        assert_eq!(
-            pool(r#"{"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":true}"#),
-            (None, 1)
-        );
+        assert_eq!(pool(r#"{"word_embedding_dimension":8,"pooling_mode_mean_tokens":true}"#), (Some(Pool::Mean), 0));
+        assert_eq!(pool(r#"{"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false}"#), (Some(Pool::First), 0));
+        assert_eq!(pool(r#"{"pooling_mode_max_tokens":true}"#), (Some(Pool::Max), 0));
+        assert_eq!(pool(r#"{"pooling_mode_weightedmean_tokens":true}"#), (None, 1));
+        assert_eq!(pool(r#"{"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":true}"#), (None, 1));
         assert_eq!(pool(r#"{}"#), (None, 1));
-        assert_eq!(
-            pool(r#"{"word_embedding_dimension":9,"pooling_mode_mean_tokens":1}"#),
-            (None, 3)
-        );
+        assert_eq!(pool(r#"{"word_embedding_dimension":9,"pooling_mode_mean_tokens":1}"#), (None, 3));
         // Since version 5.4.
         for (mode, expected) in [
             (r#""mean""#, (Some(Pool::Mean), 0)),
@@ -360,9 +276,7 @@ mod tests {
             (r#""weightedmean""#, (None, 1)),
             ("7", (None, 1)),
         ] {
-            let text = format!(
-                r#"{{"embedding_dimension":8,"pooling_mode":{mode},"pooling_mode_max_tokens":true}}"#
-            );
+            let text = format!(r#"{{"embedding_dimension":8,"pooling_mode":{mode},"pooling_mode_max_tokens":true}}"#);
             assert_eq!(pool(&text), expected, "{mode}");
         }
         let wide = r#"{"embedding_dimension":9,"pooling_mode":"mean"}"#;
@@ -392,10 +306,6 @@ mod tests {
             {"type":"sentence_transformers.models.Dense","path":"2_Dense"},
             {"type":"sentence_transformers.models.Normalize","path":"3_Normalize"}]"#;
         assert_eq!(modules(many, &mut problems), None);
-        assert!(
-            problems[0].to_string().contains("Dense, Normalize"),
-            "{}",
-            problems[0]
-        );
+        assert!(problems[0].to_string().contains("Dense, Normalize"), "{}", problems[0]);
     }
 }

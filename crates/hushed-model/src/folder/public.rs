@@ -43,10 +43,8 @@ const SENTENCE_BEFORE: [&str; 6] = [
 ];
 /// What to do if a required file is missing.
 const NO_CONFIG: &str = "point to a Hugging Face model folder";
-const NO_TOKENIZER: &str =
-    "only fast tokenizers are read; save the tokenizer with `save_pretrained` of a fast one";
-const NO_PREPROCESSOR: &str =
-    "it says how images become numbers; save the image processor with `save_pretrained`";
+const NO_TOKENIZER: &str = "only fast tokenizers are read; save the tokenizer with `save_pretrained` of a fast one";
+const NO_PREPROCESSOR: &str = "it says how images become numbers; save the image processor with `save_pretrained`";
 
 /// The public files of a model as bytes, sorted by name.
 #[derive(Clone, PartialEq, Eq)]
@@ -87,14 +85,7 @@ impl PublicFiles {
     pub fn read(folder: &Path) -> Result<PublicFiles, FolderError> {
         let mut problems = Vec::new();
         let files = PublicFiles::read_into(folder, &mut problems);
-        if problems.is_empty() {
-            Ok(files)
-        } else {
-            Err(FolderError {
-                folder: folder.to_owned(),
-                problems,
-            })
-        }
+        if problems.is_empty() { Ok(files) } else { Err(FolderError { folder: folder.to_owned(), problems }) }
     }
 
     /// As [`PublicFiles::read`], adding to a list of problems.
@@ -129,20 +120,14 @@ impl PublicFiles {
     }
 
     /// Takes files from elsewhere (a bundle). Refuses names that are not a model's, and sizes beyond the limits.
-    pub fn from_files(
-        given: impl IntoIterator<Item = (String, Vec<u8>)>,
-    ) -> Result<PublicFiles, FolderError> {
+    pub fn from_files(given: impl IntoIterator<Item = (String, Vec<u8>)>) -> Result<PublicFiles, FolderError> {
         let (mut files, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, bytes) in given {
             match FILES.iter().find(|(known, _)| *known == name) {
                 Some(&(known, limit)) if bytes.len() as u64 <= limit => {
                     files.insert(known, bytes);
                 }
-                Some(&(_, limit)) => problems.push(Problem::TooLarge {
-                    file: name,
-                    bytes: bytes.len() as u64,
-                    limit,
-                }),
+                Some(&(_, limit)) => problems.push(Problem::TooLarge { file: name, bytes: bytes.len() as u64, limit }),
                 None => problems.push(Problem::UnsupportedValue {
                     file: "the bundle".to_owned(),
                     field: "file name",
@@ -151,18 +136,12 @@ impl PublicFiles {
                 }),
             }
         }
-        if problems.is_empty() {
-            Ok(PublicFiles { files })
-        } else {
-            Err(bundle(problems))
-        }
+        if problems.is_empty() { Ok(PublicFiles { files }) } else { Err(bundle(problems)) }
     }
 
     /// Names and bytes, sorted by name, as in a bundle.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
-        self.files
-            .iter()
-            .map(|(name, bytes)| (*name, bytes.as_slice()))
+        self.files.iter().map(|(name, bytes)| (*name, bytes.as_slice()))
     }
 
     /// Checks all files and reports every problem at once.
@@ -186,10 +165,7 @@ impl PublicFiles {
         };
         for (file, hint) in [(CONFIG, NO_CONFIG), reads] {
             if bytes(file).is_none() && !problems.iter().any(|p| mentions(p, file)) {
-                problems.push(Problem::MissingFile {
-                    file: file.to_owned(),
-                    hint,
-                });
+                problems.push(Problem::MissingFile { file: file.to_owned(), hint });
             }
         }
         let declared = bytes(FUNCTIONS).and_then(|b| declared::parse(b, problems));
@@ -270,15 +246,10 @@ impl PublicFiles {
                     }
                 }
                 None if problems.iter().any(|p| mentions(p, POOLING)) => {}
-                None => problems.push(Problem::MissingFile {
-                    file: POOLING.to_owned(),
-                    hint: "modules.json names it",
-                }),
+                None => problems.push(Problem::MissingFile { file: POOLING.to_owned(), hint: "modules.json names it" }),
             }
         }
-        let sentence = bytes(SENTENCE)
-            .and_then(|b| pooling::sentence(b, problems))
-            .unwrap_or_default();
+        let sentence = bytes(SENTENCE).and_then(|b| pooling::sentence(b, problems)).unwrap_or_default();
         if sentence.lower_case && tokenizer.as_ref().is_some_and(|t| !t.lower_case()) {
             problems.push(Problem::UnsupportedValue {
                 file: SENTENCE.to_owned(),
@@ -287,12 +258,8 @@ impl PublicFiles {
                 supported: "false, or a tokenizer that lowers the case itself",
             });
         }
-        let published = bytes(PROMPTS)
-            .map(|b| pooling::published(b, problems))
-            .unwrap_or_default();
-        let (chat, longest) = bytes(CHAT)
-            .map(|b| chat::parse(b, problems))
-            .unwrap_or_default();
+        let published = bytes(PROMPTS).map(|b| pooling::published(b, problems)).unwrap_or_default();
+        let (chat, longest) = bytes(CHAT).map(|b| chat::parse(b, problems)).unwrap_or_default();
         let ends = bytes(GENERATION)
             .filter(|_| task == Task::Generate)
             .and_then(|b| ends::of_generation(b, config.as_ref().map(|c| c.vocabulary), problems));
@@ -300,11 +267,7 @@ impl PublicFiles {
             return None;
         }
         let config = config?;
-        let max_tokens = sentence
-            .max_tokens
-            .or(longest)
-            .unwrap_or(config.positions)
-            .min(config.positions);
+        let max_tokens = sentence.max_tokens.or(longest).unwrap_or(config.positions).min(config.positions);
         Some(Public {
             end_tokens: ends.unwrap_or_else(|| config.end_tokens.clone()),
             config,
@@ -412,10 +375,8 @@ fn sides(config: &NetworkConfig) -> (usize, usize) {
 /// Positions that count on from the padding id require that it is the tokenizer's.
 fn positions_fit(config: &NetworkConfig, tokenizer: &Tokenizer, problems: &mut Vec<Problem>) {
     let padding = tokenizer.padding_id();
-    if let (Some(_), Some(id)) = (
-        config.architecture.names().positions_after_padding,
-        config.padding_id,
-    ) && id != padding
+    if let (Some(_), Some(id)) = (config.architecture.names().positions_after_padding, config.padding_id)
+        && id != padding
     {
         problems.push(Problem::SpecialTokenDiffers {
             token: tokenizer.padding().to_owned(),
@@ -426,10 +387,7 @@ fn positions_fit(config: &NetworkConfig, tokenizer: &Tokenizer, problems: &mut V
 }
 
 fn bundle(problems: Vec<Problem>) -> FolderError {
-    FolderError {
-        folder: PathBuf::from("(its public files)"),
-        problems,
-    }
+    FolderError { folder: PathBuf::from("(its public files)"), problems }
 }
 
 fn mentions(problem: &Problem, name: &str) -> bool {

@@ -89,12 +89,7 @@ impl Report {
 pub fn check(folder: &Path) -> Report {
     let (public, _, problems) = inspect(folder);
     let summary = public.as_ref().filter(|_| problems.is_empty()).map(summary);
-    Report {
-        folder: folder.to_owned(),
-        problems,
-        warnings: warnings(folder),
-        summary,
-    }
+    Report { folder: folder.to_owned(), problems, warnings: warnings(folder), summary }
 }
 
 /// At most this many are listed.
@@ -129,10 +124,10 @@ fn warnings(folder: &Path) -> Vec<Warning> {
             one => std::slice::from_ref(one),
         };
         for object in entries.iter().filter_map(Value::as_object) {
-            found.extend(fields::unknown(object, &tables).map(|field| Warning {
-                file,
-                field: field.chars().filter(|c| !c.is_control()).take(60).collect(),
-            }));
+            found.extend(
+                fields::unknown(object, &tables)
+                    .map(|field| Warning { file, field: field.chars().filter(|c| !c.is_control()).take(60).collect() }),
+            );
         }
     }
     found.dedup();
@@ -144,10 +139,7 @@ fn warnings(folder: &Path) -> Vec<Warning> {
 pub(crate) fn open(folder: &Path) -> Result<(Public, Weights<std::fs::File>), FolderError> {
     match inspect(folder) {
         (Some(public), Some(weights), problems) if problems.is_empty() => Ok((public, weights)),
-        (_, _, problems) => Err(FolderError {
-            folder: folder.to_owned(),
-            problems,
-        }),
+        (_, _, problems) => Err(FolderError { folder: folder.to_owned(), problems }),
     }
 }
 
@@ -155,10 +147,7 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
     let mut problems = Vec::new();
     if !folder.is_dir() {
         let hint = "there is no such folder; scripts/fetch_model.sh fetches one";
-        problems.push(Problem::MissingFile {
-            file: folder.display().to_string(),
-            hint,
-        });
+        problems.push(Problem::MissingFile { file: folder.display().to_string(), hint });
         return (None, None, problems);
     }
     // `transformers` would load the model that it changes, from wherever that is.
@@ -169,22 +158,17 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
     let public = files.parse_into(&mut problems);
     let weights = Weights::open(folder, &mut problems);
     if let (Some(public), Some(weights)) = (&public, &weights) {
-        let mut checking = Checking {
-            weights,
-            problems: &mut problems,
-        };
+        let mut checking = Checking { weights, problems: &mut problems };
         // The result has no numbers; the problems are in the list.
         let Ok(body) = layers::body(&public.config, public.pool, &mut checking);
         let program = body.program();
         let known: Vec<String> = program.norms().map(|(id, _)| id.to_string()).collect();
         let declared = public.config.norms.keys();
-        problems.extend(declared.filter(|name| !known.contains(name)).map(|name| {
-            Problem::UnsupportedValue {
-                file: FUNCTIONS.to_owned(),
-                field: "norms",
-                value: name.chars().take(60).collect(),
-                supported: "the norms of this model; make the file again with `hushed calibrate --declare`",
-            }
+        problems.extend(declared.filter(|name| !known.contains(name)).map(|name| Problem::UnsupportedValue {
+            file: FUNCTIONS.to_owned(),
+            field: "norms",
+            value: name.chars().take(60).collect(),
+            supported: "the norms of this model; make the file again with `hushed calibrate --declare`",
         }));
     }
     (public, weights, problems)

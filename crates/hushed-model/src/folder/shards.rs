@@ -28,8 +28,7 @@ impl Index {
     pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Index> {
         let before = problems.len();
         let object = json::object(INDEX, bytes, problems)?;
-        let Some(Value::Object(listed)) = object.get("weight_map").filter(|map| *map != &empty())
-        else {
+        let Some(Value::Object(listed)) = object.get("weight_map").filter(|map| *map != &empty()) else {
             problems.push(Problem::WrongType {
                 file: INDEX.to_owned(),
                 field: "weight_map",
@@ -79,10 +78,7 @@ fn empty() -> Value {
 /// Whether a name is plain: a file system would not read it as a path to another folder.
 fn stays_inside(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    name.len() <= MAX_NAME
-        && name.ends_with(".safetensors")
-        && !name.starts_with('.')
-        && name.chars().all(plain)
+    name.len() <= MAX_NAME && name.ends_with(".safetensors") && !name.starts_with('.') && name.chars().all(plain)
 }
 
 #[cfg(test)]
@@ -123,15 +119,9 @@ mod tests {
         ] {
             let text = serde_json::json!({ "weight_map": { "a": name, "b": "x.safetensors" } });
             let (_, problems) = parse(&text.to_string());
-            assert!(
-                matches!(&problems[..], [Problem::UnsupportedValue { .. }]),
-                "{name:?}: {problems:?}"
-            );
+            assert!(matches!(&problems[..], [Problem::UnsupportedValue { .. }]), "{name:?}: {problems:?}");
         }
-        let long = format!(
-            "{{\"weight_map\":{{\"a\":\"{}.safetensors\"}}}}",
-            "x".repeat(300)
-        );
+        let long = format!("{{\"weight_map\":{{\"a\":\"{}.safetensors\"}}}}", "x".repeat(300));
         let (_, problems) = parse(&long);
         assert!(problems[0].to_string().len() < 300);
     }
@@ -140,17 +130,10 @@ mod tests {
     fn all_problems_at_once() {
         let (_, problems) = parse(r#"{"weight_map":{"a":"../a.safetensors","b":7,"c":null}}"#);
         assert_eq!(problems.len(), 3, "{problems:?}");
-        let many: serde_json::Map<_, _> = (0..1025)
-            .map(|i| (format!("t{i}"), format!("{i}.safetensors").into()))
-            .collect();
+        let many: serde_json::Map<_, _> =
+            (0..1025).map(|i| (format!("t{i}"), format!("{i}.safetensors").into())).collect();
         let many = serde_json::json!({ "weight_map": many }).to_string();
-        for text in [
-            many.as_str(),
-            "{}",
-            r#"{"weight_map":[]}"#,
-            r#"{"weight_map":{}}"#,
-            "[",
-        ] {
+        for text in [many.as_str(), "{}", r#"{"weight_map":[]}"#, r#"{"weight_map":{}}"#, "["] {
             assert_eq!(parse(text).1.len(), 1);
         }
     }

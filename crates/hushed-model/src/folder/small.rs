@@ -9,23 +9,12 @@ use crate::error::Problem;
 
 /// Reads a whole file of bounded size; `Ok(None)` if there is none.
 pub(crate) fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Problem> {
-    let unreadable = |source| Problem::Unreadable {
-        file: name.to_owned(),
-        source,
-    };
+    let unreadable = |source| Problem::Unreadable { file: name.to_owned(), source };
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
-        Err(e)
-            if matches!(
-                e.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-            ) =>
-        {
+        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
             return match link(path) {
-                Some(target) => Err(Problem::BrokenLink {
-                    file: name.to_owned(),
-                    target,
-                }),
+                Some(target) => Err(Problem::BrokenLink { file: name.to_owned(), target }),
                 None => Ok(None),
             };
         }
@@ -35,18 +24,12 @@ pub(crate) fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<V
         // A named pipe would block forever.
         return Err(unreadable(std::io::Error::other("not a regular file")));
     }
-    let too_large = |bytes| Problem::TooLarge {
-        file: name.to_owned(),
-        bytes,
-        limit,
-    };
+    let too_large = |bytes| Problem::TooLarge { file: name.to_owned(), bytes, limit };
     if metadata.len() > limit {
         return Err(too_large(metadata.len()));
     }
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|f| f.take(limit + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+    File::open(path).and_then(|f| f.take(limit + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64)); // it grew
     }

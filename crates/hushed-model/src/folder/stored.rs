@@ -25,15 +25,8 @@ impl Files {
     pub(crate) fn new(folder: &Path, weights: Weights<File>) -> Result<Arc<Files>, FolderError> {
         let folder = folder.to_owned();
         match weights.written() {
-            Ok(written) => Ok(Arc::new(Files {
-                folder,
-                weights,
-                written,
-            })),
-            Err(problem) => Err(FolderError {
-                folder,
-                problems: vec![problem],
-            }),
+            Ok(written) => Ok(Arc::new(Files { folder, weights, written })),
+            Err(problem) => Err(FolderError { folder, problems: vec![problem] }),
         }
     }
 
@@ -62,21 +55,12 @@ pub struct Stored {
 
 impl Stored {
     pub(crate) fn new(files: &Arc<Files>, name: &str, [rows, cols]: [usize; 2]) -> Stored {
-        Stored {
-            files: Arc::clone(files),
-            name: name.to_owned(),
-            rows,
-            cols,
-            columns: None,
-        }
+        Stored { files: Arc::clone(files), name: name.to_owned(), rows, cols, columns: None }
     }
 
     /// The matrix whose rows are these columns of the stored one.
     pub(crate) fn columns(&self, range: Range<usize>) -> Stored {
-        Stored {
-            columns: Some(range),
-            ..self.clone()
-        }
+        Stored { columns: Some(range), ..self.clone() }
     }
 
     /// Reads the matrix.
@@ -86,9 +70,7 @@ impl Stored {
     pub fn read(&self) -> Result<Matrix<f32>, FolderError> {
         let numbers = self.files.weights.read(&self.name, &self.shape());
         let matrix = self.files.unchanged(numbers).and_then(|numbers| {
-            Matrix::new(self.rows, self.cols, numbers).ok_or_else(|| Problem::MissingTensor {
-                name: self.name.clone(),
-            })
+            Matrix::new(self.rows, self.cols, numbers).ok_or_else(|| Problem::MissingTensor { name: self.name.clone() })
         });
         let matrix = matrix.map_err(|problem| self.refused(problem))?;
         Ok(match &self.columns {
@@ -114,9 +96,6 @@ impl Stored {
     }
 
     fn refused(&self, problem: Problem) -> FolderError {
-        FolderError {
-            folder: self.files.folder.clone(),
-            problems: vec![problem],
-        }
+        FolderError { folder: self.files.folder.clone(), problems: vec![problem] }
     }
 }

@@ -16,12 +16,7 @@ const PACKED: usize = 4;
 
 impl<R: ReadAt> Weights<R> {
     /// The weights of a ternary layer, `outputs × inputs`, with the scale multiplied in.
-    pub(crate) fn ternary(
-        &self,
-        layer: &str,
-        shape: [usize; 2],
-        scale: WeightScale,
-    ) -> Result<Vec<f32>, Problem> {
+    pub(crate) fn ternary(&self, layer: &str, shape: [usize; 2], scale: WeightScale) -> Result<Vec<f32>, Problem> {
         let [outputs, inputs] = shape;
         let name = format!("{layer}.weight");
         let packed = self.dtype(&name) == Some(Dtype::U8);

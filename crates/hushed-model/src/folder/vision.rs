@@ -17,28 +17,20 @@ const CLASSIFIER: &str = "ViTForImageClassification";
 const MAX_SIDE: usize = 1 << 10;
 /// Bound on the magnitude of a patch's numbers, for any image.
 const MOST: f64 = 16.0;
-const PROCESSORS: &[(&str, ())] = &[
-    ("ViTImageProcessor", ()),
-    ("ViTImageProcessorFast", ()),
-    ("ViTFeatureExtractor", ()),
-];
+const PROCESSORS: &[(&str, ())] =
+    &[("ViTImageProcessor", ()), ("ViTImageProcessorFast", ()), ("ViTFeatureExtractor", ())];
 
 /// Patches per image, and the side of a patch in pixels.
 pub(super) fn grid(f: &mut Fields<'_>) -> Option<(usize, usize)> {
     let side = f.size("image_size", 1, MAX_SIDE);
     let patch = f.size("patch_size", 1, MAX_SIDE);
-    if f.get("num_channels")
-        .is_some_and(|n| n.as_u64() != Some(CHANNELS as u64))
-    {
+    if f.get("num_channels").is_some_and(|n| n.as_u64() != Some(CHANNELS as u64)) {
         f.unsupported("num_channels", "3");
     }
     let (side, patch) = (side?, patch?);
     let count = (side / patch).pow(2);
     if !side.is_multiple_of(patch) || count < 2 {
-        f.unsupported(
-            "patch_size",
-            "a divisor of image_size, and at least 4 patches",
-        );
+        f.unsupported("patch_size", "a divisor of image_size, and at least 4 patches");
         return None;
     }
     Some((count, patch))
@@ -88,10 +80,7 @@ pub(crate) fn preprocess(
             !ends.into_iter().all(|v| v.abs() <= MOST)
         };
         if mean.into_iter().zip(deviation).any(beyond) {
-            f.unsupported(
-                "image_std",
-                "numbers of at most 16 in magnitude for every image",
-            );
+            f.unsupported("image_std", "numbers of at most 16 in magnitude for every image");
         }
     }
     let sides = sides.filter(|(expected, _)| side_is(&mut f, *expected));
@@ -99,14 +88,7 @@ pub(crate) fn preprocess(
         return None;
     }
     let (side, patch) = sides?;
-    Some(Preprocess {
-        side,
-        patch,
-        resample,
-        rescale,
-        mean: mean?,
-        deviation: deviation?,
-    })
+    Some(Preprocess { side, patch, resample, rescale, mean: mean?, deviation: deviation? })
 }
 
 fn resample(f: &mut Fields<'_>) -> Option<Resample> {
@@ -136,10 +118,7 @@ fn side_is(f: &mut Fields<'_>, expected: usize) -> bool {
         Some(size) => is(size),
     };
     if !same {
-        f.unsupported(
-            "size",
-            "the height and width that config.json says (image_size)",
-        );
+        f.unsupported("size", "the height and width that config.json says (image_size)");
     }
     same
 }

@@ -25,15 +25,7 @@ use crate::folder::small::{link, read_small};
 
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// In a folder with a head beside the layers, the tensors of the layers are under one of these.
-const PREFIXES: [&str; 7] = [
-    "bert.",
-    "roberta.",
-    "distilbert.",
-    "transformer.",
-    "model.",
-    "vit.",
-    "",
-];
+const PREFIXES: [&str; 7] = ["bert.", "roberta.", "distilbert.", "transformer.", "model.", "vit.", ""];
 /// Ends of the name of a tensor that every model has, one of these per architecture. What is before it is the prefix.
 const ANCHORS: [&str; 4] = [
     "embeddings.word_embeddings.weight",
@@ -69,9 +61,7 @@ impl ReadAt for &[u8] {
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        let end = start
-            .checked_add(buffer.len())
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        let end = start.checked_add(buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(self.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
@@ -102,10 +92,7 @@ pub fn weight_files(folder: &Path) -> Result<Vec<PathBuf>, FolderError> {
     let mut problems = Vec::new();
     match files(folder, &mut problems) {
         Some((names, _)) => Ok(names.into_iter().map(|name| folder.join(name)).collect()),
-        None => Err(FolderError {
-            folder: folder.to_owned(),
-            problems,
-        }),
+        None => Err(FolderError { folder: folder.to_owned(), problems }),
     }
 }
 
@@ -131,10 +118,7 @@ fn files(folder: &Path, problems: &mut Vec<Problem>) -> Option<(Vec<String>, Opt
             } else {
                 "the weights have to be safetensors, in one file or in those that model.safetensors.index.json lists"
             };
-            problems.push(Problem::MissingFile {
-                file: WEIGHTS.to_owned(),
-                hint,
-            });
+            problems.push(Problem::MissingFile { file: WEIGHTS.to_owned(), hint });
             None
         }
         Err(problem) => {
@@ -154,10 +138,7 @@ impl Weights<File> {
             let path = folder.join(&name);
             // A named pipe would block forever.
             let opened = match (link(&path), path.is_file()) {
-                (Some(target), _) => Err(Problem::BrokenLink {
-                    file: name.clone(),
-                    target,
-                }),
+                (Some(target), _) => Err(Problem::BrokenLink { file: name.clone(), target }),
                 (None, true) => File::open(path).map_err(|source| unreadable(&name, source)),
                 (None, false) => Err(Problem::MissingFile {
                     file: name.clone(),
@@ -196,9 +177,7 @@ impl Weights<File> {
         let now = self.written()?;
         let mut files = self.files.iter().zip(now.iter().zip(before));
         match files.find(|(_, (now, before))| now != before) {
-            Some((checked, _)) => Err(Problem::Changed {
-                file: checked.name.clone(),
-            }),
+            Some((checked, _)) => Err(Problem::Changed { file: checked.name.clone() }),
             None => Ok(()),
         }
     }
@@ -248,11 +227,7 @@ impl<R: ReadAt> Checked<R> {
         if bytes < 8 {
             let file = name;
             let needed = 8;
-            return Err(Problem::TruncatedHeader {
-                file,
-                bytes,
-                needed,
-            });
+            return Err(Problem::TruncatedHeader { file, bytes, needed });
         }
         file.read_exact_at(&mut length, 0).map_err(unreadable)?;
         let length = u64::from_le_bytes(length);
@@ -262,19 +237,11 @@ impl<R: ReadAt> Checked<R> {
             return Err(Problem::InItsPlace { file: name, found });
         }
         if length > MAX_HEADER {
-            return Err(Problem::TooLarge {
-                file: format!("{name} (its header)"),
-                bytes: length,
-                limit: MAX_HEADER,
-            });
+            return Err(Problem::TooLarge { file: format!("{name} (its header)"), bytes: length, limit: MAX_HEADER });
         }
         let data_start = length + 8;
         if bytes < data_start {
-            return Err(Problem::TruncatedHeader {
-                file: name,
-                bytes,
-                needed: data_start,
-            });
+            return Err(Problem::TruncatedHeader { file: name, bytes, needed: data_start });
         }
         let mut text = vec![0; length as usize];
         file.read_exact_at(&mut text, 8).map_err(unreadable)?;
@@ -288,18 +255,9 @@ impl<R: ReadAt> Checked<R> {
         })?;
         let (declared, found) = (header.data_len() as u64, bytes - data_start);
         if declared != found {
-            return Err(Problem::DataLength {
-                file: name,
-                declared,
-                found,
-            });
+            return Err(Problem::DataLength { file: name, declared, found });
         }
-        Ok(Checked {
-            name,
-            file,
-            data_start,
-            header,
-        })
+        Ok(Checked { name, file, data_start, header })
     }
 }
 
@@ -313,16 +271,8 @@ impl<R: ReadAt> Weights<R> {
     /// Finds what a program that wrapped the model put before every name.
     fn unwrapped(files: Vec<Checked<R>>, index: Option<Index>) -> Result<Weights<R>, Problem> {
         let mut found = BTreeSet::new();
-        for name in files
-            .iter()
-            .flat_map(|checked| checked.header.offset_keys())
-        {
-            found.extend(
-                ANCHORS
-                    .iter()
-                    .filter_map(|end| name.strip_suffix(end))
-                    .map(str::to_owned),
-            );
+        for name in files.iter().flat_map(|checked| checked.header.offset_keys()) {
+            found.extend(ANCHORS.iter().filter_map(|end| name.strip_suffix(end)).map(str::to_owned));
         }
         let known = |prefix: &String| PREFIXES.contains(&prefix.as_str());
         let wrapped = match found.iter().collect::<Vec<_>>().as_slice() {
@@ -333,23 +283,13 @@ impl<R: ReadAt> Weights<R> {
                 outer.unwrap_or(only).to_owned()
             }
             several => {
-                let shown = |prefix: &&String| {
-                    prefix
-                        .chars()
-                        .filter(|c| !c.is_control())
-                        .take(60)
-                        .collect()
-                };
+                let shown = |prefix: &&String| prefix.chars().filter(|c| !c.is_control()).take(60).collect();
                 let prefixes: Vec<String> = several.iter().take(4).map(shown).collect();
                 let prefixes = prefixes.join(", ");
                 return Err(Problem::Prefixes { prefixes });
             }
         };
-        Ok(Weights {
-            files,
-            index,
-            wrapped,
-        })
+        Ok(Weights { files, index, wrapped })
     }
 
     /// The file that has the tensor of exactly this name, and its entry in the header.
@@ -368,17 +308,10 @@ impl<R: ReadAt> Weights<R> {
     fn find(&self, name: &str) -> Option<(&Checked<R>, &TensorInfo)> {
         // Older exports call a norm's gain and offset gamma and beta, and models with a head put the encoder under
         // `bert.` or a similar prefix.
-        let old = name
-            .strip_suffix("LayerNorm.weight")
-            .map(|n| format!("{n}LayerNorm.gamma"));
-        let old = old.or_else(|| {
-            name.strip_suffix("LayerNorm.bias")
-                .map(|n| format!("{n}LayerNorm.beta"))
-        });
+        let old = name.strip_suffix("LayerNorm.weight").map(|n| format!("{n}LayerNorm.gamma"));
+        let old = old.or_else(|| name.strip_suffix("LayerNorm.bias").map(|n| format!("{n}LayerNorm.beta")));
         let names = [Some(name.to_owned()), old].into_iter().flatten();
-        names
-            .flat_map(|n| PREFIXES.map(|prefix| format!("{}{prefix}{n}", self.wrapped)))
-            .find_map(|n| self.info(&n))
+        names.flat_map(|n| PREFIXES.map(|prefix| format!("{}{prefix}{n}", self.wrapped))).find_map(|n| self.info(&n))
     }
 
     /// Checks that the tensor exists with this shape and a readable type.
@@ -393,9 +326,7 @@ impl<R: ReadAt> Weights<R> {
 
     /// The file of a tensor of this shape, and its entry in the header.
     fn shaped(&self, name: &str, shape: &[usize]) -> Result<(&Checked<R>, &TensorInfo), Problem> {
-        let (file, info) = self.find(name).ok_or_else(|| Problem::MissingTensor {
-            name: name.to_owned(),
-        })?;
+        let (file, info) = self.find(name).ok_or_else(|| Problem::MissingTensor { name: name.to_owned() })?;
         if info.shape != shape {
             return Err(Problem::WrongShape {
                 name: name.to_owned(),
@@ -410,10 +341,7 @@ impl<R: ReadAt> Weights<R> {
     pub(crate) fn read_bytes(&self, name: &str, shape: &[usize]) -> Result<Vec<u8>, Problem> {
         let (file, info) = self.shaped(name, shape)?;
         if info.dtype != Dtype::U8 {
-            return Err(Problem::WrongNumbers {
-                name: name.to_owned(),
-                found: format!("{:?}", info.dtype),
-            });
+            return Err(Problem::WrongNumbers { name: name.to_owned(), found: format!("{:?}", info.dtype) });
         }
         let (start, end) = info.data_offsets;
         // The header has been checked: the tensor lies inside the file.
@@ -431,10 +359,7 @@ impl<R: ReadAt> Weights<R> {
             Dtype::F16 => Numbers::F16,
             Dtype::BF16 => Numbers::Bf16,
             other => {
-                return Err(Problem::WrongNumbers {
-                    name: name.to_owned(),
-                    found: format!("{other:?}"),
-                });
+                return Err(Problem::WrongNumbers { name: name.to_owned(), found: format!("{other:?}") });
             }
         };
         Ok((file, info, numbers))
@@ -451,12 +376,7 @@ impl<R: ReadAt> Weights<R> {
 
     /// The same in order, some rows (of the first dimension) at a time, always whole rows. Rows before a number that is
     /// not finite have been visited by the time it is refused.
-    pub(crate) fn each(
-        &self,
-        name: &str,
-        shape: &[usize],
-        mut visit: impl FnMut(&[f32]),
-    ) -> Result<(), Problem> {
+    pub(crate) fn each(&self, name: &str, shape: &[usize], mut visit: impl FnMut(&[f32])) -> Result<(), Problem> {
         let (file, info, numbers) = self.place(name, shape)?;
         let (start, end) = info.data_offsets;
         let row = (end - start) / shape.first().copied().unwrap_or(1).max(1);
@@ -473,9 +393,7 @@ impl<R: ReadAt> Weights<R> {
             // No early exit, so that eight numbers are checked at a time.
             let finite = values.iter().fold(true, |all, v: &f32| all & v.is_finite());
             if !finite {
-                return Err(Problem::NotFinite {
-                    name: name.to_owned(),
-                });
+                return Err(Problem::NotFinite { name: name.to_owned() });
             }
             visit(&values);
         }
@@ -503,21 +421,9 @@ impl Numbers {
     }
 
     fn extend(self, values: &mut Vec<f32>, bytes: &[u8]) {
-        let halves = || {
-            bytes
-                .as_chunks::<2>()
-                .0
-                .iter()
-                .map(|&b| u16::from_le_bytes(b))
-        };
+        let halves = || bytes.as_chunks::<2>().0.iter().map(|&b| u16::from_le_bytes(b));
         match self {
-            Numbers::F32 => values.extend(
-                bytes
-                    .as_chunks::<4>()
-                    .0
-                    .iter()
-                    .map(|&b| f32::from_le_bytes(b)),
-            ),
+            Numbers::F32 => values.extend(bytes.as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b))),
             Numbers::F16 => values.extend(halves().map(half)),
             Numbers::Bf16 => values.extend(halves().map(|h| f32::from_bits(u32::from(h) << 16))),
         }
@@ -563,12 +469,7 @@ mod tests {
 
     /// A file with this header and data.
     fn file(header: &str, data: &[u8]) -> Vec<u8> {
-        [
-            &(header.len() as u64).to_le_bytes(),
-            header.as_bytes(),
-            data,
-        ]
-        .concat()
+        [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
     }
 
     fn open(bytes: &[u8]) -> Result<Weights<&[u8]>, Problem> {
@@ -582,18 +483,9 @@ mod tests {
         let bytes = file(header, &[&data[..], &[0x40, 0x40]].concat());
         let weights = open(&bytes).ok().unwrap();
         assert_eq!(weights.read("a", &[1, 2]).ok(), Some(vec![1.5, -2.0]));
-        assert_eq!(
-            weights.read("x.LayerNorm.weight", &[1]).ok(),
-            Some(vec![3.0])
-        );
-        assert!(matches!(
-            weights.read("a", &[2, 1]),
-            Err(Problem::WrongShape { .. })
-        ));
-        assert!(matches!(
-            weights.read("b", &[1]),
-            Err(Problem::MissingTensor { .. })
-        ));
+        assert_eq!(weights.read("x.LayerNorm.weight", &[1]).ok(), Some(vec![3.0]));
+        assert!(matches!(weights.read("a", &[2, 1]), Err(Problem::WrongShape { .. })));
+        assert!(matches!(weights.read("b", &[1]), Err(Problem::MissingTensor { .. })));
     }
 
     #[test]
@@ -602,73 +494,25 @@ mod tests {
             format!(r#"{{"dtype":"{dtype}","shape":{shape},"data_offsets":{range}}}"#)
         };
         let two = |a: &str, b: &str| format!(r#"{{"a":{a},"b":{b}}}"#);
-        let overlap = two(
-            &tensor("[0,8]", "[2]", "F32"),
-            &tensor("[4,12]", "[2]", "F32"),
-        );
-        assert!(matches!(
-            open(&file(&overlap, &[0; 12])),
-            Err(Problem::Header { .. })
-        ));
-        let gap = two(
-            &tensor("[0,8]", "[2]", "F32"),
-            &tensor("[12,20]", "[2]", "F32"),
-        );
-        assert!(matches!(
-            open(&file(&gap, &[0; 20])),
-            Err(Problem::Header { .. })
-        ));
-        let oversized = format!(
-            r#"{{"a":{}}}"#,
-            tensor("[0,8]", "[18446744073709551615,2]", "F32")
-        );
-        assert!(matches!(
-            open(&file(&oversized, &[0; 8])),
-            Err(Problem::Header { .. })
-        ));
+        let overlap = two(&tensor("[0,8]", "[2]", "F32"), &tensor("[4,12]", "[2]", "F32"));
+        assert!(matches!(open(&file(&overlap, &[0; 12])), Err(Problem::Header { .. })));
+        let gap = two(&tensor("[0,8]", "[2]", "F32"), &tensor("[12,20]", "[2]", "F32"));
+        assert!(matches!(open(&file(&gap, &[0; 20])), Err(Problem::Header { .. })));
+        let oversized = format!(r#"{{"a":{}}}"#, tensor("[0,8]", "[18446744073709551615,2]", "F32"));
+        assert!(matches!(open(&file(&oversized, &[0; 8])), Err(Problem::Header { .. })));
         let backwards = format!(r#"{{"a":{}}}"#, tensor("[8,0]", "[2]", "F32"));
-        assert!(matches!(
-            open(&file(&backwards, &[0; 8])),
-            Err(Problem::Header { .. })
-        ));
+        assert!(matches!(open(&file(&backwards, &[0; 8])), Err(Problem::Header { .. })));
         let truncated = format!(r#"{{"a":{}}}"#, tensor("[0,8]", "[2]", "F32"));
-        assert!(matches!(
-            open(&file(&truncated, &[0; 7])),
-            Err(Problem::DataLength {
-                declared: 8,
-                found: 7,
-                ..
-            })
-        ));
-        assert!(matches!(
-            open(&file(&truncated, &[0; 9])),
-            Err(Problem::DataLength {
-                declared: 8,
-                found: 9,
-                ..
-            })
-        ));
-        assert!(matches!(
-            open(&[0; 7]),
-            Err(Problem::TruncatedHeader {
-                bytes: 7,
-                needed: 8,
-                ..
-            })
-        ));
+        assert!(matches!(open(&file(&truncated, &[0; 7])), Err(Problem::DataLength { declared: 8, found: 7, .. })));
+        assert!(matches!(open(&file(&truncated, &[0; 9])), Err(Problem::DataLength { declared: 8, found: 9, .. })));
+        assert!(matches!(open(&[0; 7]), Err(Problem::TruncatedHeader { bytes: 7, needed: 8, .. })));
         assert!(matches!(
             open(&[&100u64.to_le_bytes()[..], b"{}"].concat()),
             Err(Problem::TruncatedHeader { needed: 108, .. })
         ));
         assert!(matches!(open(&[0xff; 64]), Err(Problem::TooLarge { .. })));
-        assert!(matches!(
-            open(&file("{\"a\":", &[])),
-            Err(Problem::Header { .. })
-        ));
-        assert!(matches!(
-            open(&file("\u{feff}{}", &[])),
-            Err(Problem::Header { .. })
-        ));
+        assert!(matches!(open(&file("{\"a\":", &[])), Err(Problem::Header { .. })));
+        assert!(matches!(open(&file("\u{feff}{}", &[])), Err(Problem::Header { .. })));
     }
 
     #[test]
@@ -677,15 +521,9 @@ mod tests {
             format!(r#"{{"a":{{"dtype":"{dtype}","shape":[2],"data_offsets":[0,{bytes}]}}}}"#)
         };
         let bytes = file(&header("F64", 16), &[0; 16]);
-        assert!(matches!(
-            open(&bytes).and_then(|w| w.read("a", &[2])),
-            Err(Problem::WrongNumbers { .. })
-        ));
+        assert!(matches!(open(&bytes).and_then(|w| w.read("a", &[2])), Err(Problem::WrongNumbers { .. })));
         let bytes = file(&header("F16", 4), &[0, 0, 0, 0x7c]);
-        assert!(matches!(
-            open(&bytes).and_then(|w| w.read("a", &[2])),
-            Err(Problem::NotFinite { .. })
-        ));
+        assert!(matches!(open(&bytes).and_then(|w| w.read("a", &[2])), Err(Problem::NotFinite { .. })));
     }
 
     #[test]
@@ -693,10 +531,8 @@ mod tests {
         let (rows, columns) = (3, CHUNK / 8);
         let numbers: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
         let data: Vec<u8> = numbers.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let header = format!(
-            r#"{{"a":{{"dtype":"F32","shape":[{rows},{columns}],"data_offsets":[0,{}]}}}}"#,
-            data.len()
-        );
+        let header =
+            format!(r#"{{"a":{{"dtype":"F32","shape":[{rows},{columns}],"data_offsets":[0,{}]}}}}"#, data.len());
         let bytes = file(&header, &data);
         let weights = open(&bytes).ok().unwrap();
         let mut parts = Vec::new();
@@ -709,15 +545,9 @@ mod tests {
 
     #[test]
     fn a_file_that_shrinks_is_an_error() {
-        let bytes = file(
-            r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#,
-            &[0; 8],
-        );
+        let bytes = file(r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#, &[0; 8]);
         let mut weights = open(&bytes).ok().unwrap();
         weights.files[0].file = &bytes[..bytes.len() - 1];
-        assert!(matches!(
-            weights.read("a", &[2]),
-            Err(Problem::Unreadable { .. })
-        ));
+        assert!(matches!(weights.read("a", &[2]), Err(Problem::Unreadable { .. })));
     }
 }

@@ -18,10 +18,8 @@ pub fn prompt_lookup(ids: &[u32], most: usize) -> Vec<u32> {
         before.take_while(|(a, b)| a == b).count()
     };
     // Of equally long matches the last.
-    let longest = (1..ids.len())
-        .map(|end| (common(end), end))
-        .max_by_key(|found| *found)
-        .filter(|(length, _)| *length >= LEAST);
+    let longest =
+        (1..ids.len()).map(|end| (common(end), end)).max_by_key(|found| *found).filter(|(length, _)| *length >= LEAST);
     let Some((_, end)) = longest else {
         return Vec::new();
     };

@@ -68,10 +68,7 @@ impl Pixels {
     /// Rows in a model: one for the class token, then one per patch.
     pub fn rows(&self) -> TextRows {
         let rows = self.patches.rows() + 1;
-        TextRows {
-            real: rows,
-            total: rows,
-        }
+        TextRows { real: rows, total: rows }
     }
 }
 
@@ -101,11 +98,7 @@ impl Preprocess {
             let points = (bytes.len() / CHANNELS) as u64;
             return Err(ImageError::OtherSize { points, side });
         }
-        Ok(self.cut(&Rgb {
-            width: side,
-            height: side,
-            bytes,
-        }))
+        Ok(self.cut(&Rgb { width: side, height: side, bytes }))
     }
 
     fn of_rgb(&self, image: Rgb) -> Result<Pixels, ImageError> {
@@ -147,10 +140,7 @@ impl Preprocess {
 
 fn decode(file: &[u8]) -> Result<Rgb, ImageError> {
     if file.len() > MAX_IMAGE_BYTES {
-        return Err(ImageError::TooManyBytes {
-            bytes: file.len(),
-            limit: MAX_IMAGE_BYTES,
-        });
+        return Err(ImageError::TooManyBytes { bytes: file.len(), limit: MAX_IMAGE_BYTES });
     }
     let broken = |source| ImageError::Broken { source };
     let format = match image::guess_format(file) {
@@ -170,19 +160,10 @@ fn decode(file: &[u8]) -> Result<Rgb, ImageError> {
     let points = u64::from(width) * u64::from(height);
     let beyond = decoder.total_bytes() > MAX_DECODED || points > MAX_POINTS;
     if points == 0 || beyond || width.max(height) > MAX_SIDE {
-        return Err(ImageError::TooManyPoints {
-            width,
-            height,
-            points: MAX_POINTS,
-            side: MAX_SIDE,
-        });
+        return Err(ImageError::TooManyPoints { width, height, points: MAX_POINTS, side: MAX_SIDE });
     }
     let image = DynamicImage::from_decoder(decoder).map_err(broken)?;
-    Ok(Rgb {
-        width: width as usize,
-        height: height as usize,
-        bytes: image.into_rgb8().into_raw(),
-    })
+    Ok(Rgb { width: width as usize, height: height as usize, bytes: image.into_rgb8().into_raw() })
 }
 
 /// Whether the marker that ends a JPEG comes after the start of its last scan. A thumbnail before it has markers of its

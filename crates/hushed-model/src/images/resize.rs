@@ -53,11 +53,7 @@ fn columns(image: &Rgb, width: usize, how: Resample) -> Rgb {
             }
         }
     }
-    Rgb {
-        width,
-        height: image.height,
-        bytes,
-    }
+    Rgb { width, height: image.height, bytes }
 }
 
 fn rows(image: &Rgb, height: usize, how: Resample) -> Rgb {
@@ -69,11 +65,7 @@ fn rows(image: &Rgb, height: usize, how: Resample) -> Rgb {
             bytes.push(weighed(from.step_by(stride.max(1)), &point.coefficients));
         }
     }
-    Rgb {
-        width: image.width,
-        height,
-        bytes,
-    }
+    Rgb { width: image.width, height, bytes }
 }
 
 /// The weighted sum of pixels, rounded and clamped to 0 to 255.
@@ -98,10 +90,7 @@ fn reads(from: usize, to: usize, how: Resample) -> Vec<Reads> {
         let sum: f64 = weights.iter().sum();
         let unit = f64::from(1u32 << FRAC);
         let integer = |w: &f64| (w / sum * unit).round() as i32;
-        Reads {
-            first,
-            coefficients: weights.iter().map(integer).collect(),
-        }
+        Reads { first, coefficients: weights.iter().map(integer).collect() }
     };
     (0..to).map(point).collect()
 }

@@ -10,18 +10,12 @@ use crate::network::{Layer, Network};
 use crate::program::Block;
 
 /// The encoder of this configuration, with numbers from the source.
-pub(crate) fn encoder<S: Source>(
-    config: &NetworkConfig,
-    pool: Pool,
-    source: &mut S,
-) -> Result<Network, S::Error> {
+pub(crate) fn encoder<S: Source>(config: &NetworkConfig, pool: Pool, source: &mut S) -> Result<Network, S::Error> {
     let mut from = From { config, source };
     Ok(Network {
         embedding: from.embedding()?,
         embedding_norm: from.norm("embeddings.LayerNorm")?,
-        layers: (0..config.layers)
-            .map(|i| from.layer(i))
-            .collect::<Result<_, _>>()?,
+        layers: (0..config.layers).map(|i| from.layer(i)).collect::<Result<_, _>>()?,
         pool,
         classifier: from.classifier()?,
     })
@@ -75,13 +69,8 @@ impl<S: Source> From<'_, S> {
     }
 
     fn embedding(&mut self) -> Result<Embedding, S::Error> {
-        let (vocabulary, positions, width) = (
-            self.config.vocabulary,
-            self.config.positions,
-            self.config.width,
-        );
-        let (tokens, stored) =
-            self.numbers("embeddings.word_embeddings.weight", vocabulary, width)?;
+        let (vocabulary, positions, width) = (self.config.vocabulary, self.config.positions, self.config.width);
+        let (tokens, stored) = self.numbers("embeddings.word_embeddings.weight", vocabulary, width)?;
         let types = match self.config.token_types {
             0 => None,
             rows => self.matrix("embeddings.token_type_embeddings.weight", rows, width)?,
@@ -96,21 +85,9 @@ impl<S: Source> From<'_, S> {
         if let (Some(offsets), Some(types)) = (&mut offsets, &types) {
             // All tokens of a single text have type 0. The sum is rounded to f32, as in torch.
             for i in 0..positions {
-                offsets
-                    .row_mut(i)
-                    .iter_mut()
-                    .zip(types.row(0))
-                    .for_each(|(p, t)| *p += t);
+                offsets.row_mut(i).iter_mut().zip(types.row(0)).for_each(|(p, t)| *p += t);
             }
         }
-        Ok(Embedding {
-            vocabulary,
-            positions,
-            placed: true,
-            width,
-            tokens,
-            stored,
-            offsets: offsets.map(Arc::new),
-        })
+        Ok(Embedding { vocabulary, positions, placed: true, width, tokens, stored, offsets: offsets.map(Arc::new) })
     }
 }

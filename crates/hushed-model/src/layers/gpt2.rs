@@ -10,16 +10,11 @@ use crate::folder::config::NetworkConfig;
 use crate::program::Block;
 
 /// The decoder of this configuration, with numbers from the source.
-pub(crate) fn gpt2<S: Source>(
-    config: &NetworkConfig,
-    source: &mut S,
-) -> Result<DecoderNetwork, S::Error> {
+pub(crate) fn gpt2<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<DecoderNetwork, S::Error> {
     let mut from = From { config, source };
     let embedding = from.tables()?;
     Ok(DecoderNetwork {
-        layers: (0..config.layers)
-            .map(|i| from.decoder_layer(i))
-            .collect::<Result<_, _>>()?,
+        layers: (0..config.layers).map(|i| from.decoder_layer(i)).collect::<Result<_, _>>()?,
         norm: from.norm("ln_f")?,
         head: from.head(&embedding)?,
         embedding,
@@ -37,9 +32,7 @@ impl<S: Source> From<'_, S> {
             width: c.width,
             tokens,
             stored,
-            offsets: self
-                .matrix("wpe.weight", c.positions, c.width)?
-                .map(Arc::new),
+            offsets: self.matrix("wpe.weight", c.positions, c.width)?.map(Arc::new),
         })
     }
 
@@ -64,9 +57,7 @@ impl<S: Source> From<'_, S> {
             },
             feed_forward_norm: self.norm(&name("ln_2"))?,
             feed_forward: match self.config.merged.contains(&i) {
-                true => {
-                    Block::Linear(self.stored_transposed(&merged_name(self.config, i).0, d, d)?)
-                }
+                true => Block::Linear(self.stored_transposed(&merged_name(self.config, i).0, d, d)?),
                 false => Block::FeedForward(FeedForward {
                     up: self.stored_transposed(&name("mlp.c_fc"), d, hidden)?,
                     gate: None,
@@ -80,12 +71,7 @@ impl<S: Source> From<'_, S> {
     }
 
     /// A linear layer whose matrix is stored as `inputs × outputs`.
-    fn stored_transposed(
-        &mut self,
-        name: &str,
-        inputs: usize,
-        outputs: usize,
-    ) -> Result<Linear, S::Error> {
+    fn stored_transposed(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Linear, S::Error> {
         let [linear] = self.side_by_side(name, inputs, outputs)?;
         Ok(linear)
     }

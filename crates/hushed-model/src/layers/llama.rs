@@ -7,10 +7,7 @@ use crate::folder::config::NetworkConfig;
 use crate::program::Block;
 
 /// The decoder of this configuration, with numbers from the source.
-pub(crate) fn llama<S: Source>(
-    config: &NetworkConfig,
-    source: &mut S,
-) -> Result<DecoderNetwork, S::Error> {
+pub(crate) fn llama<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<DecoderNetwork, S::Error> {
     let mut from = From { config, source };
     let (tokens, stored) = from.numbers("embed_tokens.weight", config.vocabulary, config.width)?;
     let embedding = Embedding {
@@ -23,9 +20,7 @@ pub(crate) fn llama<S: Source>(
         offsets: None,
     };
     Ok(DecoderNetwork {
-        layers: (0..config.layers)
-            .map(|i| from.llama_layer(i))
-            .collect::<Result<_, _>>()?,
+        layers: (0..config.layers).map(|i| from.llama_layer(i)).collect::<Result<_, _>>()?,
         norm: from.rms_norm("norm", config.width)?,
         head: from.head(&embedding)?,
         embedding,

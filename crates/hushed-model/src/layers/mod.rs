@@ -22,11 +22,7 @@ pub(crate) use vit::vit;
 pub(crate) use written::write_llama;
 
 /// The layers of this configuration, with numbers from the source.
-pub(crate) fn body<S: Source>(
-    config: &NetworkConfig,
-    pool: Pool,
-    source: &mut S,
-) -> Result<Body, S::Error> {
+pub(crate) fn body<S: Source>(config: &NetworkConfig, pool: Pool, source: &mut S) -> Result<Body, S::Error> {
     Ok(match config.architecture {
         Architecture::Bert | Architecture::Roberta | Architecture::DistilBert => {
             Body::Encoder(encoder(config, pool, source)?)

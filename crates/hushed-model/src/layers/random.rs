@@ -49,21 +49,15 @@ impl Random {
         ];
         let (mean, deviation) = match (name, shape) {
             (n, _) if GAINS.iter().any(|gain| n.ends_with(gain)) => (0.9, 0.1),
-            (_, &[_, channels, rows, columns]) => {
-                (0.0, 0.8 / ((channels * rows * columns) as f32).sqrt())
-            }
+            (_, &[_, channels, rows, columns]) => (0.0, 0.8 / ((channels * rows * columns) as f32).sqrt()),
             (n, _) if n.starts_with("embeddings.") => (0.0, 0.04),
-            ("wte.weight" | "wpe.weight" | "lm_head.weight" | "embed_tokens.weight", _) => {
-                (0.0, 0.04)
-            }
+            ("wte.weight" | "wpe.weight" | "lm_head.weight" | "embed_tokens.weight", _) => (0.0, 0.04),
             // GPT-2 stores its matrices transposed.
             (n, &[inputs, _]) if n.starts_with("h.") => (0.0, 0.8 / (inputs as f32).sqrt()),
             (_, &[_, inputs]) => (0.0, 0.8 / (inputs as f32).sqrt()),
             _ => (0.0, 0.1),
         };
-        (0..shape.iter().product())
-            .map(|_| self.around(mean, deviation))
-            .collect()
+        (0..shape.iter().product()).map(|_| self.around(mean, deviation)).collect()
     }
 }
 
@@ -83,9 +77,7 @@ impl Source for Random {
     ) -> Result<Option<Vec<f32>>, Infallible> {
         let scale = 0.8 * (1.5 / inputs as f32).sqrt();
         let sign = |_| (self.next_u64() % 3) as f32 - 1.0;
-        Ok(Some(
-            (0..outputs * inputs).map(sign).map(|s| scale * s).collect(),
-        ))
+        Ok(Some((0..outputs * inputs).map(sign).map(|s| scale * s).collect()))
     }
 }
 
@@ -98,10 +90,7 @@ mod tests {
         let numbers = Random::new(1).numbers("x.weight", &[250, 400]);
         let mean = numbers.iter().map(|&v| f64::from(v)).sum::<f64>() / 1e5;
         let variance = numbers.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / 1e5;
-        assert!(
-            mean.abs() < 1e-3 && (variance.sqrt() - 0.04).abs() < 1e-3,
-            "{mean} {variance}"
-        );
+        assert!(mean.abs() < 1e-3 && (variance.sqrt() - 0.04).abs() < 1e-3, "{mean} {variance}");
         assert_eq!(numbers, Random::new(1).numbers("y.weight", &[250, 400]));
     }
 }

@@ -34,12 +34,7 @@ pub(crate) trait Source {
 
     /// The weights of a layer declared ternary, `outputs × inputs`, with the scale multiplied in. By default a tensor
     /// like any other, for sources that neither unpack nor check.
-    fn ternary(
-        &mut self,
-        layer: &str,
-        shape: [usize; 2],
-        _: WeightScale,
-    ) -> Result<Option<Vec<f32>>, Self::Error> {
+    fn ternary(&mut self, layer: &str, shape: [usize; 2], _: WeightScale) -> Result<Option<Vec<f32>>, Self::Error> {
         self.tensor(&format!("{layer}.weight"), &shape)
     }
 
@@ -75,12 +70,7 @@ impl<R: ReadAt> Source for Checking<'_, R> {
     }
 
     /// Reads the numbers too: shapes do not show whether they are ternary.
-    fn ternary(
-        &mut self,
-        layer: &str,
-        shape: [usize; 2],
-        scale: WeightScale,
-    ) -> Result<Option<Vec<f32>>, Infallible> {
+    fn ternary(&mut self, layer: &str, shape: [usize; 2], scale: WeightScale) -> Result<Option<Vec<f32>>, Infallible> {
         if let Err(problem) = self.weights.ternary(layer, shape, scale) {
             self.problems.push(problem);
         }
@@ -94,12 +84,7 @@ impl<R: ReadAt> Source for &Weights<R> {
         self.read(name, shape).map(Some)
     }
 
-    fn ternary(
-        &mut self,
-        layer: &str,
-        shape: [usize; 2],
-        scale: WeightScale,
-    ) -> Result<Option<Vec<f32>>, Problem> {
+    fn ternary(&mut self, layer: &str, shape: [usize; 2], scale: WeightScale) -> Result<Option<Vec<f32>>, Problem> {
         Weights::ternary(self, layer, shape, scale).map(Some)
     }
 }
@@ -113,12 +98,7 @@ impl Source for Leaving<'_> {
         self.0.weights().tensor(name, shape)
     }
 
-    fn ternary(
-        &mut self,
-        layer: &str,
-        shape: [usize; 2],
-        scale: WeightScale,
-    ) -> Result<Option<Vec<f32>>, Problem> {
+    fn ternary(&mut self, layer: &str, shape: [usize; 2], scale: WeightScale) -> Result<Option<Vec<f32>>, Problem> {
         Source::ternary(&mut self.0.weights(), layer, shape, scale)
     }
 
@@ -149,12 +129,7 @@ impl<S: Source> From<'_, S> {
         })
     }
 
-    pub(super) fn linear(
-        &mut self,
-        name: &str,
-        inputs: usize,
-        outputs: usize,
-    ) -> Result<Linear, S::Error> {
+    pub(super) fn linear(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Linear, S::Error> {
         let (weights, stored) = self.numbers(&format!("{name}.weight"), outputs, inputs)?;
         Ok(Linear {
             inputs,
@@ -186,14 +161,7 @@ impl<S: Source> From<'_, S> {
             true => self.vector(&format!("{name}.bias"), outputs)?,
             false => no_bias(&weights, &stored, outputs),
         };
-        Ok(Linear {
-            inputs,
-            outputs,
-            bias,
-            weights,
-            stored,
-            ternary: self.config.ternary.is_some(),
-        })
+        Ok(Linear { inputs, outputs, bias, weights, stored, ternary: self.config.ternary.is_some() })
     }
 
     /// The head of a language model, without a bias.
@@ -204,53 +172,28 @@ impl<S: Source> From<'_, S> {
             false => self.numbers("lm_head.weight", outputs, inputs)?,
         };
         let bias = no_bias(&weights, &stored, outputs);
-        Ok(Linear {
-            inputs,
-            outputs,
-            weights,
-            stored,
-            bias,
-            ternary: false,
-        })
+        Ok(Linear { inputs, outputs, weights, stored, bias, ternary: false })
     }
 
     /// The numbers of a matrix, or where they are stored.
-    pub(super) fn numbers(
-        &mut self,
-        name: &str,
-        rows: usize,
-        cols: usize,
-    ) -> Result<Numbers, S::Error> {
+    pub(super) fn numbers(&mut self, name: &str, rows: usize, cols: usize) -> Result<Numbers, S::Error> {
         match self.source.left(name, [rows, cols]) {
             Some(stored) => Ok((None, Some(stored))),
             None => Ok((self.matrix(name, rows, cols)?.map(Arc::new), None)),
         }
     }
 
-    pub(super) fn matrix(
-        &mut self,
-        name: &str,
-        rows: usize,
-        cols: usize,
-    ) -> Result<Option<Matrix<f32>>, S::Error> {
+    pub(super) fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Option<Matrix<f32>>, S::Error> {
         let data = self.source.tensor(name, &[rows, cols])?;
         Ok(data.and_then(|data| Matrix::new(rows, cols, data)))
     }
 
-    pub(super) fn vector(
-        &mut self,
-        name: &str,
-        length: usize,
-    ) -> Result<Option<Arc<[f32]>>, S::Error> {
+    pub(super) fn vector(&mut self, name: &str, length: usize) -> Result<Option<Arc<[f32]>>, S::Error> {
         Ok(self.source.tensor(name, &[length])?.map(Arc::from))
     }
 }
 
 /// Zeros for a layer without a bias, if there are numbers.
-fn no_bias(
-    weights: &Option<Arc<Matrix<f32>>>,
-    stored: &Option<Stored>,
-    outputs: usize,
-) -> Option<Arc<[f32]>> {
+fn no_bias(weights: &Option<Arc<Matrix<f32>>>, stored: &Option<Stored>, outputs: usize) -> Option<Arc<[f32]>> {
     (weights.is_some() || stored.is_some()).then(|| vec![0.0; outputs].into())
 }

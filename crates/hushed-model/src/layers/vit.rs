@@ -13,17 +13,12 @@ use crate::program::Block;
 use crate::vit::VisionNetwork;
 
 /// The vision transformer of this configuration, with numbers from the source.
-pub(crate) fn vit<S: Source>(
-    config: &NetworkConfig,
-    source: &mut S,
-) -> Result<VisionNetwork, S::Error> {
+pub(crate) fn vit<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<VisionNetwork, S::Error> {
     let mut from = From { config, source };
     let classes = config.labels.as_ref().map_or(0, Vec::len);
     Ok(VisionNetwork {
         patches: from.patches()?,
-        layers: (0..config.layers)
-            .map(|i| from.vision_layer(i))
-            .collect::<Result<_, _>>()?,
+        layers: (0..config.layers).map(|i| from.vision_layer(i)).collect::<Result<_, _>>()?,
         norm: from.norm("layernorm")?,
         classes: from.linear("classifier", config.width, classes)?,
     })
@@ -31,22 +26,13 @@ pub(crate) fn vit<S: Source>(
 
 impl<S: Source> From<'_, S> {
     fn patches(&mut self) -> Result<Patches, S::Error> {
-        let (rows, d, side) = (
-            self.config.positions,
-            self.config.width,
-            self.config.patch_side,
-        );
+        let (rows, d, side) = (self.config.positions, self.config.width, self.config.patch_side);
         let inputs = CHANNELS * side * side;
-        let class = self
-            .source
-            .tensor("embeddings.cls_token", &[1, 1, d])?
-            .map(Arc::from);
+        let class = self.source.tensor("embeddings.cls_token", &[1, 1, d])?.map(Arc::from);
         let name = "embeddings.position_embeddings";
         let offsets = self.source.tensor(name, &[1, rows, d])?;
         let name = "embeddings.patch_embeddings.projection";
-        let stored = self
-            .source
-            .tensor(&format!("{name}.weight"), &[d, CHANNELS, side, side])?;
+        let stored = self.source.tensor(&format!("{name}.weight"), &[d, CHANNELS, side, side])?;
         let weights = stored.and_then(|data| Matrix::new(d, inputs, data));
         Ok(Patches {
             count: rows - 1,
@@ -59,9 +45,7 @@ impl<S: Source> From<'_, S> {
                 bias: self.vector(&format!("{name}.bias"), d)?,
             },
             class,
-            offsets: offsets
-                .and_then(|data| Matrix::new(rows, d, data))
-                .map(Arc::new),
+            offsets: offsets.and_then(|data| Matrix::new(rows, d, data)).map(Arc::new),
         })
     }
 

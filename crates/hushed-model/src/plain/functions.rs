@@ -66,24 +66,14 @@ mod tests {
     /// Values of Φ from Abramowitz and Stegun, Table 26.1, times x.
     #[test]
     fn gelu_values() {
-        for (x, phi) in [
-            (0.5, 0.691_462_461_274_013),
-            (1.0, 0.841_344_746_068_543),
-            (2.0, 0.977_249_868_051_821),
-        ] {
+        for (x, phi) in [(0.5, 0.691_462_461_274_013), (1.0, 0.841_344_746_068_543), (2.0, 0.977_249_868_051_821)] {
             assert!((activation(Activation::Gelu, x) - x * phi).abs() < 1e-14);
             assert!((activation(Activation::Gelu, -x) + x * (1.0 - phi)).abs() < 1e-14);
             assert!((activation(Activation::GeluTanh, x) - x * phi).abs() < 5e-4);
         }
         assert_eq!(activation(Activation::Gelu, -50.0), -0.0);
         assert_eq!(activation(Activation::Gelu, 50.0), 50.0);
-        assert_eq!(
-            (
-                activation(Activation::Relu, -1.0),
-                activation(Activation::Relu, 2.0)
-            ),
-            (0.0, 2.0)
-        );
+        assert_eq!((activation(Activation::Relu, -1.0), activation(Activation::Relu, 2.0)), (0.0, 2.0));
         assert_eq!(activation(Activation::Relu2, -1.5), 0.0);
         assert_eq!(activation(Activation::Relu2, 1.5), 2.25);
     }

@@ -7,9 +7,7 @@ mod run;
 
 use rayon::prelude::*;
 
-use crate::blocks::{
-    Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Patches, Pool, Rope, Weigh,
-};
+use crate::blocks::{Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Patches, Pool, Rope, Weigh};
 use crate::error::ModelError;
 use crate::images::Pixels;
 use crate::matrix::Matrix;
@@ -19,9 +17,7 @@ use crate::tokens::TokenIds;
 
 pub use cache::PlainCache;
 pub use functions::activation;
-pub use run::{
-    Moment, Seen, What, attention, run, run_next, run_parts, run_range, run_rounded, start,
-};
+pub use run::{Moment, Seen, What, attention, run, run_next, run_parts, run_range, run_rounded, start};
 
 /// The rows of all texts, one after another.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,23 +41,15 @@ impl PlainActs {
     /// The rows of each text, padding included, as one slice.
     pub fn each_text(&self) -> impl Iterator<Item = &[f64]> {
         let width = self.values.cols();
-        self.rows
-            .blocks()
-            .map(move |(rows, _)| &self.values.data()[rows.start * width..rows.end * width])
+        self.rows.blocks().map(move |(rows, _)| &self.values.data()[rows.start * width..rows.end * width])
     }
 }
 
 /// Columns `head·dh .. (head+1)·dh` of a block of rows: `m × dh`.
-fn head_columns(
-    x: &Matrix<f64>,
-    rows: std::ops::Range<usize>,
-    head: usize,
-    dh: usize,
-) -> Matrix<f64> {
+fn head_columns(x: &Matrix<f64>, rows: std::ops::Range<usize>, head: usize, dh: usize) -> Matrix<f64> {
     let mut part = Matrix::zero(rows.len(), dh);
     for (i, row) in rows.enumerate() {
-        part.row_mut(i)
-            .copy_from_slice(&x.row(row)[head * dh..(head + 1) * dh]);
+        part.row_mut(i).copy_from_slice(&x.row(row)[head * dh..(head + 1) * dh]);
     }
     part
 }
@@ -80,19 +68,12 @@ fn embed_patches(at: StepId, images: &[Pixels], p: &Patches) -> Result<PlainActs
         same(at, "patches", patches.rows(), p.count)?;
         let data = patches.data().iter().map(|&v| f64::from(v)).collect();
         let numbers = Matrix::new(patches.rows(), patches.cols(), data);
-        let x = PlainActs {
-            rows: Rows::unpadded(&[p.count]),
-            values: numbers.unwrap_or_else(|| Matrix::zero(0, 0)),
-        };
+        let x = PlainActs { rows: Rows::unpadded(&[p.count]), values: numbers.unwrap_or_else(|| Matrix::zero(0, 0)) };
         let x = linear(at, &x, &p.linear)?; // count × d
         let first = values.row_mut(block.start).iter_mut();
-        first
-            .zip(class.iter())
-            .for_each(|(v, &c)| *v = f64::from(c));
+        first.zip(class.iter()).for_each(|(v, &c)| *v = f64::from(c));
         for i in 0..p.count {
-            values
-                .row_mut(block.start + 1 + i)
-                .copy_from_slice(x.values.row(i));
+            values.row_mut(block.start + 1 + i).copy_from_slice(x.values.row(i));
         }
         for (i, row) in block.enumerate() {
             let place = values.row_mut(row).iter_mut().zip(offsets.row(i));
@@ -111,12 +92,7 @@ pub fn embed(at: StepId, texts: Vec<TokenIds>, e: &Embedding) -> Result<PlainAct
 }
 
 /// The same for texts whose `first` rows have been run before.
-fn embed_after(
-    at: StepId,
-    texts: Vec<TokenIds>,
-    e: &Embedding,
-    first: usize,
-) -> Result<PlainActs, ModelError> {
+fn embed_after(at: StepId, texts: Vec<TokenIds>, e: &Embedding, first: usize) -> Result<PlainActs, ModelError> {
     let tokens = e.numbers(at)?;
     let offsets = match e.placed {
         true => Some(here(at, &e.offsets)?),
@@ -129,19 +105,12 @@ fn embed_after(
         let rows = first + text.ids().len();
         if text.ids().is_empty() || rows > e.positions {
             let (found, expected) = (rows, e.positions);
-            return Err(ModelError::Mismatch {
-                site: at.to_string(),
-                what: "tokens",
-                found,
-                expected,
-            });
+            return Err(ModelError::Mismatch { site: at.to_string(), what: "tokens", found, expected });
         }
         for (i, &id) in text.ids().iter().enumerate() {
             let id = id as usize;
             if id >= e.vocabulary {
-                return Err(ModelError::TokenOutOfRange {
-                    vocabulary: e.vocabulary,
-                });
+                return Err(ModelError::TokenOutOfRange { vocabulary: e.vocabulary });
             }
             let sum = values.row_mut(row);
             let token = sum.iter_mut().zip(tokens.row(id));
@@ -186,11 +155,7 @@ pub fn add(at: StepId, a: &PlainActs, b: &PlainActs) -> Result<PlainActs, ModelE
     same(at, "rows", b.values.rows(), a.values.rows())?;
     same(at, "columns", b.values.cols(), a.values.cols())?;
     let mut sum = a.clone();
-    sum.values
-        .data_mut()
-        .iter_mut()
-        .zip(b.values.data())
-        .for_each(|(s, v)| *s += v);
+    sum.values.data_mut().iter_mut().zip(b.values.data()).for_each(|(s, v)| *s += v);
     Ok(sum)
 }
 
@@ -213,17 +178,10 @@ pub fn pool(x: &PlainActs, p: &Pool) -> PlainActs {
         };
         let share = 1.0 / used.len() as f64;
         for row in used {
-            values
-                .row_mut(t)
-                .iter_mut()
-                .zip(x.values.row(row))
-                .for_each(|(s, v)| *s += v * share);
+            values.row_mut(t).iter_mut().zip(x.values.row(row)).for_each(|(s, v)| *s += v * share);
         }
     }
-    PlainActs {
-        rows: x.rows.pooled(),
-        values,
-    }
+    PlainActs { rows: x.rows.pooled(), values }
 }
 
 /// `X·Wᵀ + b`: `m × inputs` to `m × outputs`.
@@ -235,33 +193,17 @@ pub fn linear(at: StepId, x: &PlainActs, w: &Linear) -> Result<PlainActs, ModelE
     let (weights, bias) = (w.numbers(at)?, here(at, &w.bias)?);
     let mut values = product::times_transposed(&x.values, &weights); // m × outputs
     for row in values.data_mut().chunks_exact_mut(w.outputs) {
-        row.iter_mut()
-            .zip(bias.iter())
-            .for_each(|(v, &b)| *v += f64::from(b));
+        row.iter_mut().zip(bias.iter()).for_each(|(v, &b)| *v += f64::from(b));
     }
-    Ok(PlainActs {
-        rows: x.rows.clone(),
-        values,
-    })
+    Ok(PlainActs { rows: x.rows.clone(), values })
 }
 
 /// Rotates the rows of Q or K by their positions, where the first row of a text has position `first`: see [`Rope`].
 ///
 /// # Errors
 /// Fails if the columns are not whole heads of `width`.
-pub fn turn(
-    at: StepId,
-    mut x: PlainActs,
-    rope: &Rope,
-    width: usize,
-    first: usize,
-) -> Result<PlainActs, ModelError> {
-    same(
-        at,
-        "columns beyond whole heads",
-        x.values.cols() % width.max(1),
-        0,
-    )?;
+pub fn turn(at: StepId, mut x: PlainActs, rope: &Rope, width: usize, first: usize) -> Result<PlainActs, ModelError> {
+    same(at, "columns beyond whole heads", x.values.cols() % width.max(1), 0)?;
     let blocks: Vec<_> = x.rows.blocks().collect();
     for (rows, _) in blocks {
         for (i, row) in rows.enumerate() {
@@ -284,20 +226,13 @@ pub fn turn(
 ///
 /// # Errors
 /// Fails if shapes differ.
-pub fn scores(
-    at: StepId,
-    q: &PlainActs,
-    k: &PlainActs,
-    h: &Heads,
-) -> Result<PlainScores, ModelError> {
+pub fn scores(at: StepId, q: &PlainActs, k: &PlainActs, h: &Heads) -> Result<PlainScores, ModelError> {
     same(at, "columns of Q", q.values.cols(), h.query_columns())?;
     same(at, "columns of K", k.values.cols(), h.key_columns())?;
     same(at, "texts", q.rows.texts().len(), k.rows.texts().len())?;
     let head = |[asking, keys]: [std::ops::Range<usize>; 2], j| {
-        let (q, k) = (
-            head_columns(&q.values, asking, j, h.width),
-            head_columns(&k.values, keys, j / h.shared(), h.width),
-        );
+        let (q, k) =
+            (head_columns(&q.values, asking, j, h.width), head_columns(&k.values, keys, j / h.shared(), h.width));
         let mut s = product::times_transposed(&q, &k); // m × m
         s.data_mut().iter_mut().for_each(|v| *v *= h.scale);
         s
@@ -306,15 +241,10 @@ pub fn scores(
     let texts = blocks
         .map(|((asking, _), (keys, _))| {
             let heads = 0..h.count;
-            heads
-                .map(|j| head([asking.clone(), keys.clone()], j))
-                .collect()
+            heads.map(|j| head([asking.clone(), keys.clone()], j)).collect()
         })
         .collect();
-    Ok(PlainScores {
-        rows: k.rows.clone(),
-        texts,
-    })
+    Ok(PlainScores { rows: k.rows.clone(), texts })
 }
 
 /// Turns scores into weights, row by row, over the keys that are neither masked nor padding.
@@ -334,18 +264,10 @@ pub fn weigh(mut s: PlainScores, w: Weigh, mask: &Mask) -> PlainScores {
 ///
 /// # Errors
 /// Fails if shapes differ.
-pub fn attend(
-    at: StepId,
-    p: &PlainScores,
-    v: &PlainActs,
-    h: &Heads,
-) -> Result<PlainActs, ModelError> {
+pub fn attend(at: StepId, p: &PlainScores, v: &PlainActs, h: &Heads) -> Result<PlainActs, ModelError> {
     same(at, "columns of V", v.values.cols(), h.key_columns())?;
     same(at, "texts", p.texts.len(), v.rows.texts().len())?;
-    let asked = p
-        .texts
-        .iter()
-        .map(|heads| heads.first().map_or(0, Matrix::rows));
+    let asked = p.texts.iter().map(|heads| heads.first().map_or(0, Matrix::rows));
     let rows = match asked.sum::<usize>() == v.values.rows() {
         true => v.rows.clone(),
         false => v.rows.pooled(),
@@ -377,9 +299,9 @@ pub fn multiply(at: StepId, mut a: PlainActs, b: &PlainActs) -> Result<PlainActs
 
 /// Applies a function to every element.
 pub fn activate(mut x: PlainActs, f: Activation) -> PlainActs {
-    x.values.data_mut().par_chunks_mut(4096).for_each(|part| {
-        part.iter_mut()
-            .for_each(|v| *v = functions::activation(f, *v))
-    });
+    x.values
+        .data_mut()
+        .par_chunks_mut(4096)
+        .for_each(|part| part.iter_mut().for_each(|v| *v = functions::activation(f, *v)));
     x
 }

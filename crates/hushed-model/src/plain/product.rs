@@ -24,10 +24,7 @@ pub fn times_transposed<T: Copy + Into<f64> + Sync>(a: &Matrix<f64>, b: &Matrix<
         let columns = out.len() / m; // TILE, or fewer in the last panel
         let mut panel = vec![[0.0; TILE]; k];
         for j in 0..columns {
-            panel
-                .iter_mut()
-                .zip(b.row(p * TILE + j))
-                .for_each(|(cell, &v)| cell[j] = v.into());
+            panel.iter_mut().zip(b.row(p * TILE + j)).for_each(|(cell, &v)| cell[j] = v.into());
         }
         for i in (0..m).step_by(TILE) {
             let rows: [usize; TILE] = std::array::from_fn(|r| (i + r).min(m - 1)); // the last tile repeats a row
@@ -83,32 +80,15 @@ mod tests {
     #[test]
     fn every_shape_equals_the_definition() {
         let mut random = Random::new(3);
-        for (m, n, k) in [
-            (1, 1, 1),
-            (1, 4, 3),
-            (5, 7, 9),
-            (4, 8, 16),
-            (13, 3, 40),
-            (64, 65, 33),
-            (3, 2, 0),
-        ] {
-            let a: Vec<f64> = random
-                .numbers("a", &[m, k])
-                .iter()
-                .map(|&v| v.into())
-                .collect();
+        for (m, n, k) in [(1, 1, 1), (1, 4, 3), (5, 7, 9), (4, 8, 16), (13, 3, 40), (64, 65, 33), (3, 2, 0)] {
+            let a: Vec<f64> = random.numbers("a", &[m, k]).iter().map(|&v| v.into()).collect();
             let b = random.numbers("b", &[n, k]);
             let (a, b) = (Matrix::new(m, k, a).unwrap(), Matrix::new(n, k, b).unwrap());
             let c = times_transposed(&a, &b);
             assert_eq!((c.rows(), c.cols()), (m, n));
             for i in 0..m {
                 for j in 0..n {
-                    let sum: f64 = a
-                        .row(i)
-                        .iter()
-                        .zip(b.row(j))
-                        .map(|(x, &y)| x * f64::from(y))
-                        .sum();
+                    let sum: f64 = a.row(i).iter().zip(b.row(j)).map(|(x, &y)| x * f64::from(y)).sum();
                     assert!((c.row(i)[j] - sum).abs() < 1e-14, "{m} {n} {k}");
                 }
             }

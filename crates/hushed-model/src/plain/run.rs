@@ -3,12 +3,10 @@
 use std::ops::Range;
 
 use super::{
-    PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, embed_patches,
-    functions, linear, multiply, norm, pool, scores, turn, weigh,
+    PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, embed_patches, functions, linear, multiply,
+    norm, pool, scores, turn, weigh,
 };
-use crate::blocks::{
-    Attention, Classifier, FeedForward, Linear, Mask, Norm, NormKind, Pool, Queries, Weigh,
-};
+use crate::blocks::{Attention, Classifier, FeedForward, Linear, Mask, Norm, NormKind, Pool, Queries, Weigh};
 use crate::error::{ImageError, ModelError, TextError};
 use crate::images::{Item, Pixels};
 use crate::program::{Block, Program, SUB_NORM, Step, StepId, Values, same};
@@ -67,12 +65,7 @@ pub fn run_parts<T: Into<Item>>(
     items: Vec<T>,
     see: impl FnMut(StepId, What, Moment, Seen<'_>),
 ) -> Result<PlainActs, ModelError> {
-    let mut run = Run {
-        items: items.into_iter().map(T::into).collect(),
-        see,
-        cache: None,
-        rounded: false,
-    };
+    let mut run = Run { items: items.into_iter().map(T::into).collect(), see, cache: None, rounded: false };
     let all = 0..program.steps().len();
     program.run(all, None, |_, step, values| run.step(step, values))
 }
@@ -82,10 +75,7 @@ pub fn run_parts<T: Into<Item>>(
 ///
 /// # Errors
 /// Those of [`run`].
-pub fn run_rounded<T: Into<Item>>(
-    program: &Program,
-    items: Vec<T>,
-) -> Result<PlainActs, ModelError> {
+pub fn run_rounded<T: Into<Item>>(program: &Program, items: Vec<T>) -> Result<PlainActs, ModelError> {
     let mut run = unseen(items.into_iter().map(T::into).collect());
     run.rounded = true;
     let all = 0..program.steps().len();
@@ -118,18 +108,9 @@ pub fn run_range(
 ///
 /// # Errors
 /// Those of [`run`]. After an error the cache is no longer usable.
-pub fn run_next(
-    program: &Program,
-    cache: &mut PlainCache,
-    text: TokenIds,
-) -> Result<PlainActs, ModelError> {
+pub fn run_next(program: &Program, cache: &mut PlainCache, text: TokenIds) -> Result<PlainActs, ModelError> {
     let rows = text.rows();
-    same(
-        StepId::outside("cache"),
-        "rows without padding",
-        rows.real,
-        rows.total,
-    )?;
+    same(StepId::outside("cache"), "rows without padding", rows.real, rows.total)?;
     let mut run = unseen(vec![text.into()]);
     run.cache = Some(cache);
     let all = 0..program.steps().len();
@@ -162,12 +143,7 @@ fn steps_of(
 }
 
 fn unseen<'a>(items: Vec<Item>) -> Run<'a, impl FnMut(StepId, What, Moment, Seen<'_>)> {
-    Run {
-        items,
-        see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
-        cache: None,
-        rounded: false,
-    }
+    Run { items, see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (), cache: None, rounded: false }
 }
 
 fn text(item: Item) -> Result<TokenIds, ModelError> {
@@ -231,12 +207,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
     }
 
     /// Attention as in the paper (Vaswani et al. 2017).
-    fn attention(
-        &mut self,
-        id: StepId,
-        x: &PlainActs,
-        a: &Attention,
-    ) -> Result<PlainActs, ModelError> {
+    fn attention(&mut self, id: StepId, x: &PlainActs, a: &Attention) -> Result<PlainActs, ModelError> {
         let layer = |run: &mut Self, part, w| {
             let id = id.part(part);
             let y = run.linear(id, x, w)?;
@@ -295,12 +266,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         linear(id, &x, w)
     }
 
-    fn feed_forward(
-        &mut self,
-        id: StepId,
-        x: &PlainActs,
-        f: &FeedForward,
-    ) -> Result<PlainActs, ModelError> {
+    fn feed_forward(&mut self, id: StepId, x: &PlainActs, f: &FeedForward) -> Result<PlainActs, ModelError> {
         let at = id.part("up");
         let up = self.linear(at, x, &f.up)?;
         let up = self.given(at, up); // m × hidden
@@ -322,12 +288,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
     }
 
     /// The norm inside a block, if it has one.
-    fn sub_norm(
-        &mut self,
-        id: StepId,
-        x: PlainActs,
-        n: Option<&Norm>,
-    ) -> Result<PlainActs, ModelError> {
+    fn sub_norm(&mut self, id: StepId, x: PlainActs, n: Option<&Norm>) -> Result<PlainActs, ModelError> {
         let (at, Some(n)) = (id.part(SUB_NORM), n) else {
             return Ok(x);
         };

@@ -112,16 +112,12 @@ pub fn prune(model: &mut Model, layers: &[usize], sample: &[Item]) -> Result<Vec
 
 fn fit(model: &mut Model, layer: usize, sample: &[Item]) -> Result<Fit, PruneError> {
     let program = model.program_of_all_rows();
-    let at =
-        |step: &Step| step.id.layer() == Some(layer) && matches!(step.block, Block::FeedForward(_));
+    let at = |step: &Step| step.id.layer() == Some(layer) && matches!(step.block, Block::FeedForward(_));
     let Some(number) = program.steps().iter().position(at) else {
         let what = "it has no feed-forward block";
         return Err(PruneError::Layer { layer, what });
     };
-    let read = program.steps()[number]
-        .operands
-        .first()
-        .map(|edge| edge.from);
+    let read = program.steps()[number].operands.first().map(|edge| edge.from);
     let mut sums = Sums::new(model.public.config.width);
     for item in sample {
         let (mut seen, mut x) = (0, None);
@@ -152,25 +148,15 @@ fn fit(model: &mut Model, layer: usize, sample: &[Item]) -> Result<Fit, PruneErr
     let merged = &mut model.public.config.merged;
     merged.push(layer);
     merged.sort_unstable();
-    Ok(Fit {
-        layer,
-        rows,
-        explained,
-    })
+    Ok(Fit { layer, rows, explained })
 }
 
 /// The feed-forward blocks of all layers.
 fn blocks(model: &mut Model) -> Vec<&mut Block> {
     match &mut model.body {
-        Body::Encoder(network) => (network.layers.iter_mut())
-            .map(|layer| &mut layer.feed_forward)
-            .collect(),
-        Body::Decoder(decoder) => (decoder.layers.iter_mut())
-            .map(|layer| &mut layer.feed_forward)
-            .collect(),
-        Body::Vision(vision) => (vision.layers.iter_mut())
-            .map(|layer| &mut layer.feed_forward)
-            .collect(),
+        Body::Encoder(network) => (network.layers.iter_mut()).map(|layer| &mut layer.feed_forward).collect(),
+        Body::Decoder(decoder) => (decoder.layers.iter_mut()).map(|layer| &mut layer.feed_forward).collect(),
+        Body::Vision(vision) => (vision.layers.iter_mut()).map(|layer| &mut layer.feed_forward).collect(),
     }
 }
 
@@ -192,13 +178,7 @@ struct Sums {
 
 impl Sums {
     fn new(d: usize) -> Sums {
-        Sums {
-            d,
-            rows: 0,
-            squares: Matrix::zero(d + 1, d + 1),
-            products: Matrix::zero(d, d + 1),
-            energy: 0.0,
-        }
+        Sums { d, rows: 0, squares: Matrix::zero(d + 1, d + 1), products: Matrix::zero(d, d + 1), energy: 0.0 }
     }
 
     /// Adds the rows of a text that are not padding.
@@ -286,9 +266,7 @@ fn solve(lower: &Matrix<f64>, b: &[f64]) -> Vec<f64> {
         x[i] /= lower.row(i)[i];
         let (done, last) = x.split_at_mut(i);
         let row = lower.row(i)[..i].iter();
-        done.iter_mut()
-            .zip(row)
-            .for_each(|(x, l)| *x -= l * last[0]);
+        done.iter_mut().zip(row).for_each(|(x, l)| *x -= l * last[0]);
     }
     x
 }
@@ -315,17 +293,9 @@ pub fn write(model: &Model, from: &Path, to: &Path) -> Result<(), PruneError> {
         _ => None,
     };
     let merged = program.steps().iter().filter_map(linear).collect();
-    let mut source = Merging {
-        weights: &weights,
-        merged,
-        tensors: BTreeMap::new(),
-    };
-    let unreadable = |problem| FolderError {
-        folder: from.to_owned(),
-        problems: vec![problem],
-    };
-    layers::body(config, model.public.pool, &mut source)
-        .map_err(|problem| ModelError::from(unreadable(problem)))?;
+    let mut source = Merging { weights: &weights, merged, tensors: BTreeMap::new() };
+    let unreadable = |problem| FolderError { folder: from.to_owned(), problems: vec![problem] };
+    layers::body(config, model.public.pool, &mut source).map_err(|problem| ModelError::from(unreadable(problem)))?;
     let files = PublicFiles::read(from).map_err(ModelError::from)?;
     fs::create_dir(to).map_err(failed(to))?;
     let written = fill(to, &files, &config.merged, &source.tensors);
@@ -367,8 +337,7 @@ fn fill(
 /// `config.json` with the list of merged layers.
 fn configured(bytes: &[u8], merged: &[usize]) -> Vec<u8> {
     // The bytes have been parsed before.
-    let mut object: Map<String, Value> =
-        serde_json::from_slice(without_mark(bytes)).unwrap_or_default();
+    let mut object: Map<String, Value> = serde_json::from_slice(without_mark(bytes)).unwrap_or_default();
     object.insert(MERGED.to_owned(), json!(merged));
     let mut bytes = serde_json::to_vec_pretty(&object).unwrap_or_default();
     bytes.push(b'\n');
@@ -411,8 +380,7 @@ impl Source for Merging<'_> {
             None => self.weights.read(name, shape)?,
         };
         let bytes = numbers.iter().flat_map(|v| v.to_le_bytes()).collect();
-        self.tensors
-            .insert(name.to_owned(), (shape.to_vec(), bytes));
+        self.tensors.insert(name.to_owned(), (shape.to_vec(), bytes));
         // The layers that are built from it are not used.
         Ok(None)
     }

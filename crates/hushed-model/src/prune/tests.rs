@@ -19,10 +19,7 @@ fn a_linear_layer_is_found() {
             y.row_mut(r)[o] = sum + o as f64;
         }
     }
-    let acts = |values| PlainActs {
-        rows: crate::rows::Rows::unpadded(&[rows]),
-        values,
-    };
+    let acts = |values| PlainActs { rows: crate::rows::Rows::unpadded(&[rows]), values };
     let mut sums = Sums::new(d);
     sums.add(Some(&acts(x)), &acts(y));
     let (linear, explained) = sums.solve();
@@ -62,10 +59,7 @@ fn a_pruned_folder_is_read_back() {
         let items = sample(&model, 2 * model.public.config.width + 10);
         let fits = prune(&mut model, &[1], &items).unwrap();
         assert_eq!((fits.len(), fits[0].layer), (1, 1));
-        assert!(
-            fits[0].explained > 0.0 && fits[0].explained < 1.0,
-            "{fits:?}"
-        );
+        assert!(fits[0].explained > 0.0 && fits[0].explained < 1.0, "{fits:?}");
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("pruned");
         let from = dir.path().join("declared");
@@ -78,17 +72,10 @@ fn a_pruned_folder_is_read_back() {
         assert_eq!(read.public.config.merged, [1]);
         let [a, b, c] = [&model, &read, &whole].map(|m| m.embed(items.clone()).unwrap());
         assert_eq!(a, b);
-        assert!(
-            a != c && cosine(&a[0], &c[0]) > 0.5,
-            "{}",
-            cosine(&a[0], &c[0])
-        );
+        assert!(a != c && cosine(&a[0], &c[0]) > 0.5, "{}", cosine(&a[0], &c[0]));
         assert!(read.public.config.parameters() < whole.public.config.parameters());
         // An existing folder is not overwritten, and a layer is not pruned twice.
-        assert!(matches!(
-            write(&model, &folder, &to),
-            Err(PruneError::Write { .. })
-        ));
+        assert!(matches!(write(&model, &folder, &to), Err(PruneError::Write { .. })));
         let again = prune(&mut model, &[1], &items);
         assert!(matches!(again, Err(PruneError::Layer { layer: 1, .. })));
     }
@@ -99,10 +86,7 @@ fn what_cannot_be_pruned_is_refused() {
     let mut model = tiny_model();
     let few = sample(&model, 4);
     let refused = prune(&mut model, &[0], &few);
-    assert!(
-        matches!(refused, Err(PruneError::Sample { columns: 32, .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(PruneError::Sample { columns: 32, .. })), "{refused:?}");
     let refused = prune(&mut model, &[0, 9], &few);
     assert!(matches!(refused, Err(PruneError::Layer { layer: 9, .. })));
     // Refused before any fit, for which the sample is too small.
@@ -125,9 +109,6 @@ fn a_fit_that_is_not_finite_is_refused() {
         let weights = block.up.weights.as_mut().unwrap();
         Arc::make_mut(weights).row_mut(0)[0] = number;
         let refused = prune(&mut model, &[1], &items);
-        assert!(
-            matches!(refused, Err(PruneError::NotFinite { layer: 1 })),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(PruneError::NotFinite { layer: 1 })), "{refused:?}");
     }
 }

@@ -13,14 +13,7 @@ use crate::program::Program;
 use crate::tokens::character_of;
 
 /// Pairs that the tokenizer of [`tiny_generator_folder`] merges, in order.
-const MERGES: [(&str, &str); 6] = [
-    ("h", "e"),
-    ("t", "he"),
-    ("Ġ", "the"),
-    ("Ġ", "a"),
-    ("i", "n"),
-    ("in", "g"),
-];
+const MERGES: [(&str, &str); 6] = [("h", "e"), ("t", "he"), ("Ġ", "the"), ("Ġ", "a"), ("i", "n"), ("in", "g")];
 
 /// Writes a Hugging Face folder of a GPT-2 with random weights: 2 layers, 32 columns, 4 heads, 128 hidden columns,
 /// texts of up to 64 tokens, a tied head. Its vocabulary has all bytes, a few merges and the end token. Always writes
@@ -67,10 +60,7 @@ fn tokenizer_json() -> Value {
     let merged = MERGES.iter().map(|(a, b)| format!("{a}{b}"));
     let end = "<|endoftext|>".to_owned();
     let tokens = bytes.chain(merged).chain([end.clone()]);
-    let vocab: serde_json::Map<_, _> = tokens
-        .enumerate()
-        .map(|(id, token)| (token, json!(id)))
-        .collect();
+    let vocab: serde_json::Map<_, _> = tokens.enumerate().map(|(id, token)| (token, json!(id))).collect();
     let special = json!({"id": vocab[&end], "content": end, "special": true, "single_word": false, "lstrip": false,
         "rstrip": false, "normalized": true});
     let merges: Vec<String> = MERGES.iter().map(|(a, b)| format!("{a} {b}")).collect();
@@ -101,18 +91,12 @@ pub fn large_generator() -> Program {
 
 /// The same with another function from scores to weights.
 pub fn large_generator_with(weigh: Weigh) -> Program {
-    let config = NetworkConfig {
-        weigh,
-        ..NetworkConfig::llama_7b()
-    };
+    let config = NetworkConfig { weigh, ..NetworkConfig::llama_7b() };
     llama_shapes(&config).program()
 }
 
 /// The shapes of a published generator with norms inside its blocks, with this many hidden columns.
 pub fn ternary_generator(hidden: usize) -> Program {
-    let config = NetworkConfig {
-        hidden,
-        ..NetworkConfig::bitnet_2b()
-    };
+    let config = NetworkConfig { hidden, ..NetworkConfig::bitnet_2b() };
     llama_shapes(&config).program()
 }

@@ -70,10 +70,7 @@ pub fn tiny_ternary() -> [Model; 3] {
 /// # Panics
 /// Those of [`tiny_ternary`].
 pub fn tiny_ternary_with(change: impl FnOnce(&mut serde_json::Value)) -> Model {
-    let (folder, golden) = (
-        tempfile::tempdir().expect("a folder"),
-        tiny_golden("bitnet"),
-    );
+    let (folder, golden) = (tempfile::tempdir().expect("a folder"), tiny_golden("bitnet"));
     let copy = |name: &str| fs::copy(golden.join(name), folder.path().join(name));
     for name in ["model.safetensors", "tokenizer.json"] {
         copy(name).expect("a committed file");

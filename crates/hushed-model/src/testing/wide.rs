@@ -24,9 +24,7 @@ pub fn wide_decoders() -> [Model; 2] {
 /// Those of [`wide_decoders`].
 pub fn beyond_formats() -> Model {
     let mut model = every_row();
-    let Body::Decoder(decoder) = &mut model.body else {
-        unreachable!("a tiny GPT-2")
-    };
+    let Body::Decoder(decoder) = &mut model.body else { unreachable!("a tiny GPT-2") };
     for layer in &mut decoder.layers {
         let signs = (0..32).map(|i| if i < 16 { 4000.0 } else { -4000.0 });
         let wide = layer.feed_forward.feed_forward_mut().expect("two layers");
@@ -41,9 +39,7 @@ pub fn beyond_formats() -> Model {
 /// Those of [`wide_decoders`].
 pub fn small_rows() -> Model {
     let mut model = Model::load(&tiny_golden("llama")).expect("a committed folder");
-    let Body::Decoder(decoder) = &mut model.body else {
-        unreachable!("a tiny LLaMA")
-    };
+    let Body::Decoder(decoder) = &mut model.body else { unreachable!("a tiny LLaMA") };
     let mut tokens = Matrix::clone(decoder.embedding.tokens.as_deref().expect("numbers"));
     for id in 0..tokens.rows() {
         for v in tokens.row_mut(id) {
@@ -64,11 +60,7 @@ fn set(linear: &mut Linear, row: usize, column: usize, value: f32) {
 /// layer 0 makes 3·10^3 in column 5.
 fn first_token() -> Model {
     let mut model = Model::load(&tiny_golden("llama")).expect("a committed folder");
-    let config = NetworkConfig {
-        width: 128,
-        hidden: 96,
-        ..model.public.config.clone()
-    };
+    let config = NetworkConfig { width: 128, hidden: 96, ..model.public.config.clone() };
     let mut decoder = random_llama(&config, 9);
     let mut tokens = Matrix::clone(decoder.embedding.tokens.as_deref().expect("numbers"));
     for id in 0..config.vocabulary {
@@ -88,9 +80,7 @@ fn first_token() -> Model {
 /// A bias of 3·10^3 after layer 0, in every row.
 fn every_row() -> Model {
     let mut model = tiny_generator();
-    let Body::Decoder(decoder) = &mut model.body else {
-        unreachable!("a tiny GPT-2")
-    };
+    let Body::Decoder(decoder) = &mut model.body else { unreachable!("a tiny GPT-2") };
     let wide = decoder.layers[0].feed_forward.feed_forward_mut();
     let down = &mut wide.expect("two layers").down;
     let mut bias = down.bias.take().expect("numbers").to_vec();

@@ -46,10 +46,7 @@ pub(crate) fn agree(f: &mut Fields<'_>, tokenizer: &[u8]) {
     }
     let splitter = part("pre_tokenizer");
     if part_type(splitter) == Some("ByteLevel") {
-        same(
-            "add_prefix_space",
-            splitter.and_then(|s| s.get("add_prefix_space")),
-        );
+        same("add_prefix_space", splitter.and_then(|s| s.get("add_prefix_space")));
     }
     if class.starts_with("Llama") || class.starts_with("CodeLlama") {
         let first = |part: &Value| part.get("single")?.get(0)?.get("SpecialToken").map(|_| ());
@@ -58,11 +55,10 @@ pub(crate) fn agree(f: &mut Fields<'_>, tokenizer: &[u8]) {
             pieces.last()?.get("SpecialToken").map(|_| ())
         };
         let mut templates = chain(part("post_processor"), "processors");
-        let (begins, ends) =
-            match templates.find(|t| part_type(Some(t)) == Some("TemplateProcessing")) {
-                Some(template) => (first(template).is_some(), last(template).is_some()),
-                None => (false, false),
-            };
+        let (begins, ends) = match templates.find(|t| part_type(Some(t)) == Some("TemplateProcessing")) {
+            Some(template) => (first(template).is_some(), last(template).is_some()),
+            None => (false, false),
+        };
         same("add_bos_token", Some(&Value::Bool(begins)));
         same("add_eos_token", Some(&Value::Bool(ends)));
     }

@@ -16,9 +16,7 @@ const MAX_REPLACEMENT: usize = 64;
 
 /// Checks that every step leads to a unit, and that every replacement is text within the bounds.
 pub(super) fn sound(base64: &str) -> bool {
-    STANDARD
-        .decode(base64)
-        .is_ok_and(|bytes| parts(&bytes).is_some())
+    STANDARD.decode(base64).is_ok_and(|bytes| parts(&bytes).is_some())
 }
 
 fn parts(bytes: &[u8]) -> Option<()> {

@@ -90,10 +90,7 @@ impl Message {
     /// The same with everything but white space replaced by `x`.
     fn blanked(&self) -> Self {
         let blank = |c: char| if c.is_whitespace() { c } else { 'x' };
-        Self {
-            role: self.role,
-            content: self.content.chars().map(blank).collect(),
-        }
+        Self { role: self.role, content: self.content.chars().map(blank).collect() }
     }
 }
 
@@ -170,10 +167,7 @@ impl Prompt {
     /// A plain text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
-        Self {
-            text: Zeroizing::new(text.into()),
-            rendered: false,
-        }
+        Self { text: Zeroizing::new(text.into()), rendered: false }
     }
 
     /// The text to continue.
@@ -197,20 +191,14 @@ impl Prompt {
     ///
     /// # Errors
     /// Those of [`Prompt::encode`].
-    pub fn encode_behind(
-        &self,
-        tokenizer: &Tokenizer,
-        limit: usize,
-    ) -> Result<TokenIds, TextError> {
+    pub fn encode_behind(&self, tokenizer: &Tokenizer, limit: usize) -> Result<TokenIds, TextError> {
         if !self.rendered {
             return tokenizer.encode_behind(&self.text, limit, TooLong::Refuse);
         }
         let all = tokenizer.encode_rendered(&self.text, limit)?;
         let begins = all.ids().first().copied() == tokenizer.around[0] && all.ids().len() > 1;
         let skipped = usize::from(begins);
-        Ok(TokenIds::new(
-            all.ids().iter().skip(skipped).copied().collect(),
-        ))
+        Ok(TokenIds::new(all.ids().iter().skip(skipped).copied().collect()))
     }
 }
 
@@ -231,12 +219,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// [`ChatError`].
-    pub fn render_at(
-        &self,
-        messages: &[Message],
-        tokenizer: &Tokenizer,
-        now: SystemTime,
-    ) -> Result<Prompt, ChatError> {
+    pub fn render_at(&self, messages: &[Message], tokenizer: &Tokenizer, now: SystemTime) -> Result<Prompt, ChatError> {
         let now = Clock::new(now);
         let count = messages.len();
         if count == 0 || count > MAX_MESSAGES {
@@ -254,10 +237,7 @@ impl ChatTemplate {
         if tokenizer.specials_in(&text)? != tokenizer.specials_in(&blank)? {
             return Err(ChatError::Becomes);
         }
-        Ok(Prompt {
-            text,
-            rendered: true,
-        })
+        Ok(Prompt { text, rendered: true })
     }
 
     /// Checks that the template can render a question.
@@ -265,22 +245,12 @@ impl ChatTemplate {
     /// # Errors
     /// [`ChatError`].
     pub fn check(&self, tokenizer: &Tokenizer) -> Result<(), ChatError> {
-        let question = Message {
-            role: Role::User,
-            content: "a question".to_owned(),
-        };
+        let question = Message { role: Role::User, content: "a question".to_owned() };
         self.render(&[question], tokenizer).map(|_| ())
     }
 
-    fn on_a_stack(
-        &self,
-        messages: &[Message],
-        bytes: usize,
-        now: Clock,
-    ) -> Result<String, ChatError> {
-        let unusable = |reason: &str| ChatError::Template {
-            reason: reason.to_owned(),
-        };
+    fn on_a_stack(&self, messages: &[Message], bytes: usize, now: Clock) -> Result<String, ChatError> {
+        let unusable = |reason: &str| ChatError::Template { reason: reason.to_owned() };
         thread::scope(|scope| {
             let stack = thread::Builder::new().stack_size(STACK_BYTES);
             let work = || self.rendered(messages, bytes, now);
@@ -291,12 +261,7 @@ impl ChatTemplate {
         })
     }
 
-    fn rendered(
-        &self,
-        messages: &[Message],
-        bytes: usize,
-        now: Clock,
-    ) -> Result<String, ChatError> {
+    fn rendered(&self, messages: &[Message], bytes: usize, now: Clock) -> Result<String, ChatError> {
         let fuel = FUEL + FUEL_A_MESSAGE * messages.len() + bytes * COPIES / 64;
         let failed = |error: Error| self.failed(&error);
         let env = environment(fuel as u64, now).map_err(failed)?;
@@ -328,9 +293,7 @@ impl ChatTemplate {
                 let own = reason.len() <= 300 && self.source.contains(reason);
                 let reason = match own {
                     true => reason.clone(),
-                    false => {
-                        "for a reason that is not shown, because it may hold their words".to_owned()
-                    }
+                    false => "for a reason that is not shown, because it may hold their words".to_owned(),
                 };
                 return ChatError::Refused { reason };
             }
@@ -351,22 +314,16 @@ fn environment(fuel: u64, now: Clock) -> Result<Environment<'static>, Error> {
     env.set_unknown_method_callback(unknown_method_callback);
     env.set_fuel(Some(fuel));
     env.set_recursion_limit(DEPTH);
-    env.add_function(
-        "raise_exception",
-        |reason: String| -> Result<Value, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, "raised").with_source(Raised(reason)))
-        },
-    );
+    env.add_function("raise_exception", |reason: String| -> Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, "raised").with_source(Raised(reason)))
+    });
     env.add_filter("tojson", json::tojson);
     env.add_filter(source::FORMAT, percent);
-    env.add_function(
-        "strftime_now",
-        move |state: &State<'_, '_>, format: String| -> Result<String, Error> {
-            let most = format.len().saturating_mul(clock::LONGEST);
-            state.consume_fuel(most.div_ceil(64) as u64)?;
-            Ok(now.format(&format))
-        },
-    );
+    env.add_function("strftime_now", move |state: &State<'_, '_>, format: String| -> Result<String, Error> {
+        let most = format.len().saturating_mul(clock::LONGEST);
+        state.consume_fuel(most.div_ceil(64) as u64)?;
+        Ok(now.format(&format))
+    });
     Ok(env)
 }
 
@@ -389,13 +346,9 @@ fn no_special(messages: &[Message], tokenizer: &Tokenizer) -> Result<(), ChatErr
         ends.push(joined.len());
     }
     let words = tokenizer.special_words();
-    let first = words
-        .iter()
-        .filter_map(|word| Some(joined.find(word)? + word.len()));
+    let first = words.iter().filter_map(|word| Some(joined.find(word)? + word.len()));
     match first.min() {
         None => Ok(()),
-        Some(end) => Err(ChatError::Special {
-            index: ends.partition_point(|&its| its < end),
-        }),
+        Some(end) => Err(ChatError::Special { index: ends.partition_point(|&its| its < end) }),
     }
 }

@@ -64,10 +64,7 @@ impl TokenIds {
 
     /// The number of tokens, and the number of all ids.
     pub fn rows(&self) -> TextRows {
-        TextRows {
-            real: self.real,
-            total: self.ids.len(),
-        }
+        TextRows { real: self.real, total: self.ids.len() }
     }
 
     /// Appends padding up to `total` ids; has no effect on a text that is as long or longer. The choice of padding id
@@ -121,11 +118,10 @@ impl Tokenizer {
         pipeline::name_model(&mut object);
         let kind = pipeline::kind(&object, problems);
         let around = match task {
-            Task::Embed | Task::Classify => pipeline::special_around(&object, problems)
-                .map(|(first, last)| [Some(first), Some(last)]),
-            Task::Generate => {
-                pipeline::special_before(&object, problems).map(|first| [first, None])
+            Task::Embed | Task::Classify => {
+                pipeline::special_around(&object, problems).map(|(first, last)| [Some(first), Some(last)])
             }
+            Task::Generate => pipeline::special_before(&object, problems).map(|first| [first, None]),
         };
         let table = Vocabulary::parse(kind?, &object, vocabulary, problems);
         if problems.len() > before {
@@ -133,9 +129,7 @@ impl Tokenizer {
         }
         let (kind, table, around) = (kind?, table?, around?);
         // A generator's may be added outside the vocabulary.
-        let listed = around
-            .each_ref()
-            .map(|name| name.as_ref().and_then(|name| table.find(name)));
+        let listed = around.each_ref().map(|name| name.as_ref().and_then(|name| table.find(name)));
         let mask = table.find(kind.mask());
         let names = pipeline::specials(&object);
         let mut special: BTreeSet<u32> = names.iter().filter_map(|s| table.find(s)).collect();
@@ -148,11 +142,7 @@ impl Tokenizer {
         if let (Kind::WordPiece, Some(tokenizer), Some(config)) = (kind, padding, padding_id)
             && tokenizer != config
         {
-            problems.push(Problem::SpecialTokenDiffers {
-                token: kind.padding().to_owned(),
-                tokenizer,
-                config,
-            });
+            problems.push(Problem::SpecialTokenDiffers { token: kind.padding().to_owned(), tokenizer, config });
         }
         let padding = padding.or(padding_id).unwrap_or(0);
 
@@ -184,18 +174,13 @@ impl Tokenizer {
                 Task::Embed | Task::Classify => None,
             });
             if found.is_none() {
-                problems.push(Problem::NoSuchToken {
-                    token: name.clone(),
-                });
+                problems.push(Problem::NoSuchToken { token: name.clone() });
             }
         }
         // Includes ids that the library gave to added tokens outside the vocabulary.
         let largest = library.get_vocab(true).values().copied().max().unwrap_or(0);
         if largest as usize >= vocabulary {
-            problems.push(Problem::ForeignTokenizer {
-                id: largest.into(),
-                vocabulary,
-            });
+            problems.push(Problem::ForeignTokenizer { id: largest.into(), vocabulary });
         }
         if problems.len() > before {
             return None;
@@ -203,34 +188,16 @@ impl Tokenizer {
         let around = found;
         let mask = mask.or_else(|| library.token_to_id(kind.mask()));
         let reserved = match task {
-            Task::Embed | Task::Classify => around
-                .into_iter()
-                .chain([Some(padding), mask])
-                .flatten()
-                .collect(),
+            Task::Embed | Task::Classify => around.into_iter().chain([Some(padding), mask]).flatten().collect(),
             Task::Generate => special.clone(),
         };
         let bytes = (task == Task::Generate)
             .then(|| decoder::bytes_of(kind, library.get_vocab(true), |id| special.contains(&id)));
-        Some(Tokenizer {
-            library,
-            kind,
-            around,
-            padding,
-            reserved,
-            special,
-            lower_case,
-            bytes,
-        })
+        Some(Tokenizer { library, kind, around, padding, reserved, special, lower_case, bytes })
     }
 
     /// The ids of a text of at most `limit` tokens, including the special ones.
-    pub fn encode(
-        &self,
-        text: &str,
-        limit: usize,
-        too_long: TooLong,
-    ) -> Result<TokenIds, TextError> {
+    pub fn encode(&self, text: &str, limit: usize, too_long: TooLong) -> Result<TokenIds, TextError> {
         let around = self.around.iter().flatten().count();
         let inside = self.inside(text, limit, (around, too_long))?;
         Ok(self.surrounded(inside))
@@ -238,12 +205,7 @@ impl Tokenizer {
 
     /// The ids of a text of at most `limit` tokens that follows another text: without the special token that begins a
     /// text.
-    pub fn encode_behind(
-        &self,
-        text: &str,
-        limit: usize,
-        too_long: TooLong,
-    ) -> Result<TokenIds, TextError> {
+    pub fn encode_behind(&self, text: &str, limit: usize, too_long: TooLong) -> Result<TokenIds, TextError> {
         let last = self.around[1];
         let after = usize::from(last.is_some());
         let inside = self.inside(text, limit, (after, too_long))?;
@@ -251,22 +213,11 @@ impl Tokenizer {
     }
 
     /// The ids of a text without special tokens, leaving room for `around` of them.
-    fn inside(
-        &self,
-        text: &str,
-        limit: usize,
-        (around, too_long): (usize, TooLong),
-    ) -> Result<Vec<u32>, TextError> {
+    fn inside(&self, text: &str, limit: usize, (around, too_long): (usize, TooLong)) -> Result<Vec<u32>, TextError> {
         if text.len() > MAX_TEXT_BYTES {
-            return Err(TextError::TooManyBytes {
-                bytes: text.len(),
-                limit: MAX_TEXT_BYTES,
-            });
+            return Err(TextError::TooManyBytes { bytes: text.len(), limit: MAX_TEXT_BYTES });
         }
-        let encoding = self
-            .library
-            .encode(text, false)
-            .map_err(|_| TextError::Tokenizer)?;
+        let encoding = self.library.encode(text, false).map_err(|_| TextError::Tokenizer)?;
         let inside = encoding.get_ids();
         if inside.is_empty() {
             return Err(TextError::Empty);
@@ -323,14 +274,10 @@ impl Tokenizer {
     /// which are marked by brackets.
     pub fn ordinary_ids(&self) -> Vec<u32> {
         let all = self.library.get_vocab(true).into_iter();
-        let bracketed =
-            |token: &str| token.starts_with('[') && token.ends_with(']') && token.len() > 2;
+        let bracketed = |token: &str| token.starts_with('[') && token.ends_with(']') && token.len() > 2;
         let unused = |token: &str| self.kind == Kind::WordPiece && bracketed(token);
         let reserved = |id: &u32| self.reserved.contains(id) || self.special.contains(id);
-        let mut ids: Vec<u32> = all
-            .filter(|(token, id)| !unused(token) && !reserved(id))
-            .map(|(_, id)| id)
-            .collect();
+        let mut ids: Vec<u32> = all.filter(|(token, id)| !unused(token) && !reserved(id)).map(|(_, id)| id).collect();
         ids.sort_unstable();
         ids
     }

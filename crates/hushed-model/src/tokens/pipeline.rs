@@ -24,7 +24,8 @@ use crate::folder::json::Fields;
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 
 /// Normalisers without arguments that matter, besides BERT's own.
-const NORMALISERS: &str = "null, Precompiled (once), NFC, NFKC, Lowercase, Strip, Replace of spaces, or a Sequence of at most 8 of these";
+const NORMALISERS: &str =
+    "null, Precompiled (once), NFC, NFKC, Lowercase, Strip, Replace of spaces, or a Sequence of at most 8 of these";
 /// The most normalisers in a sequence.
 const MAX_NORMALISERS: usize = 8;
 /// The only pattern that SentencePiece's converter writes: several spaces become one.
@@ -71,11 +72,7 @@ impl Kind {
 
 /// Names the model's type where an old file leaves it to its other fields, as the library finds it from them.
 pub(super) fn name_model(object: &mut Map<String, Value>) {
-    const WORD_PIECE: [&str; 3] = [
-        "unk_token",
-        "continuing_subword_prefix",
-        "max_input_chars_per_word",
-    ];
+    const WORD_PIECE: [&str; 3] = ["unk_token", "continuing_subword_prefix", "max_input_chars_per_word"];
     let Some(model) = object.get_mut("model").and_then(Value::as_object_mut) else {
         return;
     };
@@ -83,9 +80,7 @@ pub(super) fn name_model(object: &mut Map<String, Value>) {
     let kind = match vocabulary {
         _ if model.contains_key("type") => return,
         Some(Value::Object(_)) if model.contains_key("merges") => "BPE",
-        Some(Value::Object(_)) if WORD_PIECE.iter().all(|field| model.contains_key(*field)) => {
-            "WordPiece"
-        }
+        Some(Value::Object(_)) if WORD_PIECE.iter().all(|field| model.contains_key(*field)) => "WordPiece",
         Some(Value::Array(_)) => "Unigram",
         _ => return,
     };
@@ -106,10 +101,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
         }
     };
     let (normaliser, supported) = match kind {
-        Kind::WordPiece => (
-            part_type(object.get("normalizer")) == Some("BertNormalizer"),
-            "BertNormalizer",
-        ),
+        Kind::WordPiece => (part_type(object.get("normalizer")) == Some("BertNormalizer"), "BertNormalizer"),
         Kind::Pieces => (
             marks_spaces(object.get("normalizer")).is_some(),
             "null, or a Sequence of Prepend \"▁\" and Replace of \" \" by \"▁\"",
@@ -121,10 +113,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
     }
     let splitter = object.get("pre_tokenizer");
     let (splitter, supported) = match kind {
-        Kind::WordPiece => (
-            part_type(splitter) == Some("BertPreTokenizer"),
-            "BertPreTokenizer",
-        ),
+        Kind::WordPiece => (part_type(splitter) == Some("BertPreTokenizer"), "BertPreTokenizer"),
         Kind::Bytes => (
             byte_level(splitter),
             "ByteLevel with its regular expression, or without it after a Split by a published one",
@@ -138,10 +127,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
             },
             "null behind a normalizer that marks spaces by \"▁\", or Metaspace with \"▁\" without one",
         ),
-        Kind::Unigram => (
-            metaspace(splitter),
-            "Metaspace with \"▁\", perhaps in a Sequence after WhitespaceSplit",
-        ),
+        Kind::Unigram => (metaspace(splitter), "Metaspace with \"▁\", perhaps in a Sequence after WhitespaceSplit"),
     };
     if !splitter {
         f.unsupported_part("pre_tokenizer", supported);
@@ -171,9 +157,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
 pub(super) fn lower_case(kind: Kind, object: &Map<String, Value>) -> bool {
     let normaliser = object.get("normalizer");
     match kind {
-        Kind::WordPiece => normaliser
-            .and_then(|n| n.get("lowercase")?.as_bool())
-            .unwrap_or(true),
+        Kind::WordPiece => normaliser.and_then(|n| n.get("lowercase")?.as_bool()).unwrap_or(true),
         Kind::Bytes | Kind::Pieces | Kind::Unigram => {
             chain(normaliser, "normalizers").any(|n| part_type(Some(n)) == Some("Lowercase"))
         }
@@ -190,8 +174,7 @@ fn falls_back(object: &Map<String, Value>) -> bool {
 fn marks_spaces(part: Option<&Value>) -> Option<bool> {
     let parts: Vec<&Value> = chain(part, "normalizers").collect();
     let prepends = |part: &Value| {
-        part_type(Some(part)) == Some("Prepend")
-            && part.get("prepend").and_then(Value::as_str) == Some(SPACE)
+        part_type(Some(part)) == Some("Prepend") && part.get("prepend").and_then(Value::as_str) == Some(SPACE)
     };
     match parts.as_slice() {
         [] => Some(false),
@@ -229,10 +212,7 @@ fn normaliser(part: Option<&Value>) -> bool {
     let parts: Vec<&Value> = chain(Some(part), "normalizers").collect();
     let sound = |part: &&Value| match part_type(Some(part)) {
         Some("NFC" | "NFKC" | "Lowercase" | "Strip") => true,
-        Some("Precompiled") => part
-            .get("precompiled_charsmap")
-            .and_then(Value::as_str)
-            .is_some_and(charsmap::sound),
+        Some("Precompiled") => part.get("precompiled_charsmap").and_then(Value::as_str).is_some_and(charsmap::sound),
         Some("Replace") => {
             let spaces = part.get("pattern") == Some(&json!({ "Regex": SPACES }));
             let to = part.get("content").and_then(Value::as_str);
@@ -241,9 +221,7 @@ fn normaliser(part: Option<&Value>) -> bool {
         _ => false,
     };
     // Each can lengthen a text by a bounded factor; a second one would multiply it.
-    let maps = parts
-        .iter()
-        .filter(|p| part_type(Some(p)) == Some("Precompiled"));
+    let maps = parts.iter().filter(|p| part_type(Some(p)) == Some("Precompiled"));
     parts.len() <= MAX_NORMALISERS && maps.count() <= 1 && parts.iter().all(sound)
 }
 
@@ -276,8 +254,7 @@ fn metaspace(part: Option<&Value>) -> bool {
         [first, last] if part_type(Some(first)) == Some("WhitespaceSplit") => last,
         _ => return false,
     };
-    part_type(Some(last)) == Some("Metaspace")
-        && last.get("replacement").and_then(Value::as_str) == Some(SPACE)
+    part_type(Some(last)) == Some("Metaspace") && last.get("replacement").and_then(Value::as_str) == Some(SPACE)
 }
 
 /// The vocabulary of a model: text → id.
@@ -297,10 +274,7 @@ impl<'a> Vocabulary<'a> {
         let listed = model.get("vocab");
         let (ids, expected) = match kind {
             Kind::WordPiece | Kind::Bytes | Kind::Pieces => (ids(listed), "an object of ids"),
-            Kind::Unigram => (
-                pieces(listed),
-                "a list of pieces of at most 256 bytes and their scores",
-            ),
+            Kind::Unigram => (pieces(listed), "a list of pieces of at most 256 bytes and their scores"),
         };
         let Some(ids) = ids else {
             problems.push(wrong_type("model.vocab", expected));
@@ -309,10 +283,7 @@ impl<'a> Vocabulary<'a> {
         let table = Vocabulary { ids };
         let largest = table.ids.values().copied().max().unwrap_or(0);
         if largest >= vocabulary as u64 {
-            problems.push(Problem::ForeignTokenizer {
-                id: largest,
-                vocabulary,
-            });
+            problems.push(Problem::ForeignTokenizer { id: largest, vocabulary });
         }
         match kind {
             // Without it, every unknown word would be an error at run time.
@@ -348,9 +319,7 @@ impl<'a> Vocabulary<'a> {
     pub fn id(&self, token: &str, problems: &mut Vec<Problem>) -> Option<u32> {
         let id = self.find(token);
         if id.is_none() {
-            problems.push(Problem::NoSuchToken {
-                token: token.to_owned(),
-            });
+            problems.push(Problem::NoSuchToken { token: token.to_owned() });
         }
         id
     }
@@ -362,8 +331,7 @@ impl<'a> Vocabulary<'a> {
 
 fn ids(listed: Option<&Value>) -> Option<HashMap<&str, u64>> {
     let ids = listed?.as_object()?.iter();
-    ids.map(|(token, id)| Some((token.as_str(), id.as_u64()?)))
-        .collect()
+    ids.map(|(token, id)| Some((token.as_str(), id.as_u64()?))).collect()
 }
 
 /// There must be as many ids as pieces: no piece may occur twice.
@@ -415,9 +383,7 @@ pub(super) fn hide_specials(object: &mut Map<String, Value>) {
     if let Some(added) = object.get_mut("added_tokens").and_then(Value::as_array_mut) {
         added.retain(|t| !is_special(t));
     }
-    let pieces = object
-        .get_mut("model")
-        .and_then(|m| m.get_mut("vocab")?.as_array_mut());
+    let pieces = object.get_mut("model").and_then(|m| m.get_mut("vocab")?.as_array_mut());
     for piece in pieces.into_iter().flatten().filter_map(|p| p.get_mut(0)) {
         if let Some(text) = piece.as_str().filter(|text| names.contains(*text)) {
             *piece = Value::String(format!(" {text}"));
@@ -427,32 +393,25 @@ pub(super) fn hide_specials(object: &mut Map<String, Value>) {
 
 /// The special tokens before and after a text, from `BertProcessing`, `RobertaProcessing` or a `TemplateProcessing` of
 /// the shape `[CLS] A [SEP]`.
-pub(super) fn special_around(
-    object: &Map<String, Value>,
-    problems: &mut Vec<Problem>,
-) -> Option<(String, String)> {
+pub(super) fn special_around(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<(String, String)> {
     let post = object.get("post_processor");
     let found = post.and_then(|p| match p.get("type")?.as_str()? {
-        "BertProcessing" | "RobertaProcessing" => Some((
-            p.get("cls")?.get(0)?.as_str()?.to_owned(),
-            p.get("sep")?.get(0)?.as_str()?.to_owned(),
-        )),
+        "BertProcessing" | "RobertaProcessing" => {
+            Some((p.get("cls")?.get(0)?.as_str()?.to_owned(), p.get("sep")?.get(0)?.as_str()?.to_owned()))
+        }
         "TemplateProcessing" => {
             let [first, text, last] = p.get("single")?.as_array()?.as_slice() else {
                 return None;
             };
             (text.get("Sequence")?.get("id")?.as_str()? == "A").then_some(())?;
-            let token =
-                |piece: &Value| Some(piece.get("SpecialToken")?.get("id")?.as_str()?.to_owned());
+            let token = |piece: &Value| Some(piece.get("SpecialToken")?.get("id")?.as_str()?.to_owned());
             Some((token(first)?, token(last)?))
         }
         _ => None,
     });
     if found.is_none() {
-        Fields::new(TOKENIZER, object, problems).unsupported_part(
-            "post_processor",
-            "BertProcessing, RobertaProcessing, or a template [CLS] A [SEP]",
-        );
+        Fields::new(TOKENIZER, object, problems)
+            .unsupported_part("post_processor", "BertProcessing, RobertaProcessing, or a template [CLS] A [SEP]");
     }
     found
 }
@@ -462,10 +421,7 @@ pub(super) fn decodes_bytes(kind: Kind, object: &Map<String, Value>, problems: &
     let mut f = Fields::new(TOKENIZER, object, problems);
     let decoder = object.get("decoder");
     let (sound, supported) = match kind {
-        Kind::Bytes => (
-            part_type(decoder) == Some("ByteLevel"),
-            "ByteLevel, for a generator",
-        ),
+        Kind::Bytes => (part_type(decoder) == Some("ByteLevel"), "ByteLevel, for a generator"),
         Kind::Pieces => (
             joins_pieces(decoder),
             "Replace of \"▁\" by \" \", ByteFallback, Fuse and perhaps Strip of one space, for a generator",
@@ -505,10 +461,7 @@ fn joins_pieces(decoder: Option<&Value>) -> bool {
 
 /// The special token before a text to be continued, if there is one; `None` if a problem was added, because something
 /// else is put around the text.
-pub(super) fn special_before(
-    object: &Map<String, Value>,
-    problems: &mut Vec<Problem>,
-) -> Option<Option<String>> {
+pub(super) fn special_before(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<Option<String>> {
     let parts: Vec<&Value> = chain(object.get("post_processor"), "processors")
         .filter(|part| part_type(Some(part)) != Some("ByteLevel"))
         .collect();
@@ -540,9 +493,5 @@ fn before_text(template: &Value) -> Option<Option<String>> {
 }
 
 fn wrong_type(field: &'static str, expected: &'static str) -> Problem {
-    Problem::WrongType {
-        file: TOKENIZER.to_owned(),
-        field,
-        expected,
-    }
+    Problem::WrongType { file: TOKENIZER.to_owned(), field, expected }
 }

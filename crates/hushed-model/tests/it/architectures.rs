@@ -124,10 +124,7 @@ fn classifiers() {
     assert!(check(folder.path()).supported());
     fs::remove_file(folder.path().join("modules.json")).unwrap();
     let found = check(folder.path()).problems;
-    assert!(
-        matches!(found[..], [Problem::HeadActivation { .. }]),
-        "{found:?}"
-    );
+    assert!(matches!(found[..], [Problem::HeadActivation { .. }]), "{found:?}");
 }
 
 #[test]
@@ -159,23 +156,23 @@ fn special_tokens_inside_a_text_are_text() {
 #[test]
 fn other_forms_of_the_same_tokenizers() {
     let metaspace = json!({"type": "Metaspace", "replacement": "▁", "add_prefix_space": true});
-    let both =
-        json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]});
+    let both = json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]});
     let map = |t: &Value| t["normalizer"]["normalizers"][0].clone();
     for change in [
         &(|t: &mut Value| t["pre_tokenizer"] = both.clone()) as &dyn Fn(&mut Value),
         &|t| t["normalizer"] = map(t),
         &|t| t["normalizer"] = Value::Null,
-        &|t| t["normalizer"] = json!({"type": "Sequence", "normalizers": [{"type": "NFKC"}, map(t), {"type": "Lowercase"}]}),
+        &|t| {
+            t["normalizer"] =
+                json!({"type": "Sequence", "normalizers": [{"type": "NFKC"}, map(t), {"type": "Lowercase"}]})
+        },
     ] {
         let found = problems("xlm-roberta", "tokenizer.json", change);
         assert!(found.is_empty(), "{found:?}");
     }
     let template = json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
         {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}], "pair": []});
-    let found = problems("roberta", "tokenizer.json", |t| {
-        t["post_processor"] = template
-    });
+    let found = problems("roberta", "tokenizer.json", |t| t["post_processor"] = template);
     assert!(found.is_empty(), "{found:?}");
 }
 
@@ -202,23 +199,13 @@ fn byte_level_tokenizers_that_are_refused() {
     assert_problem!(
         "roberta",
         |t| t["model"]["dropout"] = json!(0.1),
-        Problem::UnsupportedValue {
-            field: "dropout",
-            ..
-        }
+        Problem::UnsupportedValue { field: "dropout", .. }
     );
-    assert_problem!(
-        "roberta",
-        |t| t["model"]["end_of_word_suffix"] = json!("</w>"),
-        Problem::UnsupportedValue { .. }
-    );
+    assert_problem!("roberta", |t| t["model"]["end_of_word_suffix"] = json!("</w>"), Problem::UnsupportedValue { .. });
     assert_problem!(
         "roberta",
         |t| t["pre_tokenizer"]["use_regex"] = json!(false),
-        Problem::UnsupportedValue {
-            field: "pre_tokenizer",
-            ..
-        }
+        Problem::UnsupportedValue { field: "pre_tokenizer", .. }
     );
     assert_problem!(
         "roberta",
@@ -227,12 +214,8 @@ fn byte_level_tokenizers_that_are_refused() {
     );
     assert_problem!(
         "roberta",
-        |t| t["normalizer"] =
-            json!({"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}),
-        Problem::UnsupportedValue {
-            field: "normalizer",
-            ..
-        }
+        |t| t["normalizer"] = json!({"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}),
+        Problem::UnsupportedValue { field: "normalizer", .. }
     );
     // A byte without a token would disappear from texts.
     assert_problem!(
@@ -242,59 +225,25 @@ fn byte_level_tokenizers_that_are_refused() {
         },
         Problem::NoSuchToken { .. }
     );
-    assert_problem!(
-        "roberta",
-        |t| t["model"]["vocab"]["more"] = json!(600),
-        Problem::ForeignTokenizer { id: 600, .. }
-    );
-    assert_problem!(
-        "roberta",
-        |t| t["model"]["merges"][0] = json!(["no", "such"]),
-        Problem::Tokenizer { .. }
-    );
-    assert_problem!(
-        "roberta",
-        |t| t["post_processor"]["cls"] = json!(["[CLS]", 0]),
-        Problem::NoSuchToken { .. }
-    );
+    assert_problem!("roberta", |t| t["model"]["vocab"]["more"] = json!(600), Problem::ForeignTokenizer { id: 600, .. });
+    assert_problem!("roberta", |t| t["model"]["merges"][0] = json!(["no", "such"]), Problem::Tokenizer { .. });
+    assert_problem!("roberta", |t| t["post_processor"]["cls"] = json!(["[CLS]", 0]), Problem::NoSuchToken { .. });
 }
 
 #[test]
 fn unigram_tokenizers_that_are_refused() {
     let vocabulary = |t: &mut Value, piece: Value| t["model"]["vocab"][9] = piece;
-    for piece in [
-        json!(["", 0.0]),
-        json!(["x".repeat(257), 0.0]),
-        json!(["x"]),
-        json!(["x", "y"]),
-        json!(["<s>", 0.0]),
-    ] {
-        assert_problem!(
-            "xlm-roberta",
-            |t| vocabulary(t, piece),
-            Problem::WrongType {
-                field: "model.vocab",
-                ..
-            }
-        );
+    for piece in [json!(["", 0.0]), json!(["x".repeat(257), 0.0]), json!(["x"]), json!(["x", "y"]), json!(["<s>", 0.0])]
+    {
+        assert_problem!("xlm-roberta", |t| vocabulary(t, piece), Problem::WrongType { field: "model.vocab", .. });
     }
     for id in [json!(600), json!(null), json!(-1)] {
-        assert_problem!(
-            "xlm-roberta",
-            |t| t["model"]["unk_id"] = id,
-            Problem::WrongType {
-                field: "model.unk_id",
-                ..
-            }
-        );
+        assert_problem!("xlm-roberta", |t| t["model"]["unk_id"] = id, Problem::WrongType { field: "model.unk_id", .. });
     }
     assert_problem!(
         "xlm-roberta",
         |t| t["model"]["byte_fallback"] = json!(true),
-        Problem::UnsupportedValue {
-            field: "byte_fallback",
-            ..
-        }
+        Problem::UnsupportedValue { field: "byte_fallback", .. }
     );
     assert_problem!(
         "xlm-roberta",
@@ -311,10 +260,7 @@ fn unigram_tokenizers_that_are_refused() {
         "xlm-roberta",
         |t| {
             let map = t["normalizer"]["normalizers"][0].clone();
-            t["normalizer"]["normalizers"]
-                .as_array_mut()
-                .unwrap()
-                .push(map);
+            t["normalizer"]["normalizers"].as_array_mut().unwrap().push(map);
         },
         Problem::UnsupportedValue { .. }
     );
@@ -342,10 +288,7 @@ fn maps_that_are_refused() {
             |t| {
                 t["normalizer"]["normalizers"][0]["precompiled_charsmap"] = json!(text);
             },
-            Problem::UnsupportedValue {
-                field: "normalizer",
-                ..
-            }
+            Problem::UnsupportedValue { field: "normalizer", .. }
         );
     };
     refused(&|b| b.clear());

@@ -5,9 +5,7 @@ use std::path::Path;
 
 use hushed_model::plain::{self, PlainCache};
 use hushed_model::testing::{tiny_golden, tiny_ternary};
-use hushed_model::{
-    Architecture, Block, Model, NetworkConfig, PlainActs, Problem, TokenIds, TooLong, Weigh, check,
-};
+use hushed_model::{Architecture, Block, Model, NetworkConfig, PlainActs, Problem, TokenIds, TooLong, Weigh, check};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
@@ -48,11 +46,7 @@ fn logits_from_rounded_rows_equal_the_reference() {
 
 /// Decoders, and what the reference computes of each.
 fn references() -> impl Iterator<Item = (Model, Value)> {
-    let files = [
-        "bitnet/expected.json",
-        "bitnet-sigmoid/expected.json",
-        "bitnet/expected-sigmoid.json",
-    ];
+    let files = ["bitnet/expected.json", "bitnet-sigmoid/expected.json", "bitnet/expected-sigmoid.json"];
     let read = |file| {
         let text = fs::read(tiny_golden(file)).unwrap();
         serde_json::from_slice(&text).unwrap()
@@ -112,9 +106,7 @@ fn what_a_folder_says_is_in_the_program() {
                     assert_eq!(sigmoid, name == "bitnet-sigmoid");
                     (vec![&a.query, &a.key, &a.value, &a.output], &a.sub_norm)
                 }
-                Block::FeedForward(f) => {
-                    (f.gate.iter().chain([&f.up, &f.down]).collect(), &f.sub_norm)
-                }
+                Block::FeedForward(f) => (f.gate.iter().chain([&f.up, &f.down]).collect(), &f.sub_norm),
                 Block::Vocabulary(head) => {
                     assert!(!head.ternary);
                     continue;
@@ -161,14 +153,12 @@ fn with_tensors(
     let changed: Vec<_> = tensors
         .iter()
         .filter_map(|(name, t)| {
-            let (dtype, shape, data) =
-                change(name, t.dtype(), t.shape().to_vec(), t.data().to_vec())?;
+            let (dtype, shape, data) = change(name, t.dtype(), t.shape().to_vec(), t.data().to_vec())?;
             Some((name.to_owned(), dtype, shape, data))
         })
         .collect();
-    let views = changed.iter().map(|(name, dtype, shape, data)| {
-        (name, TensorView::new(*dtype, shape.clone(), data).unwrap())
-    });
+    let views =
+        changed.iter().map(|(name, dtype, shape, data)| (name, TensorView::new(*dtype, shape.clone(), data).unwrap()));
     let file = safetensors::serialize(views, None).unwrap();
     fs::write(to.path().join("model.safetensors"), file).unwrap();
     to
@@ -192,11 +182,7 @@ fn weights_that_are_not_ternary_are_refused_all_at_once() {
     });
     let problems = found(folder.path());
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(
-        problems
-            .iter()
-            .all(|p| matches!(p, Problem::NotTernary { .. }))
-    );
+    assert!(problems.iter().all(|p| matches!(p, Problem::NotTernary { .. })));
 
     // A packed matrix without its last row, a missing scale, a scale of zero.
     let folder = with_tensors("bitnet", |name, dtype, mut shape, mut data| {
@@ -215,11 +201,7 @@ fn weights_that_are_not_ternary_are_refused_all_at_once() {
     assert!(
         matches!(
             &problems[..],
-            [
-                Problem::WrongShape { .. },
-                Problem::MissingTensor { .. },
-                Problem::TernaryScale { .. }
-            ]
+            [Problem::WrongShape { .. }, Problem::MissingTensor { .. }, Problem::TernaryScale { .. }]
         ),
         "{problems:?}"
     );
@@ -241,10 +223,7 @@ fn a_scale_that_overflows_is_refused() {
         Some((dtype, shape, data))
     });
     let problems = found(folder.path());
-    assert!(
-        matches!(&problems[..], [Problem::TernaryScale { .. }]),
-        "{problems:?}"
-    );
+    assert!(matches!(&problems[..], [Problem::TernaryScale { .. }]), "{problems:?}");
 }
 
 /// The default is the architecture's, not LLaMA's: the folder names the same value.
@@ -288,10 +267,7 @@ fn ternary_weights_may_be_stored_as_floats() {
     let same = Model::load(same.path()).unwrap();
     assert_eq!(answer(&same), answer(&packed));
     let other = unpacked(0.5);
-    assert!(matches!(
-        found(other.path())[..],
-        [Problem::NotTernary { .. }]
-    ));
+    assert!(matches!(found(other.path())[..], [Problem::NotTernary { .. }]));
 }
 
 #[test]
@@ -303,34 +279,20 @@ fn configurations_that_are_refused() {
             json!({"quant_method": "bitnet", "quantization_mode": "online", "linear_class": "autobitlinear"}),
             1,
         ),
-        (
-            "quantization_config",
-            json!({"quant_method": "bitnet", "use_rms_norm": true}),
-            1,
-        ),
-        (
-            "quantization_config",
-            json!({"quant_method": "bitnet", "linear_class": "linear"}),
-            1,
-        ),
+        ("quantization_config", json!({"quant_method": "bitnet", "use_rms_norm": true}), 1),
+        ("quantization_config", json!({"quant_method": "bitnet", "linear_class": "linear"}), 1),
         ("attention_weights", json!("relu"), 1),
         // The bias has no default.
         ("attention_weights", json!("sigmoid"), 1),
         ("sliding_window", json!(64), 1),
-        (
-            "rope_scaling",
-            json!({"rope_type": "yarn", "factor": 4.0}),
-            1,
-        ),
+        ("rope_scaling", json!({"rope_type": "yarn", "factor": 4.0}), 1),
         ("sub_norms", json!("yes"), 1),
         ("attention_bias", json!(true), 1),
         ("mlp_bias", json!(true), 1),
     ];
     for (field, value, count) in cases {
         let found = problems(&tiny_golden("bitnet"), |folder| {
-            edit(folder, "config.json", |config| {
-                config[field] = value.clone()
-            });
+            edit(folder, "config.json", |config| config[field] = value.clone());
         });
         assert_eq!(found.len(), count, "{field} {value}: {found:?}");
     }

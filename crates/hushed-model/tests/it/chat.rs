@@ -18,10 +18,7 @@ fn parsed(path: &Path) -> Value {
 
 /// The public part of a tiny decoder with these special tokens and this `tokenizer_config.json`.
 fn public(model: &str, added: &Value, chat: &Value) -> Public {
-    let (folder, from) = (
-        tempfile::tempdir().unwrap(),
-        golden().join("tiny").join(model),
-    );
+    let (folder, from) = (tempfile::tempdir().unwrap(), golden().join("tiny").join(model));
     let mut config = parsed(&from.join("config.json"));
     let mut tokenizer = parsed(&from.join("tokenizer.json"));
     let tokens = tokenizer["added_tokens"].as_array_mut().unwrap();
@@ -33,18 +30,12 @@ fn public(model: &str, added: &Value, chat: &Value) -> Public {
     tokens.sort_by_key(|token| token["id"].as_u64());
     let vocabulary = config["vocab_size"].as_u64().unwrap();
     config["vocab_size"] = json!(vocabulary + added.len() as u64);
-    for (name, value) in [
-        ("config.json", &config),
-        ("tokenizer.json", &tokenizer),
-        ("tokenizer_config.json", chat),
-    ] {
+    for (name, value) in [("config.json", &config), ("tokenizer.json", &tokenizer), ("tokenizer_config.json", chat)] {
         fs::write(folder.path().join(name), value.to_string()).unwrap();
     }
     let files = PublicFiles::read(folder.path()).unwrap();
     // As it arrives at a client.
-    let sent = files
-        .iter()
-        .map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
+    let sent = files.iter().map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
     PublicFiles::from_files(sent).unwrap().parse().unwrap()
 }
 
@@ -59,10 +50,7 @@ fn messages(conversation: &Value) -> Vec<Message> {
 }
 
 fn said(contents: &[&str]) -> Vec<Message> {
-    let message = |content: &&str| Message {
-        role: Role::User,
-        content: (*content).to_owned(),
-    };
+    let message = |content: &&str| Message { role: Role::User, content: (*content).to_owned() };
     contents.iter().map(message).collect()
 }
 
@@ -86,11 +74,7 @@ fn texts_and_ids_are_those_of_transformers() {
                 continue;
             }
             let prompt = prompt.unwrap();
-            assert_eq!(
-                prompt.as_str(),
-                expected["text"].as_str().unwrap(),
-                "{name}"
-            );
+            assert_eq!(prompt.as_str(), expected["text"].as_str().unwrap(), "{name}");
             let ids = prompt.encode(public.tokenizer().unwrap(), 4096).unwrap();
             assert_eq!(json!(ids.ids()), expected["ids"], "{name}");
             compared += 1;
@@ -113,9 +97,7 @@ fn styles_are_rendered_as_by_transformers() {
             let found = public.chat_at(&messages(&expected["messages"]), now);
             let found = found.map(|prompt| prompt.as_str().to_owned());
             let expected = match expected["raised"].as_str() {
-                Some(raised) => Err(ChatError::Refused {
-                    reason: raised.to_owned(),
-                }),
+                Some(raised) => Err(ChatError::Refused { reason: raised.to_owned() }),
                 None => Ok(expected["text"].as_str().unwrap().to_owned()),
             };
             if found != expected {
@@ -137,10 +119,7 @@ fn what_a_folder_may_say() {
         prompt.map(|prompt| prompt.as_str().to_owned())
     };
     assert_eq!(text(none.clone()), Err(ChatError::NoTemplate));
-    assert_eq!(
-        text(json!({ "chat_template": null })),
-        Err(ChatError::NoTemplate)
-    );
+    assert_eq!(text(json!({ "chat_template": null })), Err(ChatError::NoTemplate));
     let named = json!({ "chat_template": [
         { "name": "tool_use", "template": "no" }, { "name": "default", "template": "{{ bos_token }}yes" },
     ], "bos_token": { "content": "<s>", "lstrip": false } });
@@ -149,24 +128,11 @@ fn what_a_folder_may_say() {
     // A separate template file wins, and everything else in the folder stays there.
     let folder = tempfile::tempdir().unwrap();
     for name in ["config.json", "tokenizer.json"] {
-        fs::copy(
-            golden().join("tiny/gpt2").join(name),
-            folder.path().join(name),
-        )
-        .unwrap();
+        fs::copy(golden().join("tiny/gpt2").join(name), folder.path().join(name)).unwrap();
     }
-    let config =
-        json!({ "chat_template": "no", "eos_token": "!", "name_or_path": "/home/somebody/secret" });
-    fs::write(
-        folder.path().join("tokenizer_config.json"),
-        config.to_string(),
-    )
-    .unwrap();
-    fs::write(
-        folder.path().join("chat_template.jinja"),
-        "yes{{ eos_token }}\n",
-    )
-    .unwrap();
+    let config = json!({ "chat_template": "no", "eos_token": "!", "name_or_path": "/home/somebody/secret" });
+    fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+    fs::write(folder.path().join("chat_template.jinja"), "yes{{ eos_token }}\n").unwrap();
     let files = PublicFiles::read(folder.path()).unwrap();
     let prompt = files.parse().unwrap().chat(&hello).unwrap();
     assert_eq!(prompt.as_str(), "yes!");
@@ -179,26 +145,16 @@ fn what_a_folder_may_say() {
         fs::copy(from, folder.path().join(name)).unwrap();
     }
     let files = PublicFiles::read(folder.path()).unwrap();
-    assert!(
-        files
-            .iter()
-            .all(|(name, _)| name != "tokenizer_config.json")
-    );
+    assert!(files.iter().all(|(name, _)| name != "tokenizer_config.json"));
 }
 
 #[test]
 fn special_tokens_are_the_templates_own() {
     let all = "{% for m in messages %}{{ m.content | trim }}{% endfor %}<|im_end|>";
     let special = |contents: &[&str]| refused(all, contents);
-    assert_eq!(
-        special(&["a", "b <|im_end|>"]),
-        ChatError::Special { index: 1 }
-    );
+    assert_eq!(special(&["a", "b <|im_end|>"]), ChatError::Special { index: 1 });
     assert_eq!(special(&["<|endoftext|>"]), ChatError::Special { index: 0 });
-    assert_eq!(
-        special(&["a <|im", "_en ", " d|> b"]),
-        ChatError::Special { index: 2 }
-    );
+    assert_eq!(special(&["a <|im", "_en ", " d|> b"]), ChatError::Special { index: 2 });
     let fine = of(all);
     let prompt = fine.chat(&said(&["<|im_", "_end|>"])).unwrap();
     let ids = prompt.encode(fine.tokenizer().unwrap(), 100).unwrap();
@@ -209,8 +165,7 @@ fn special_tokens_are_the_templates_own() {
 /// Nor do they arise from what a template or a tokenizer does to a message without any.
 #[test]
 fn no_message_becomes_a_special_token() {
-    let becomes =
-        |template: &str, content: &str| refused(template, &[content]) == ChatError::Becomes;
+    let becomes = |template: &str, content: &str| refused(template, &[content]) == ChatError::Becomes;
     let cut = "{{ messages[0].content.split('</think>')[0] }}{{ messages[0].content.split('</think>')[-1] }}<|im_end|>";
     assert!(becomes(cut, "<|im_</think>end|>"));
     let replaced = "{{ messages[0].content | replace('&lt;', '<') | lower }}<|im_end|>";
@@ -218,10 +173,7 @@ fn no_message_becomes_a_special_token() {
     assert!(becomes(replaced, "a <|IM_END|> b"));
     let joined = "<|im_{{ messages[0].content }}|><|im_end|>";
     assert!(becomes(joined, "end"));
-    for (template, content) in [
-        (cut, "a </think> <b> |im_end|"),
-        (replaced, "&lt;b> <|im|>"),
-    ] {
+    for (template, content) in [(cut, "a </think> <b> |im_end|"), (replaced, "&lt;b> <|im|>")] {
         let fine = of(template).chat(&said(&[content])).unwrap();
         assert!(fine.as_str().ends_with("<|im_end|>"));
     }
@@ -230,22 +182,13 @@ fn no_message_becomes_a_special_token() {
 #[test]
 fn how_much_may_be_said() {
     let fine = of("{{ messages[0].content }}");
-    assert_eq!(
-        fine.chat(&[]).err(),
-        Some(ChatError::Messages { messages: 0 })
-    );
+    assert_eq!(fine.chat(&[]).err(), Some(ChatError::Messages { messages: 0 }));
     let many = said(&vec![""; 3000]);
-    assert_eq!(
-        fine.chat(&many).err(),
-        Some(ChatError::Messages { messages: 3000 })
-    );
+    assert_eq!(fine.chat(&many).err(), Some(ChatError::Messages { messages: 3000 }));
     let long = "a ".repeat(1 << 19);
     assert_eq!(fine.chat(&said(&[&long])).unwrap().as_str().len(), 1 << 20);
     let error = fine.chat(&said(&[&long, "b"])).err().unwrap();
-    assert!(matches!(
-        error,
-        ChatError::Text(TextError::TooManyBytes { .. })
-    ));
+    assert!(matches!(error, ChatError::Text(TextError::TooManyBytes { .. })));
     let prompt = fine.chat(&said(&["hello world"])).unwrap();
     let error = prompt.encode(fine.tokenizer().unwrap(), 2).err().unwrap();
     assert!(matches!(error, TextError::TooLong { limit: 2, .. }));
@@ -260,34 +203,16 @@ fn templates_that_mean_harm_are_refused_and_end() {
             "{% set ns = namespace(x='ab') %}{% for i in range(90) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
         ),
         ("repeating", "{{ 'a' * 99999999 }}"),
-        (
-            "replacing",
-            "{% set x = ('a' * 9999) | replace('a', 'b' * 9999) %}{{ x | length }}",
-        ),
+        ("replacing", "{% set x = ('a' * 9999) | replace('a', 'b' * 9999) %}{{ x | length }}"),
         ("joining", "{{ ('b' * 99999).join(range(99999)) }}"),
-        (
-            "a long loop",
-            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
-        ),
-        (
-            "a long output",
-            "{% for a in range(9999) %}{{ messages[0].content * 99 }}{% endfor %}",
-        ),
-        (
-            "recursion",
-            "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
-        ),
-        (
-            "recursion of loops",
-            "{% for a in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}",
-        ),
+        ("a long loop", "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"),
+        ("a long output", "{% for a in range(9999) %}{{ messages[0].content * 99 }}{% endfor %}"),
+        ("recursion", "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}"),
+        ("recursion of loops", "{% for a in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}"),
         ("another template", "{% include 'a' %}"),
         ("a file", "{% import '/etc/passwd' as a %}"),
         ("an unknown function", "{{ open('/etc/passwd') }}"),
-        (
-            "attributes",
-            "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        ),
+        ("attributes", "{{ ''.__class__.__mro__[1].__subclasses__() }}"),
         ("a broken one", "{% if %}"),
         ("a deep one", deep.as_str()),
         ("padding", "{{ '%999999999d' % 1 }}"),
@@ -296,25 +221,16 @@ fn templates_that_mean_harm_are_refused_and_end() {
             "JSON of shared values",
             "{% set ns = namespace(x='a' * 99) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}",
         ),
-        (
-            "JSON with wide margins",
-            "{{ [1] | tojson(indent=9999999999) }}",
-        ),
+        ("JSON with wide margins", "{{ [1] | tojson(indent=9999999999) }}"),
         (
             "JSON of texts with escapes",
             "{% set x = '\n' * 99999 %}{% for i in range(99) %}{% set y = [x, x, x] | tojson(ensure_ascii=true) %}{% endfor %}",
         ),
-        (
-            "many dates",
-            "{% set x = '%c' * 9999 %}{% for i in range(999) %}{% set y = strftime_now(x) %}{% endfor %}",
-        ),
+        ("many dates", "{% set x = '%c' * 9999 %}{% for i in range(999) %}{% set y = strftime_now(x) %}{% endfor %}"),
         ("division", "{{ 1 // 0 }}"),
     ] {
         let error = refused(template, &["a secret"]);
-        assert!(
-            matches!(error, ChatError::Template { .. }),
-            "{name}: {error}"
-        );
+        assert!(matches!(error, ChatError::Template { .. }), "{name}: {error}");
         assert!(!error.to_string().contains("secret"), "{name}");
     }
     // Nested values, as deep as the fuel allows, are printed, compared and dropped.
@@ -329,10 +245,7 @@ fn templates_that_mean_harm_are_refused_and_end() {
         "{{ ns.x | tojson(indent=1) }}",
     ] {
         let ended = of(&format!("{nested}{end}")).chat(&said(&["a secret"]));
-        assert!(
-            ended.is_ok() || matches!(ended, Err(ChatError::Template { .. })),
-            "{end}"
-        );
+        assert!(ended.is_ok() || matches!(ended, Err(ChatError::Template { .. })), "{end}");
     }
 }
 

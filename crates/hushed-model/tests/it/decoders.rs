@@ -7,8 +7,8 @@ use std::path::Path;
 use hushed_model::folder::weight_files;
 use hushed_model::testing::{data_lines, tiny_generator_folder, tiny_golden};
 use hushed_model::{
-    Ending, Model, ModelError, Problem, PublicFiles, TextError, TokenIds, Tokenizer, TooLong,
-    check, greedy, largest, plain,
+    Ending, Model, ModelError, Problem, PublicFiles, TextError, TokenIds, Tokenizer, TooLong, check, greedy, largest,
+    plain,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -79,30 +79,17 @@ pub fn agree_on_lines(tokenizer: &Tokenizer, files: &Value, family: &str, before
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
     for entry in fs::read_dir(data).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(
-            !name.ends_with(".txt") || files.get(&name).is_some(),
-            "{name}"
-        );
+        assert!(!name.ends_with(".txt") || files.get(&name).is_some(), "{name}");
     }
     for (name, hashes) in files.as_object().unwrap() {
         let lines: Vec<String> = data_lines(name).unwrap();
         let text = lines.join("\n") + "\n";
-        assert_eq!(
-            fnv1a(&text),
-            hashes["text"],
-            "{name} changed: run scripts/tiny_decoders.py"
-        );
-        let ids = lines.iter().map(
-            |line| match tokenizer.encode(line, 1 << 20, TooLong::Refuse) {
-                Ok(ids) => ids.ids()[before..]
-                    .iter()
-                    .map(u32::to_string)
-                    .collect::<Vec<_>>()
-                    .join(" "),
-                Err(TextError::Empty) => String::new(),
-                Err(other) => panic!("{other}"),
-            },
-        );
+        assert_eq!(fnv1a(&text), hashes["text"], "{name} changed: run scripts/tiny_decoders.py");
+        let ids = lines.iter().map(|line| match tokenizer.encode(line, 1 << 20, TooLong::Refuse) {
+            Ok(ids) => ids.ids()[before..].iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
+            Err(TextError::Empty) => String::new(),
+            Err(other) => panic!("{other}"),
+        });
         let ids = ids.collect::<Vec<_>>().join("\n") + "\n";
         assert_eq!(fnv1a(&ids), hashes["ids"], "{family}: {name}");
     }
@@ -156,14 +143,8 @@ fn names_without_their_prefix() {
         (bare, view)
     });
     fs::write(&path, safetensors::serialize(bare, None).unwrap()).unwrap();
-    let (bare, model) = (
-        Model::load(dir.path()).unwrap(),
-        Model::load(&tiny_golden("gpt2")).unwrap(),
-    );
-    assert_eq!(
-        bare.program().linears().count(),
-        model.program().linears().count()
-    );
+    let (bare, model) = (Model::load(dir.path()).unwrap(), Model::load(&tiny_golden("gpt2")).unwrap());
+    assert_eq!(bare.program().linears().count(), model.program().linears().count());
     for (a, b) in bare.program().linears().zip(model.program().linears()) {
         assert!(a.weights == b.weights && a.bias == b.bias);
     }
@@ -183,38 +164,21 @@ fn greedy_generation_ends_as_it_says() {
     // Each token has the largest logit after the previous ones.
     let mut text = prompt.ids().to_vec();
     for &id in &ids {
-        let logits = plain::run(
-            &model.program(),
-            vec![TokenIds::new(text.clone())],
-            |_, _| (),
-        )
-        .unwrap();
+        let logits = plain::run(&model.program(), vec![TokenIds::new(text.clone())], |_, _| ()).unwrap();
         assert_eq!(largest(logits.values.row(0)), id);
         text.push(id);
     }
     // The end token is not part of the text.
     let mut ends = model.clone();
     ends.public.end_tokens = vec![u32::MAX, ids[0]];
-    assert_eq!(
-        run(&ends, &prompt, 5).unwrap(),
-        (Ending::EndToken, Vec::new())
-    );
+    assert_eq!(run(&ends, &prompt, 5).unwrap(), (Ending::EndToken, Vec::new()));
     // No token beyond the position table.
     let long = |tokens: usize| TokenIds::new(vec![7; tokens]);
     let (ending, ids) = run(&model, &long(158), 5).unwrap();
     assert_eq!((ending, ids.len()), (Ending::Positions, 2));
-    assert!(matches!(
-        run(&model, &long(160), 5),
-        Err(ModelError::Text(TextError::NoRoom {
-            tokens: 160,
-            limit: 160
-        }))
-    ));
+    assert!(matches!(run(&model, &long(160), 5), Err(ModelError::Text(TextError::NoRoom { tokens: 160, limit: 160 }))));
     let encoder = Model::load(&tiny_golden("roberta")).unwrap();
-    assert!(matches!(
-        run(&encoder, &prompt, 1),
-        Err(ModelError::NotAGenerator)
-    ));
+    assert!(matches!(run(&encoder, &prompt, 1), Err(ModelError::NotAGenerator)));
 }
 
 /// The problems of a folder after a change; `load` and `check` must agree on them.
@@ -268,16 +232,12 @@ fn configurations_that_are_refused() {
     // All at once; five heads are not reported if the width is missing.
     let found = problems(dir.path(), |d| {
         edit(d, "config.json", |c| {
-            changes
-                .iter()
-                .for_each(|(field, value)| c[*field] = value.clone());
+            changes.iter().for_each(|(field, value)| c[*field] = value.clone());
         });
     });
     assert_eq!(found.len(), changes.len(), "{found:#?}");
     // The modules of a sentence encoder beside it.
-    let found = problems(dir.path(), |d| {
-        fs::write(d.join("modules.json"), b"[]").unwrap()
-    });
+    let found = problems(dir.path(), |d| fs::write(d.join("modules.json"), b"[]").unwrap());
     assert!(!found.is_empty());
 }
 
@@ -286,30 +246,18 @@ fn configurations_that_are_refused() {
 fn shapes_and_defaults() {
     let dir = TempDir::new().unwrap();
     tiny_generator_folder(dir.path()).unwrap();
-    let found = problems(dir.path(), |d| {
-        edit(d, "config.json", |c| c["n_inner"] = json!(64))
-    });
-    let wrong = found
-        .iter()
-        .filter(|p| matches!(p, Problem::WrongShape { .. }));
+    let found = problems(dir.path(), |d| edit(d, "config.json", |c| c["n_inner"] = json!(64)));
+    let wrong = found.iter().filter(|p| matches!(p, Problem::WrongShape { .. }));
     assert_eq!((wrong.count(), found.len()), (6, 6));
     let found = problems(dir.path(), |d| {
-        edit(d, "config.json", |c| {
-            c["tie_word_embeddings"] = json!(false)
-        });
+        edit(d, "config.json", |c| c["tie_word_embeddings"] = json!(false));
     });
     assert!(matches!(&found[..], [Problem::MissingTensor { name }] if name == "lm_head.weight"));
     let found = problems(dir.path(), |d| {
         edit(d, "config.json", |c| {
             let c = c.as_object_mut().unwrap();
             c.insert("n_ctx".to_owned(), json!(64));
-            for field in [
-                "n_positions",
-                "n_inner",
-                "activation_function",
-                "layer_norm_epsilon",
-                "architectures",
-            ] {
+            for field in ["n_positions", "n_inner", "activation_function", "layer_norm_epsilon", "architectures"] {
                 c.remove(field);
             }
         });
@@ -328,22 +276,14 @@ fn tokenizers_that_are_refused() {
     let surrounds = json!({"type": "RobertaProcessing", "sep": ["x", 1], "cls": ["y", 0]});
     for (part, value) in [
         ("pre_tokenizer", evil),
-        (
-            "pre_tokenizer",
-            json!({"type": "ByteLevel", "use_regex": false}),
-        ),
+        ("pre_tokenizer", json!({"type": "ByteLevel", "use_regex": false})),
         ("decoder", Value::Null),
         ("decoder", json!({"type": "Metaspace"})),
         ("post_processor", surrounds),
         ("model", json!({"type": "WordLevel"})),
     ] {
-        let found = problems(dir.path(), |d| {
-            edit(d, "tokenizer.json", |t| t[part] = value.clone())
-        });
-        assert!(
-            matches!(&found[..], [Problem::UnsupportedValue { .. }]),
-            "{part} {value}: {found:?}"
-        );
+        let found = problems(dir.path(), |d| edit(d, "tokenizer.json", |t| t[part] = value.clone()));
+        assert!(matches!(&found[..], [Problem::UnsupportedValue { .. }]), "{part} {value}: {found:?}");
     }
 }
 
@@ -354,53 +294,24 @@ fn indices_and_shards_that_are_refused() {
     let from = tiny_golden("gpt2-sharded");
     assert_eq!(problems(&from, |_| ()).len(), 0);
     assert_eq!(weight_files(&from).unwrap().len(), 3);
-    let moved = |to: &'static str| {
-        move |d: &Path| {
-            edit(d, INDEX, |i| {
-                i["weight_map"]["transformer.wte.weight"] = json!(to)
-            })
-        }
-    };
-    for name in [
-        "../model.safetensors",
-        "/etc/passwd",
-        "x/y.safetensors",
-        "tokenizer.json",
-    ] {
+    let moved =
+        |to: &'static str| move |d: &Path| edit(d, INDEX, |i| i["weight_map"]["transformer.wte.weight"] = json!(to));
+    for name in ["../model.safetensors", "/etc/passwd", "x/y.safetensors", "tokenizer.json"] {
         let found = problems(&from, moved(name));
-        assert!(
-            matches!(
-                &found[..],
-                [Problem::UnsupportedValue {
-                    field: "weight_map",
-                    ..
-                }]
-            ),
-            "{name}: {found:?}"
-        );
+        assert!(matches!(&found[..], [Problem::UnsupportedValue { field: "weight_map", .. }]), "{name}: {found:?}");
     }
     // A file without the tensor, and one that is missing.
     let found = problems(&from, moved("model-00003-of-00003.safetensors"));
-    assert!(
-        matches!(&found[..], [Problem::MissingTensor { .. }]),
-        "{found:?}"
-    );
+    assert!(matches!(&found[..], [Problem::MissingTensor { .. }]), "{found:?}");
     let found = problems(&from, moved("model-00004-of-00003.safetensors"));
-    assert!(
-        matches!(&found[..], [Problem::MissingFile { .. }]),
-        "{found:?}"
-    );
+    assert!(matches!(&found[..], [Problem::MissingFile { .. }]), "{found:?}");
     // Truncated, replaced, and both at once.
     let cut = |d: &Path| {
         let file = fs::File::options().write(true).open(d.join(FIRST)).unwrap();
-        file.set_len(fs::metadata(d.join(FIRST)).unwrap().len() - 1)
-            .unwrap();
+        file.set_len(fs::metadata(d.join(FIRST)).unwrap().len() - 1).unwrap();
     };
     let found = problems(&from, cut);
-    assert!(
-        matches!(&found[..], [Problem::DataLength { file, .. }] if file == FIRST),
-        "{found:?}"
-    );
+    assert!(matches!(&found[..], [Problem::DataLength { file, .. }] if file == FIRST), "{found:?}");
     let found = problems(&from, |d| {
         cut(d);
         fs::remove_file(d.join("model-00002-of-00003.safetensors")).unwrap();
@@ -408,15 +319,9 @@ fn indices_and_shards_that_are_refused() {
     });
     assert_eq!(found.len(), 3, "{found:?}");
     let found = problems(&from, |d| fs::write(d.join(INDEX), b"{}").unwrap());
-    assert!(
-        matches!(&found[..], [Problem::WrongType { .. }]),
-        "{found:?}"
-    );
+    assert!(matches!(&found[..], [Problem::WrongType { .. }]), "{found:?}");
     let found = problems(&from, |d| fs::remove_file(d.join(INDEX)).unwrap());
-    assert!(
-        matches!(&found[..], [Problem::MissingFile { .. }]),
-        "{found:?}"
-    );
+    assert!(matches!(&found[..], [Problem::MissingFile { .. }]), "{found:?}");
 }
 
 /// The trained model of data/: token ids of the data, logits, and greedy continuations.
@@ -426,12 +331,7 @@ fn the_small_model_continues_texts_as_the_reference() {
     let model = Model::load(&root.join("../../data/gpt2-small")).unwrap();
     let golden = fs::read(root.join("tests/golden/gpt2-small.json")).unwrap();
     let golden: Value = serde_json::from_slice(&golden).unwrap();
-    agree_on_lines(
-        model.public.tokenizer().unwrap(),
-        &golden["lines"],
-        "gpt2-small",
-        0,
-    );
+    agree_on_lines(model.public.tokenizer().unwrap(), &golden["lines"], "gpt2-small", 0);
     for case in golden["texts"].as_array().unwrap() {
         let text = case["text"].as_str().unwrap();
         let ids = model.tokens(text, TooLong::Refuse).unwrap();
@@ -459,15 +359,9 @@ fn every_end_token_ends_a_text() {
         files.parse().map(|public| public.end_tokens)
     };
     assert_eq!(ends().unwrap(), [262]);
-    write(
-        "generation_config.json",
-        json!({"do_sample": true, "temperature": 0.6}),
-    );
+    write("generation_config.json", json!({"do_sample": true, "temperature": 0.6}));
     assert_eq!(ends().unwrap(), [262]);
-    write(
-        "generation_config.json",
-        json!({"eos_token_id": [262, 13], "bos_token_id": 0}),
-    );
+    write("generation_config.json", json!({"eos_token_id": [262, 13], "bos_token_id": 0}));
     assert_eq!(ends().unwrap(), [262, 13]);
     for wrong in [
         json!({"eos_token_id": [262, 9999]}),
@@ -479,9 +373,6 @@ fn every_end_token_ends_a_text() {
         write("generation_config.json", wrong.clone());
         let error = ends().err().unwrap().to_string();
         let field = wrong.as_object().unwrap().keys().next().unwrap();
-        assert!(
-            error.contains("generation_config.json") && error.contains(field),
-            "{error}"
-        );
+        assert!(error.contains("generation_config.json") && error.contains(field), "{error}");
     }
 }

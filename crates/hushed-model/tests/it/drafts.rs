@@ -8,11 +8,7 @@ const PROMPT: [u32; 7] = [5, 60, 0, 17, 17, 42, 9];
 /// Tokens, each with its logits.
 type Said = Vec<(u32, Vec<f64>)>;
 
-fn said(
-    model: &Model,
-    most: usize,
-    how: (usize, impl FnMut(&[u32], usize) -> Vec<u32>),
-) -> (Continued, Said) {
+fn said(model: &Model, most: usize, how: (usize, impl FnMut(&[u32], usize) -> Vec<u32>)) -> (Continued, Said) {
     let text = TokenIds::new(PROMPT.to_vec());
     let mut all = Said::new();
     let done = drafted(model, &text, most, how, |token, logits| {
@@ -46,25 +42,14 @@ fn right_wrong_and_half_right_drafts_give_the_text_one_by_one() {
             move |ids: &[u32], most: usize| {
                 let after = ids.len() - PROMPT.len();
                 let next = known.iter().enumerate().skip(after).take(most);
-                next.map(|(place, &token)| {
-                    if wrong(place) {
-                        (token + 1) % 61
-                    } else {
-                        token
-                    }
-                })
-                .collect::<Vec<u32>>()
+                next.map(|(place, &token)| if wrong(place) { (token + 1) % 61 } else { token }).collect::<Vec<u32>>()
             }
         };
         for n in [1, 3, 4] {
             let right = said(&model, most, (n, oracle(|_| false)));
             assert_same(&right, &one_by_one);
             assert_eq!(right.0.right, right.0.drafts);
-            assert!(
-                right.0.passes <= 2 + (known.len()).div_ceil(n + 1),
-                "{:?}",
-                right.0
-            );
+            assert!(right.0.passes <= 2 + (known.len()).div_ceil(n + 1), "{:?}", right.0);
 
             let wrong = said(&model, most, (n, oracle(|_| true)));
             assert_same(&wrong, &one_by_one);
@@ -73,11 +58,7 @@ fn right_wrong_and_half_right_drafts_give_the_text_one_by_one() {
 
             let half = said(&model, most, (n, oracle(|place| place % 3 == 2)));
             assert_same(&half, &one_by_one);
-            assert!(
-                0 < half.0.right && half.0.right < half.0.drafts,
-                "{:?}",
-                half.0
-            );
+            assert!(0 < half.0.right && half.0.right < half.0.drafts, "{:?}", half.0);
 
             assert_same(&said(&model, most, (n, prompt_lookup)), &one_by_one);
         }

@@ -2,8 +2,7 @@
 
 use hushed_model::testing::{tiny_generator, tiny_generator_config};
 use hushed_model::{
-    Block, Mask, Model, ModelError, NetworkConfig, StepId, Task, TokenIds, TooLong, gpt2_shapes,
-    plain, random_gpt2,
+    Block, Mask, Model, ModelError, NetworkConfig, StepId, Task, TokenIds, TooLong, gpt2_shapes, plain, random_gpt2,
 };
 
 /// The steps by name.
@@ -16,14 +15,8 @@ fn names(model: &Model) -> Vec<String> {
 fn the_program_is_pre_norm_and_ends_with_the_last_row() {
     let model = tiny_generator();
     let names = names(&model);
-    let layer = [
-        "attention.norm",
-        "attention",
-        "attention.add",
-        "feed_forward.norm",
-        "feed_forward",
-        "feed_forward.add",
-    ];
+    let layer =
+        ["attention.norm", "attention", "attention.add", "feed_forward.norm", "feed_forward", "feed_forward.add"];
     assert_eq!(names.len(), 1 + 2 * layer.len() + 1 + 2);
     assert_eq!(names[0], "embed");
     for (i, name) in layer.iter().enumerate() {
@@ -38,14 +31,8 @@ fn the_program_is_pre_norm_and_ends_with_the_last_row() {
     });
     assert_eq!(masks.collect::<Vec<_>>(), [Mask::Causal; 2]);
     assert_eq!(program.linears().count(), 2 * 6 + 1);
-    assert_eq!(
-        model.embedding().unwrap().vocabulary,
-        tiny_generator_config().vocabulary
-    );
-    assert!(matches!(
-        model.encoder(),
-        Err(ModelError::NotAnEncoder { .. })
-    ));
+    assert_eq!(model.embedding().unwrap().vocabulary, tiny_generator_config().vocabulary);
+    assert!(matches!(model.encoder(), Err(ModelError::NotAnEncoder { .. })));
 }
 
 #[test]
@@ -54,10 +41,7 @@ fn a_tied_head_is_the_token_table() {
     let (table, head) = (&gpt2.embedding.tokens, &gpt2.head.weights);
     let (table, head) = (table.as_ref().unwrap(), head.as_ref().unwrap());
     assert!(std::sync::Arc::ptr_eq(table, head));
-    let untied = NetworkConfig {
-        tied: false,
-        ..tiny_generator_config()
-    };
+    let untied = NetworkConfig { tied: false, ..tiny_generator_config() };
     let gpt2 = random_gpt2(&untied, 1);
     assert!(gpt2.embedding.tokens != gpt2.head.weights);
     assert!(gpt2_shapes(&untied).head.weights.is_none());

@@ -4,8 +4,8 @@
 use hushed_model::plain::{self, PlainCache};
 use hushed_model::testing::tiny_golden;
 use hushed_model::{
-    Block, Linear, Matrix, Model, ModelError, NetworkConfig, NormKind, Pairs, Problem, Program,
-    TokenIds, TooLong, greedy, largest, random_llama,
+    Block, Linear, Matrix, Model, ModelError, NetworkConfig, NormKind, Pairs, Problem, Program, TokenIds, TooLong,
+    greedy, largest, random_llama,
 };
 use serde_json::{Value, json};
 
@@ -58,11 +58,7 @@ fn tokenizers_agree_with_the_reference() {
         }
         // The token before a text is not a special token inside it.
         let begin = model.tokens("a", TooLong::Refuse).unwrap().ids()[0];
-        let written = if name == "llama" {
-            "<s>"
-        } else {
-            "<|begin_of_text|>"
-        };
+        let written = if name == "llama" { "<s>" } else { "<|begin_of_text|>" };
         let inside = model.tokens(written, TooLong::Refuse).unwrap();
         assert!(inside.ids()[0] == begin && !inside.ids()[1..].contains(&begin));
     }
@@ -75,10 +71,7 @@ fn logits(program: &Program, ids: &[u32]) -> Vec<f64> {
 
 fn worst(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
-    a.iter()
-        .zip(b)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f64::max)
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
 /// With rotary positions and with a position table.
@@ -128,12 +121,7 @@ fn adjacent(linear: &mut Linear, dh: usize) {
     let mut new = Matrix::zero(old.rows(), old.cols());
     for row in 0..old.rows() {
         let (head, i) = (row / dh * dh, row % dh);
-        let to = head
-            + if i < dh / 2 {
-                2 * i
-            } else {
-                2 * (i - dh / 2) + 1
-            };
+        let to = head + if i < dh / 2 { 2 * i } else { 2 * (i - dh / 2) + 1 };
         new.row_mut(to).copy_from_slice(old.row(row));
     }
     linear.weights = Some(std::sync::Arc::new(new));
@@ -207,21 +195,14 @@ fn the_program_and_the_counts() {
     assert_eq!(kinds.collect::<Vec<_>>(), [NormKind::RmsNorm; 5]);
     assert_eq!(program.linears().count(), 2 * 7 + 1);
     assert!(!model.embedding().unwrap().placed && model.embedding().unwrap().offsets.is_none());
-    assert!(matches!(
-        model.encoder(),
-        Err(ModelError::NotAnEncoder {
-            architecture: "llama"
-        })
-    ));
+    assert!(matches!(model.encoder(), Err(ModelError::NotAnEncoder { architecture: "llama" })));
     // The published count is 6738415616; for the tiny folders, the numbers in their files.
     assert_eq!(NetworkConfig::llama_7b().parameters(), 6_738_415_616);
     for name in FOLDERS {
         let model = Model::load(&tiny_golden(name)).unwrap();
         let bytes = std::fs::read(tiny_golden(name).join("model.safetensors")).unwrap();
         let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-        let numbers = tensors
-            .iter()
-            .map(|(_, t)| t.shape().iter().product::<usize>());
+        let numbers = tensors.iter().map(|(_, t)| t.shape().iter().product::<usize>());
         assert_eq!(model.public.config.parameters(), numbers.sum::<usize>());
     }
 }
@@ -243,10 +224,7 @@ fn no_row_sees_later_ones() {
         seen
     };
     assert_eq!(rows(&[5, 40, 7]), rows(&[5, 40, 7, 60]));
-    let (a, b) = (
-        logits(&program, &[5, 40, 7]),
-        logits(&program, &[5, 40, 7, 60]),
-    );
+    let (a, b) = (logits(&program, &[5, 40, 7]), logits(&program, &[5, 40, 7, 60]));
     assert_ne!(largest(&a), u32::MAX);
     assert_ne!(a, b);
 }
@@ -256,21 +234,12 @@ fn configurations_that_are_refused() {
     let from = tiny_golden("llama");
     assert_eq!(problems(&from, |_| ()).len(), 0);
     let changes: [(&str, Value); 17] = [
-        (
-            "rope_scaling",
-            json!({"rope_type": "llama3", "factor": 8.0}),
-        ),
-        (
-            "rope_parameters",
-            json!({"rope_type": "yarn", "rope_theta": 1e4}),
-        ),
+        ("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0})),
+        ("rope_parameters", json!({"rope_type": "yarn", "rope_theta": 1e4})),
         ("rope_theta", json!(0.5)),
         ("partial_rotary_factor", json!(0.5)),
         ("sliding_window", json!(4096)),
-        (
-            "layer_types",
-            json!(["full_attention", "sliding_attention"]),
-        ),
+        ("layer_types", json!(["full_attention", "sliding_attention"])),
         ("attention_chunk_size", json!(64)),
         ("num_local_experts", json!(8)),
         ("num_key_value_heads", json!(3)),
@@ -296,9 +265,7 @@ fn configurations_that_are_refused() {
         });
     });
     assert_eq!(found.len(), changes.len(), "{found:#?}");
-    let found = problems(&from, |d| {
-        edit(d, "config.json", |c| c["num_attention_heads"] = json!(5))
-    });
+    let found = problems(&from, |d| edit(d, "config.json", |c| c["num_attention_heads"] = json!(5)));
     assert!(matches!(found[0], Problem::HeadsDoNotDivide { .. }));
 }
 
@@ -319,19 +286,10 @@ fn spellings_and_defaults() {
     assert_eq!(theta(&|_| ()), 500_000.0);
     let moved = json!({"rope_type": "default", "rope_theta": 7e4});
     assert_eq!(theta(&|c| c["rope_parameters"] = moved.clone()), 7e4);
-    assert_eq!(
-        theta(&|c| c["rope_scaling"] = json!({"type": "default"})),
-        500_000.0
-    );
+    assert_eq!(theta(&|c| c["rope_scaling"] = json!({"type": "default"})), 500_000.0);
     let old = |c: &mut Value| {
         let c = c.as_object_mut().unwrap();
-        for field in [
-            "rope_theta",
-            "rope_scaling",
-            "head_dim",
-            "rms_norm_eps",
-            "hidden_act",
-        ] {
+        for field in ["rope_theta", "rope_scaling", "head_dim", "rms_norm_eps", "hidden_act"] {
             c.remove(field);
         }
     };
@@ -339,17 +297,13 @@ fn spellings_and_defaults() {
     let found = problems(&tiny_golden("llama"), |d| {
         edit(d, "config.json", |c| c["attention_bias"] = json!(true));
     });
-    let missing = found
-        .iter()
-        .filter(|p| matches!(p, Problem::MissingTensor { .. }));
+    let missing = found.iter().filter(|p| matches!(p, Problem::MissingTensor { .. }));
     assert_eq!((missing.count(), found.len()), (2 * 4, 8));
     // The default is as many key heads as query heads, and then the shapes differ.
     let found = problems(&tiny_golden("llama"), |d| {
         edit(d, "config.json", |c| c["num_key_value_heads"] = Value::Null);
     });
-    let wrong = found
-        .iter()
-        .filter(|p| matches!(p, Problem::WrongShape { .. }));
+    let wrong = found.iter().filter(|p| matches!(p, Problem::WrongShape { .. }));
     assert_eq!((wrong.count(), found.len()), (2 * 2, 4));
 }
 
@@ -361,8 +315,7 @@ fn tokenizers_that_are_refused() {
     let prepends = json!({"type": "Prepend", "prepend": "x"});
     let lower = json!({"type": "Sequence", "normalizers": [{"type": "Lowercase"},
         {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]});
-    let metaspace =
-        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false});
+    let metaspace = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false});
     for (part, value) in [
         ("post_processor", template),
         ("normalizer", prepends),
@@ -371,25 +324,16 @@ fn tokenizers_that_are_refused() {
         ("pre_tokenizer", metaspace.clone()),
         ("normalizer", Value::Null),
         ("decoder", json!({"type": "ByteLevel"})),
-        (
-            "decoder",
-            json!({"type": "Sequence", "decoders": [{"type": "ByteFallback"}]}),
-        ),
+        ("decoder", json!({"type": "Sequence", "decoders": [{"type": "ByteFallback"}]})),
     ] {
         let found = problems(&from, |d| {
             edit(d, "tokenizer.json", |t| t[part] = value.clone());
         });
-        assert!(
-            matches!(&found[..], [Problem::UnsupportedValue { .. }]),
-            "{part} {value}: {found:?}"
-        );
+        assert!(matches!(&found[..], [Problem::UnsupportedValue { .. }]), "{part} {value}: {found:?}");
     }
     let found = problems(&from, |d| {
         edit(d, "tokenizer.json", |t| {
-            t["model"]["vocab"]
-                .as_object_mut()
-                .unwrap()
-                .remove("<0x41>");
+            t["model"]["vocab"].as_object_mut().unwrap().remove("<0x41>");
         });
     });
     assert!(matches!(&found[..], [Problem::NoSuchToken { token }] if token == "<0x41>"));

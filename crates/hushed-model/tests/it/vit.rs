@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use hushed_model::testing::tiny_golden;
 use hushed_model::{
-    ImageError, Matrix, Model, ModelError, NetworkConfig, Pixels, Problem, Resample, TextError,
-    TokenIds, TooLong, calibrate, check, plain, random_vit, vit_shapes,
+    ImageError, Matrix, Model, ModelError, NetworkConfig, Pixels, Problem, Resample, TextError, TokenIds, TooLong,
+    calibrate, check, plain, random_vit, vit_shapes,
 };
 use serde_json::{Value, json};
 
@@ -49,11 +49,8 @@ fn fnv1a(numbers: &[f32]) -> String {
 fn numbers_and_logits_equal_the_reference() {
     let (model, expected) = (model(), expected("vit"));
     let stride = expected["stride"].as_u64().unwrap() as usize;
-    let mut processors = [
-        ("bilinear", Resample::Bilinear),
-        ("bicubic", Resample::Bicubic),
-    ]
-    .map(|(name, how)| (name, Some(how)));
+    let mut processors =
+        [("bilinear", Resample::Bilinear), ("bicubic", Resample::Bicubic)].map(|(name, how)| (name, Some(how)));
     let images = model.public.images.clone().unwrap();
     assert_eq!(images.resample, processors[0].1.take());
     processors[0].1 = images.resample;
@@ -70,16 +67,10 @@ fn numbers_and_logits_equal_the_reference() {
             let most = if jpeg { 4.0 * level } else { 1e-6 };
             let mut sum = 0.0;
             for (found, number) in found.iter().step_by(stride).zip(&numbers) {
-                assert!(
-                    (found - number).abs() < most,
-                    "{name} {how}: {found} {number}"
-                );
+                assert!((found - number).abs() < most, "{name} {how}: {found} {number}");
                 sum += f64::from((found - number).abs());
             }
-            assert!(
-                sum / (numbers.len() as f64) < f64::from(level),
-                "{name}: {sum}"
-            );
+            assert!(sum / (numbers.len() as f64) < f64::from(level), "{name}: {sum}");
             if !jpeg {
                 assert_eq!(fnv1a(&found), case[how]["fnv1a"], "{name} {how}");
             }
@@ -104,38 +95,20 @@ fn images_and_nothing_else() {
         assert_eq!(&model.embed(vec![image.clone()]).unwrap()[0], answer);
     }
     let text = vec![TokenIds::new(vec![1, 2])];
-    assert!(matches!(
-        model.embed(text),
-        Err(ModelError::Text(TextError::NoText))
-    ));
-    assert!(matches!(
-        model.tokens("a", TooLong::Refuse),
-        Err(ModelError::Text(TextError::NoText))
-    ));
+    assert!(matches!(model.embed(text), Err(ModelError::Text(TextError::NoText))));
+    assert!(matches!(model.tokens("a", TooLong::Refuse), Err(ModelError::Text(TextError::NoText))));
     let smaller = Pixels::new(Matrix::zero(4, 3 * 64));
-    assert!(matches!(
-        model.embed(vec![smaller]),
-        Err(ModelError::Mismatch { .. })
-    ));
+    assert!(matches!(model.embed(vec![smaller]), Err(ModelError::Mismatch { .. })));
     let calibration = calibrate(&model, &images, "").unwrap();
     assert_eq!((calibration.texts, calibration.tokens), (2, 2 * 17));
-    for site in [
-        "patches",
-        "layer.1.attention.norm",
-        "layer.1.attention.row",
-        "norm",
-        "head",
-    ] {
+    for site in ["patches", "layer.1.attention.norm", "layer.1.attention.row", "norm", "head"] {
         assert!(calibration.at(site).is_ok(), "{site}");
     }
     let summary = check(&tiny_golden("vit")).summary.unwrap();
     assert_eq!((summary.max_tokens, summary.image_side), (17, Some(32)));
     assert_eq!((summary.task, summary.pooling), ("classify", "first"));
     let of_text = hushed_model::testing::tiny_model();
-    assert!(matches!(
-        of_text.public.image(&bytes("same.png")),
-        Err(ImageError::NoImages)
-    ));
+    assert!(matches!(of_text.public.image(&bytes("same.png")), Err(ImageError::NoImages)));
     let image = images[0].clone();
     assert!(matches!(
         plain::run(&of_text.program(), vec![image], |_, _| ()),
@@ -155,13 +128,7 @@ fn points_are_what_a_file_of_that_size_gives() {
     // Channel 1 of the pixel in row 5 and column 9.
     let number = f32::from(bytes[(5 * 32 + 9) * 3 + 1]) / 255.0;
     assert!((all[1024 + 5 * 32 + 9] - (number - 0.45) / 0.22).abs() < 1e-5);
-    assert!(matches!(
-        images.of_points(bytes[3..].to_vec()),
-        Err(ImageError::OtherSize {
-            points: 1023,
-            side: 32
-        })
-    ));
+    assert!(matches!(images.of_points(bytes[3..].to_vec()), Err(ImageError::OtherSize { points: 1023, side: 32 })));
 }
 
 fn refused(file: &[u8]) -> ImageError {
@@ -186,14 +153,8 @@ fn resized(mut png: Vec<u8>, width: u32, height: u32) -> Vec<u8> {
 #[test]
 fn bombs_and_truncated_files_are_refused() {
     assert!(matches!(refused(b""), ImageError::OtherFormat));
-    assert!(matches!(
-        refused(b"GIF89a\x01\0\x01\0"),
-        ImageError::OtherFormat
-    ));
-    assert!(matches!(
-        refused(&vec![0; (32 << 20) + 1]),
-        ImageError::TooManyBytes { .. }
-    ));
+    assert!(matches!(refused(b"GIF89a\x01\0\x01\0"), ImageError::OtherFormat));
+    assert!(matches!(refused(&vec![0; (32 << 20) + 1]), ImageError::TooManyBytes { .. }));
     let png = bytes("wide.png");
     for (width, height) in [(60_000, 60_000), (40_000, 1), (1, 40_000), (8_000, 8_000)] {
         let error = refused(&resized(png.clone(), width, height));
@@ -202,31 +163,21 @@ fn bombs_and_truncated_files_are_refused() {
     // No pixels, more pixels than there are, a broken checksum.
     let mut broken = png.clone();
     broken[40] ^= 1;
-    for file in [
-        resized(png.clone(), 0, 5),
-        resized(png.clone(), 16_000, 3_000),
-        broken,
-    ] {
+    for file in [resized(png.clone(), 0, 5), resized(png.clone(), 16_000, 3_000), broken] {
         assert!(matches!(refused(&file), ImageError::Broken { .. }));
     }
     for name in ["wide.png", "palette.png", "alpha.png"] {
         let png = bytes(name);
         for kept in [9, 30, 50, png.len() / 2, png.len() * 3 / 4] {
             let error = refused(&png[..kept]);
-            assert!(
-                matches!(error, ImageError::Broken { .. }),
-                "{name} {kept}: {error}"
-            );
+            assert!(matches!(error, ImageError::Broken { .. }), "{name} {kept}: {error}");
         }
     }
     for name in ["full.jpg", "half.jpg"] {
         let jpeg = bytes(name);
         for kept in [4, 50, 200, jpeg.len() / 2, jpeg.len() - 1] {
             let error = refused(&jpeg[..kept]);
-            assert!(
-                matches!(error, ImageError::Truncated),
-                "{name} {kept}: {error}"
-            );
+            assert!(matches!(error, ImageError::Truncated), "{name} {kept}: {error}");
         }
         // Data after the end does not matter.
         let mut behind = jpeg.clone();
@@ -238,14 +189,7 @@ fn bombs_and_truncated_files_are_refused() {
 /// No bytes cause a panic.
 #[test]
 fn mutated_files_are_read_or_refused() {
-    let corpus = [
-        "small.png",
-        "palette.png",
-        "gray.png",
-        "half.jpg",
-        "full.jpg",
-    ]
-    .map(bytes);
+    let corpus = ["small.png", "palette.png", "gray.png", "half.jpg", "full.jpg"].map(bytes);
     let model = model();
     hushed_model::testing::mutations(&corpus, 1500, 11, |file| {
         if let Ok(image) = model.public.image(file) {
@@ -258,9 +202,7 @@ fn mutated_files_are_read_or_refused() {
 fn folders_that_are_refused() {
     let from = tiny_golden("vit");
     assert_eq!(problems(&from, |_| ()).len(), 0);
-    let config = |field: &str, value: Value| {
-        problems(&from, |d| edit(d, "config.json", |c| c[field] = value))
-    };
+    let config = |field: &str, value: Value| problems(&from, |d| edit(d, "config.json", |c| c[field] = value));
     let processor = |field: &str, value: Value| {
         problems(&from, |d| {
             edit(d, "preprocessor_config.json", |c| c[field] = value);
@@ -299,9 +241,7 @@ fn folders_that_are_refused() {
     let missing = problems(&from, |d| {
         fs::remove_file(d.join("preprocessor_config.json")).unwrap();
     });
-    assert!(
-        matches!(&missing[..], [Problem::MissingFile { file, .. }] if file == "preprocessor_config.json")
-    );
+    assert!(matches!(&missing[..], [Problem::MissingFile { file, .. }] if file == "preprocessor_config.json"));
     // Omitting the processor's defaults changes nothing.
     let fewer = problems(&from, |d| {
         edit(d, "preprocessor_config.json", |c| {
@@ -317,13 +257,7 @@ fn without_resizing_other_sizes_are_refused() {
     let mut images = model().public.images.unwrap();
     images.resample = None;
     assert!(images.read(&bytes("same.png")).is_ok());
-    assert!(matches!(
-        images.read(&bytes("wide.png")),
-        Err(ImageError::OtherSize {
-            points: 1850,
-            side: 32
-        })
-    ));
+    assert!(matches!(images.read(&bytes("wide.png")), Err(ImageError::OtherSize { points: 1850, side: 32 })));
 }
 
 /// ViT-base/16 as published: 86,567,656 parameters.
@@ -333,19 +267,8 @@ fn the_published_size() {
     assert_eq!(config.parameters(), 86_567_656);
     let program = vit_shapes(&config).program();
     let weights: usize = program.linears().map(|l| l.inputs * l.outputs).sum();
-    assert_eq!(
-        weights,
-        768 * 768 + 12 * (4 * 768 * 768 + 2 * 768 * 3072) + 768 * 1000
-    );
-    let small = NetworkConfig {
-        layers: 1,
-        width: 16,
-        heads: 2,
-        hidden: 24,
-        positions: 5,
-        patch_side: 2,
-        ..config
-    };
+    assert_eq!(weights, 768 * 768 + 12 * (4 * 768 * 768 + 2 * 768 * 3072) + 768 * 1000);
+    let small = NetworkConfig { layers: 1, width: 16, heads: 2, hidden: 24, positions: 5, patch_side: 2, ..config };
     let random = random_vit(&small, 3).program();
     let image = Pixels::new(Matrix::new(4, 12, vec![0.5; 48]).unwrap());
     let logits = plain::run(&random, vec![image], |_, _| ()).unwrap();

@@ -143,17 +143,9 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
     let mut all = Vec::new();
     for (site, ranges) in &calibration.sites {
         let mut push = |function, what, measured, holds, bound| {
-            all.push(Fit {
-                site: site.clone(),
-                function,
-                what,
-                measured,
-                holds,
-                bound,
-            });
+            all.push(Fit { site: site.clone(), function, what, measured, holds, bound });
         };
-        let mut add =
-            |function, what, measured, holds| push(function, what, measured, holds, Bound::Most);
+        let mut add = |function, what, measured, holds| push(function, what, measured, holds, Bound::Most);
         let part = parts.get(site);
         match ranges {
             Ranges::Values { output } => {
@@ -165,12 +157,8 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
                     Some(Part::HeadValues) => (Quantity::HeadValues, HEAD_VALUES),
                     Some(Part::Logits) => (Quantity::Results, logit - MAX_NOISE - MAX_BIAS),
                     // A norm that reads it has more room.
-                    Some(Part::Product { normed: true }) => {
-                        (Quantity::Results, activation.most_gated())
-                    }
-                    Some(Part::Product { normed: false }) => {
-                        (Quantity::Results, activation.most_gated().min(ring))
-                    }
+                    Some(Part::Product { normed: true }) => (Quantity::Results, activation.most_gated()),
+                    Some(Part::Product { normed: false }) => (Quantity::Results, activation.most_gated().min(ring)),
                     Some(Part::Norm(_)) | None => (Quantity::Results, ring),
                 };
                 add("linear", what, output.magnitude(), holds);
@@ -188,10 +176,7 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
                 let (what, measured) = (Quantity::BiasedScores, input.magnitude());
                 add("sigmoid", what, measured, sigmoid::RANGE);
             }
-            Ranges::Softmax {
-                shifted,
-                denominator,
-            } => {
+            Ranges::Softmax { shifted, denominator } => {
                 let difference = f64::from(SCORES.ring.bits() - 1 - SCORES.frac).exp2();
                 // Padding, which any text may have, lies below all scores by MASKED, and must lie at least 16 below.
                 let nats = (difference + MASKED - 16.0) / std::f64::consts::LOG2_E;
@@ -200,12 +185,7 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
                 let sum = f64::from(SUM_BITS - WEIGHED.frac).exp2();
                 add(function, Quantity::Sums, denominator.magnitude(), sum);
             }
-            Ranges::Norm {
-                first_variance,
-                variance,
-                mean,
-                ..
-            } => {
+            Ranges::Norm { first_variance, variance, mean, .. } => {
                 let measured = first_variance.magnitude().max(variance.magnitude());
                 let Some(Part::Norm(norm)) = part else {
                     continue;
@@ -236,10 +216,7 @@ mod tests {
 
     /// Whether results of this magnitude at one step fit.
     fn holds(model: &Model, site: &str, most: f64) -> bool {
-        let output = Range {
-            min: -most,
-            max: 1.0,
-        };
+        let output = Range { min: -most, max: 1.0 };
         let calibration = Calibration {
             version: 0,
             sample_sha256: String::new(),
@@ -281,21 +258,14 @@ mod tests {
     #[test]
     fn the_tiny_model_fits_and_an_absurd_one_does_not() {
         let model = tiny_model();
-        let text = model
-            .tokens("hello private world", TooLong::Refuse)
-            .unwrap();
+        let text = model.tokens("hello private world", TooLong::Refuse).unwrap();
         let mut calibration = calibrate(&model, &[text], "").unwrap();
         let width = model.public.config.width as f64;
         let all = fits(&calibration, &model);
         assert!(all.len() > calibration.sites.len());
         // The rows are short, which makes those of the embedding small.
         let small: Vec<&Fit> = all.iter().filter(|f| !f.fits()).collect();
-        assert!(
-            small
-                .iter()
-                .all(|f| f.bound == Bound::Least && f.site == "embed.norm"),
-            "{small:?}"
-        );
+        assert!(small.iter().all(|f| f.bound == Bound::Least && f.site == "embed.norm"), "{small:?}");
         for (site, ranges) in &mut calibration.sites {
             // The sum of a row is below 2^14.
             if let (Ranges::Norm { mean, .. }, "layer.0.attention.norm") = (&mut *ranges, &**site) {
@@ -304,24 +274,13 @@ mod tests {
                 assert!(mean.magnitude() < most);
                 mean.min = -most;
             }
-            if let (Ranges::Activation { input }, "layer.1.feed_forward.activation") =
-                (ranges, site.as_str())
-            {
-                *input = Range {
-                    min: -1000.0,
-                    max: 1.0,
-                };
+            if let (Ranges::Activation { input }, "layer.1.feed_forward.activation") = (ranges, site.as_str()) {
+                *input = Range { min: -1000.0, max: 1.0 };
             }
         }
         let all = fits(&calibration, &model);
-        let beyond: Vec<&str> = all
-            .iter()
-            .filter(|f| f.bound == Bound::Most && !f.fits())
-            .map(|f| f.site.as_str())
-            .collect();
-        assert_eq!(
-            beyond,
-            ["layer.0.attention.norm", "layer.1.feed_forward.activation"]
-        );
+        let beyond: Vec<&str> =
+            all.iter().filter(|f| f.bound == Bound::Most && !f.fits()).map(|f| f.site.as_str()).collect();
+        assert_eq!(beyond, ["layer.0.attention.norm", "layer.1.feed_forward.activation"]);
     }
 }

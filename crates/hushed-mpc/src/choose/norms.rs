@@ -15,12 +15,7 @@ pub fn choose_norms(model: &Model, calibration: &Calibration) -> BTreeMap<String
     let mut chosen = BTreeMap::new();
     for (id, norm) in program.norms() {
         let site = id.to_string();
-        let Some(Ranges::Norm {
-            first_variance,
-            variance,
-            ..
-        }) = calibration.sites.get(&site)
-        else {
+        let Some(Ranges::Norm { first_variance, variance, .. }) = calibration.sites.get(&site) else {
             continue;
         };
         let most = first_variance.max.max(variance.max);

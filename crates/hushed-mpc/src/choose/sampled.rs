@@ -33,9 +33,7 @@ pub fn sampled(model: &Model) -> Result<Sampled, RunError> {
     };
     let calibration = calibrate(model, &[item], "")?;
     let all = fits(&calibration, model).into_iter();
-    let (small, large): (Vec<Fit>, Vec<Fit>) = all
-        .filter(|fit| !fit.fits())
-        .partition(|fit| fit.bound == Bound::Least);
+    let (small, large): (Vec<Fit>, Vec<Fit>) = all.filter(|fit| !fit.fits()).partition(|fit| fit.bound == Bound::Least);
     let decodes = model.public.task() == Task::Generate;
     let beyond = large.into_iter().filter_map(|fit| {
         Some(OutOfRange {
@@ -48,10 +46,7 @@ pub fn sampled(model: &Model) -> Result<Sampled, RunError> {
             site: fit.site,
         })
     });
-    Ok(Sampled {
-        beyond: beyond.collect(),
-        inexact: small,
-    })
+    Ok(Sampled { beyond: beyond.collect(), inexact: small })
 }
 
 /// What is too large in a model that must not be served. A decoder's first tokens are large in every text; an encoder's
@@ -64,9 +59,7 @@ fn refused(what: Quantity, decodes: bool) -> Option<&'static str> {
         Quantity::HeadValues if decodes => Some("results"),
         // An encoder declares a reach for these.
         Quantity::Arguments if decodes => Some("arguments of an activation"),
-        Quantity::BiasedScores | Quantity::Differences | Quantity::Sums if decodes => {
-            Some("scores")
-        }
+        Quantity::BiasedScores | Quantity::Differences | Quantity::Sums if decodes => Some("scores"),
         _ => None,
     }
 }

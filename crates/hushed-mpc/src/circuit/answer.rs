@@ -92,11 +92,7 @@ impl fmt::Display for Answers {
 ///
 /// # Errors
 /// Those of the run; [`RunError::Unsupported`] for a model that does not embed, whose numbers must not be opened.
-pub fn embeddings(
-    party: &mut Protocol,
-    model: &Model,
-    input: &Input,
-) -> Result<Option<Vec<Vec<f64>>>, RunError> {
+pub fn embeddings(party: &mut Protocol, model: &Model, input: &Input) -> Result<Option<Vec<Vec<f64>>>, RunError> {
     if model.public.task() != Task::Embed {
         return Err(unsupported("embeddings: the model has a head"));
     }
@@ -132,11 +128,7 @@ pub fn labels(
 ///
 /// # Errors
 /// As [`labels`].
-pub fn logits(
-    party: &mut Protocol,
-    model: &Model,
-    input: &Input,
-) -> Result<Option<Vec<Vec<f64>>>, RunError> {
+pub fn logits(party: &mut Protocol, model: &Model, input: &Input) -> Result<Option<Vec<Vec<f64>>>, RunError> {
     if model.public.task() != Task::Classify {
         return Err(unsupported("logits: the model is not a classifier"));
     }
@@ -169,10 +161,7 @@ pub fn opened_bits(model: &Model, answers: Answers) -> Result<u64, RunError> {
 }
 
 fn unsupported(what: &'static str) -> RunError {
-    RunError::Unsupported {
-        site: "the answer".to_owned(),
-        what,
-    }
+    RunError::Unsupported { site: "the answer".to_owned(), what }
 }
 
 #[cfg(test)]
@@ -187,25 +176,10 @@ mod tests {
 
     #[test]
     fn what_is_opened_is_read_as_it_is_written() {
-        for answers in [
-            Answers::Label,
-            Answers::Logits,
-            Answers::Top(1),
-            Answers::Top(100),
-        ] {
+        for answers in [Answers::Label, Answers::Logits, Answers::Top(1), Answers::Top(100)] {
             assert_eq!(answers.to_string().parse(), Ok(answers));
         }
-        for wrong in [
-            "",
-            "top",
-            "top:",
-            "top:0",
-            "top:101",
-            "top:-1",
-            "top:x",
-            "Label",
-            "top:70000",
-        ] {
+        for wrong in ["", "top", "top:", "top:0", "top:101", "top:-1", "top:x", "Label", "top:70000"] {
             assert!(wrong.parse::<Answers>().is_err(), "{wrong}");
         }
     }

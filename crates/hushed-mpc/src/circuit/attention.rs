@@ -21,8 +21,8 @@ use crate::circuit::cache::Past;
 use crate::circuit::groups::{Asking, Group};
 use crate::circuit::scores::Scores;
 use crate::formats::{
-    INVERSE, KEY_BITS, LINEAR, MAIN, PORTION, QUERY, QUOTIENT, SUM_BITS, Sums, TURN_FRAC, TURNED,
-    VALUE, VALUE_BITS, WEIGHED,
+    INVERSE, KEY_BITS, LINEAR, MAIN, PORTION, QUERY, QUOTIENT, SUM_BITS, Sums, TURN_FRAC, TURNED, VALUE, VALUE_BITS,
+    WEIGHED,
 };
 use crate::shares::{Local, Shares};
 
@@ -54,11 +54,7 @@ pub fn scores<S: Shares>(
         let q = by_heads(&q, &asking, (heads.count, heads.width));
         let k = by_heads_transposed(&k, &keys, (heads.keys, heads.width));
         let shape = MatmulShape {
-            shape: OltShape {
-                k: asking.rows * heads.shared(),
-                m: heads.width,
-                n: keys.rows,
-            },
+            shape: OltShape { k: asking.rows * heads.shared(), m: heads.width, n: keys.rows },
             batch: group.texts.len() * heads.keys,
         };
         let mut s = on.matmul(&q, &k, &shape)?;
@@ -115,11 +111,7 @@ fn turned<S: Shares>(
             let rows = places(queries).map(row);
             rows.flat_map(|row| row.repeat(count)).collect::<Vec<_>>()
         };
-        [
-            part(rows.queries, heads.count),
-            part(Queries::All, heads.keys),
-        ]
-        .concat()
+        [part(rows.queries, heads.count), part(Queries::All, heads.keys)].concat()
     };
     let partner = both.gather(elements, || {
         let mut other = vec![0; dh];
@@ -128,15 +120,10 @@ fn turned<S: Shares>(
             (other[a], other[b]) = (b, a);
         }
         let starts = (0..elements).step_by(dh.max(1));
-        starts
-            .flat_map(|s| other.iter().map(move |o| s + o))
-            .collect()
+        starts.flat_map(|s| other.iter().map(move |o| s + o)).collect()
     });
     let mut turned = both.times_each(|| tables(|angle, _| angle.cos()));
-    turned.add_assign(
-        &partner
-            .times_each(|| tables(|angle, first| if first { -angle.sin() } else { angle.sin() })),
-    );
+    turned.add_assign(&partner.times_each(|| tables(|angle, first| if first { -angle.sin() } else { angle.sin() })));
     let turned = on.narrow(&turned, TURNED.frac + TURN_FRAC - QUERY.frac, QUERY.ring);
     let part = |range: Range<usize>| turned.gather(range.len(), || range.collect());
     Ok((part(0..queries), part(queries..elements)))
@@ -169,11 +156,7 @@ pub fn attend<S: Shares>(
         let v = by_heads(&v, &keys, (heads.keys, heads.width));
         let batch = group.texts.len() * heads.count;
         let shape = MatmulShape {
-            shape: OltShape {
-                k: m * heads.shared(),
-                m: n,
-                n: heads.width,
-            },
+            shape: OltShape { k: m * heads.shared(), m: n, n: heads.width },
             batch: group.texts.len() * heads.keys,
         };
         let numbers = || past.prefix().values(step);
@@ -204,12 +187,7 @@ pub fn attend<S: Shares>(
             }
         });
     }
-    Ok(by_rows(
-        &S::Share::concat(MAIN, &done),
-        &asking,
-        rows.asking().total(),
-        heads,
-    ))
+    Ok(by_rows(&S::Share::concat(MAIN, &done), &asking, rows.asking().total(), heads))
 }
 
 /// Whether to divide the weights over `n` keys by their sums before the product with V rather than divide the product:
@@ -232,16 +210,8 @@ fn inverse_sums<S: Shares>(
 }
 
 /// Rows of `e` (rows × cols) divided by their sums, in [`PORTION`].
-fn portions<S: Shares>(
-    on: &mut S,
-    e: &S::Share,
-    rows: usize,
-    cols: usize,
-) -> Result<S::Share, RunError> {
-    let to = Format {
-        ring: QUOTIENT,
-        ..INVERSE
-    };
+fn portions<S: Shares>(on: &mut S, e: &S::Share, rows: usize, cols: usize) -> Result<S::Share, RunError> {
+    let to = Format { ring: QUOTIENT, ..INVERSE };
     let inverse = inverse_sums(on, e, (rows, cols), SUM_BITS, to)?;
     let p = on.scale_rows(&e.reduce_to(QUOTIENT), rows, cols, &inverse)?;
     let shift = WEIGHED.frac + INVERSE.frac - PORTION.frac;
@@ -267,10 +237,7 @@ fn divide<S: Shares>(
 /// The products of as many matrices, with right-hand sides m × n.
 fn with(shape: MatmulShape, m: usize, n: usize) -> MatmulShape {
     let k = shape.shape.k;
-    MatmulShape {
-        shape: OltShape { k, m, n },
-        ..shape
-    }
+    MatmulShape { shape: OltShape { k, m, n }, ..shape }
 }
 
 /// Joins two matrices of `rows` rows side by side.

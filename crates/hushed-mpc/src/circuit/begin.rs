@@ -12,12 +12,7 @@ use crate::{Input, RunError};
 
 impl<S: Shares> Pass<'_, S> {
     /// Token vectors plus positions for the client's ids.
-    pub(super) fn embed(
-        &mut self,
-        step: &Step,
-        input: &Input,
-        e: &Embedding,
-    ) -> Result<Acts<S::Share>, RunError> {
+    pub(super) fn embed(&mut self, step: &Step, input: &Input, e: &Embedding) -> Result<Acts<S::Share>, RunError> {
         let (rows, lengths) = (input.rows(), input.lengths());
         let (held, public) = match &self.cache {
             Some(cache) => (cache.rows(), cache.public()),
@@ -27,10 +22,7 @@ impl<S: Shares> Pass<'_, S> {
         let longest = (MAX_TOKENS + public).min(e.positions);
         let longest = longest.saturating_sub(before);
         if lengths.iter().any(|&m| m == 0 || m > longest) {
-            return Err(RunError::Unsupported {
-                site: step.id.to_string(),
-                what: "texts of this length",
-            });
+            return Err(RunError::Unsupported { site: step.id.to_string(), what: "texts of this length" });
         }
         let tokens = match self.terms.public_table {
             true => Table::PublicTokens,
@@ -70,19 +62,11 @@ impl<S: Shares> Pass<'_, S> {
     }
 
     /// The linear map of the client's patches. The server adds the class token and positions to its share.
-    pub(super) fn patches(
-        &mut self,
-        step: &Step,
-        input: &Input,
-        p: &Patches,
-    ) -> Result<Acts<S::Share>, RunError> {
+    pub(super) fn patches(&mut self, step: &Step, input: &Input, p: &Patches) -> Result<Acts<S::Share>, RunError> {
         let (rows, images, d) = (input.rows(), input.lengths().len(), p.linear.outputs);
         let length = p.count + 1;
         if length > MAX_TOKENS || input.lengths().iter().any(|&m| m != length) {
-            return Err(RunError::Unsupported {
-                site: step.id.to_string(),
-                what: "images of this number of patches",
-            });
+            return Err(RunError::Unsupported { site: step.id.to_string(), what: "images of this number of patches" });
         }
         let numbers = images * p.count * p.linear.inputs;
         let given = || embedded_patches(input.images());
@@ -95,8 +79,7 @@ impl<S: Shares> Pass<'_, S> {
             let none = on.shared(&on.known(Party::Server, d, || vec![0; d]), LINEAR.ring);
             let x = S::Share::concat(LINEAR.ring, &[none, x]);
             let x = x.gather(images * length * d, || {
-                let patches =
-                    |image: usize| (1 + image * p.count) * d..(1 + (image + 1) * p.count) * d;
+                let patches = |image: usize| (1 + image * p.count) * d..(1 + (image + 1) * p.count) * d;
                 (0..images).flat_map(|i| (0..d).chain(patches(i))).collect()
             });
             let own = match on.knows(Party::Server) {

@@ -50,12 +50,7 @@ impl<S> Default for Cache<S> {
 impl<S> Cache<S> {
     /// The empty cache of a text that begins after a public prefix.
     pub fn after(prefix: Arc<Prefix>) -> Cache<S> {
-        Cache {
-            prefix,
-            rows: 0,
-            padding: 0..0,
-            steps: BTreeMap::new(),
-        }
+        Cache { prefix, rows: 0, padding: 0..0, steps: BTreeMap::new() }
     }
 
     /// The number of cached rows of the text, including padding.
@@ -77,13 +72,7 @@ impl<S> Cache<S> {
     pub(crate) fn take(&mut self, step: StepId) -> Past<S> {
         let (rows, padding) = (self.rows, self.padding.clone());
         let Past { keys, values, .. } = self.steps.remove(&step).unwrap_or_default();
-        Past {
-            prefix: Arc::clone(&self.prefix),
-            rows,
-            padding,
-            keys,
-            values,
-        }
+        Past { prefix: Arc::clone(&self.prefix), rows, padding, keys, values }
     }
 
     pub(crate) fn put(&mut self, step: StepId, past: Past<S>) {
@@ -129,13 +118,7 @@ impl<S: Local> Cache<S> {
 
 impl<S> Default for Past<S> {
     fn default() -> Past<S> {
-        Past {
-            prefix: Arc::default(),
-            rows: 0,
-            padding: 0..0,
-            keys: None,
-            values: None,
-        }
+        Past { prefix: Arc::default(), rows: 0, padding: 0..0, keys: None, values: None }
     }
 }
 
@@ -170,14 +153,8 @@ impl<S: Local> Past<S> {
 
     /// A group with its earlier rows, not counting the prefix. Only a text on its own has earlier rows.
     pub(crate) fn before(&self, group: &Group) -> Group {
-        let texts = group.texts.iter().map(|text| Member {
-            start: text.start,
-            real: self.rows + text.real,
-        });
-        Group {
-            rows: self.rows + group.rows,
-            texts: texts.collect(),
-        }
+        let texts = group.texts.iter().map(|text| Member { start: text.start, real: self.rows + text.real });
+        Group { rows: self.rows + group.rows, texts: texts.collect() }
     }
 
     /// Whether an earlier row is padding.

@@ -53,12 +53,7 @@ impl<S: Shares> Pass<'_, S> {
     }
 
     /// A feed-forward block that is one linear layer.
-    pub(super) fn merged(
-        &mut self,
-        step: &Step,
-        values: &mut Held<S>,
-        w: &Linear,
-    ) -> Result<Acts<S::Share>, RunError> {
+    pub(super) fn merged(&mut self, step: &Step, values: &mut Held<S>, w: &Linear) -> Result<Acts<S::Share>, RunError> {
         let (x, residual) = Self::operand(step, values)?;
         let product = Product::merged(x.norm.as_ref(), w, residual);
         let wide = self.wide(step, "map", &x, &product)?;
@@ -85,9 +80,8 @@ impl<S: Shares> Pass<'_, S> {
             sub_norm: None,
             down: c.classes.clone(),
         };
-        let first = self.on.step(step.id.part("first"), |on| {
-            pool(on, &x.share, &x.rows, x.width, Pool::First, false)
-        })?;
+        let first =
+            self.on.step(step.id.part("first"), |on| pool(on, &x.share, &x.rows, x.width, Pool::First, false))?;
         let mut first = Acts::new(first, x.format, x.rows.pooled(), x.width);
         first.norm = x.norm;
         let product = Product::up(first.norm.as_ref(), &f, false);

@@ -66,9 +66,7 @@ impl Function {
             Some(t) => curve.reaching(t.reach * stretch),
             None => curve,
         };
-        Function {
-            kind: Kind::Curve { curve, stretch },
-        }
+        Function { kind: Kind::Curve { curve, stretch } }
     }
 
     /// The function of a feed-forward block.
@@ -190,9 +188,7 @@ mod tests {
                 let f = Function::new(activation, tolerance);
                 let reach = f.range().min(60.0);
                 let worst = (-6000..=6000).map(|i| f64::from(i) / 6000.0 * reach);
-                let worst = worst.map(|x| {
-                    (f.approximation(x) - hushed_model::plain::activation(activation, x)).abs()
-                });
+                let worst = worst.map(|x| (f.approximation(x) - hushed_model::plain::activation(activation, x)).abs());
                 let worst = worst.fold(0.0, f64::max);
                 assert!(worst <= 1.01 * f.error(), "{activation:?}: {worst:e}");
             }

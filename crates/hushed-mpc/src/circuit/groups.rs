@@ -42,10 +42,7 @@ impl Asking<'_> {
         let one = |group: &Group| {
             let places = group.texts.iter();
             let places = places.filter_map(|t| starts.iter().position(|&s| s == t.start));
-            Group {
-                rows: 1,
-                texts: places.map(|start| Member { start, real: 1 }).collect(),
-            }
+            Group { rows: 1, texts: places.map(|start| Member { start, real: 1 }).collect() }
         };
         let all = groups(self.rows).into_iter();
         match self.queries {
@@ -64,16 +61,10 @@ impl Asking<'_> {
 pub fn groups(rows: &Rows) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (block, real) in rows.blocks() {
-        let member = Member {
-            start: block.start,
-            real,
-        };
+        let member = Member { start: block.start, real };
         match groups.iter_mut().find(|g| g.rows == block.len()) {
             Some(group) => group.texts.push(member),
-            None => groups.push(Group {
-                rows: block.len(),
-                texts: vec![member],
-            }),
+            None => groups.push(Group { rows: block.len(), texts: vec![member] }),
         }
     }
     groups
@@ -89,10 +80,8 @@ mod tests {
     fn texts_of_one_length_come_together() {
         let text = |real, total| TextRows { real, total };
         let rows = Rows::new([text(3, 4), text(5, 5), text(4, 4)]);
-        let found: Vec<(usize, Vec<(usize, usize)>)> = groups(&rows)
-            .iter()
-            .map(|g| (g.rows, g.texts.iter().map(|t| (t.start, t.real)).collect()))
-            .collect();
+        let found: Vec<(usize, Vec<(usize, usize)>)> =
+            groups(&rows).iter().map(|g| (g.rows, g.texts.iter().map(|t| (t.start, t.real)).collect())).collect();
         assert_eq!(found, [(4, vec![(0, 3), (9, 4)]), (5, vec![(4, 5)])]);
     }
 }

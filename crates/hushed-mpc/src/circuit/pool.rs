@@ -56,8 +56,7 @@ pub fn maximum<S: Shares>(
         let matches = group.texts.len() * width;
         let count = matches * group.rows;
         let mut columns = x.gather(count, || {
-            let column =
-                |start: usize, column| (0..group.rows).map(move |i| (start + i) * width + column);
+            let column = |start: usize, column| (0..group.rows).map(move |i| (start + i) * width + column);
             let text = |start| (0..width).flat_map(move |c| column(start, c));
             group.texts.iter().flat_map(|t| text(t.start)).collect()
         });
@@ -106,13 +105,7 @@ fn share_of(tokens: usize) -> i64 {
 }
 
 /// Coefficients that only the client knows, times rows; one text length at a time.
-fn hidden<S: Shares>(
-    on: &mut S,
-    x: &S::Share,
-    rows: &Rows,
-    width: usize,
-    how: Pool,
-) -> Result<S::Share, RunError> {
+fn hidden<S: Shares>(on: &mut S, x: &S::Share, rows: &Rows, width: usize, how: Pool) -> Result<S::Share, RunError> {
     let groups = groups(rows);
     let mut done = Vec::with_capacity(groups.len());
     for group in &groups {
@@ -121,9 +114,7 @@ fn hidden<S: Shares>(
             let text = |start: usize| start * width..(start + group.rows) * width;
             group.texts.iter().flat_map(|t| text(t.start)).collect()
         });
-        let chosen = on.known(Party::Client, texts * group.rows, || {
-            coefficients(group, how)
-        });
+        let chosen = on.known(Party::Client, texts * group.rows, || coefficients(group, how));
         done.push(on.known_times(&chosen, &matrices, texts, width)?);
     }
     Ok(in_order(&done, &groups, width))

@@ -6,9 +6,7 @@
 use std::collections::BTreeMap;
 
 use hushed_model::plain::{self, PlainCache};
-use hushed_model::{
-    Block, Heads, Matrix, ModelError, Program, Public, StepId, TextError, TokenIds, here,
-};
+use hushed_model::{Block, Heads, Matrix, ModelError, Program, Public, StepId, TextError, TokenIds, here};
 use hushed_twopc::func::Format;
 use zeroize::Zeroizing;
 
@@ -39,10 +37,7 @@ impl Prefix {
                 what: "prefixes of this length",
             });
         }
-        Ok(Prefix {
-            rows,
-            steps: BTreeMap::new(),
-        })
+        Ok(Prefix { rows, steps: BTreeMap::new() })
     }
 
     /// Tokenizes a prefix for a model.
@@ -78,12 +73,7 @@ impl Prefix {
             let values = by_heads(values, a.heads, VALUE, false);
             for (what, numbers, bits, frac) in [
                 ("keys of the public prefix", &keys, KEY_BITS, QUERY.frac),
-                (
-                    "values of the public prefix",
-                    &values,
-                    VALUE_BITS,
-                    VALUE.frac,
-                ),
+                ("values of the public prefix", &values, VALUE_BITS, VALUE.frac),
             ] {
                 if numbers.iter().any(|n| n.unsigned_abs() > 1 << bits) {
                     return Err(RunError::OutOfRange(OutOfRange {
@@ -120,12 +110,7 @@ impl Prefix {
 }
 
 /// Splits a rows × g·dh matrix into one matrix per head, transposed or not.
-fn by_heads(
-    x: &Matrix<f64>,
-    heads: Heads,
-    format: Format,
-    transposed: bool,
-) -> Zeroizing<Vec<i64>> {
+fn by_heads(x: &Matrix<f64>, heads: Heads, format: Format, transposed: bool) -> Zeroizing<Vec<i64>> {
     let (rows, dh) = (x.rows(), heads.width);
     let number = |row: usize, column: usize| format.signed(x.row(row)[column]);
     let mut all = Vec::with_capacity(rows * heads.key_columns());

@@ -1,9 +1,7 @@
 //! The products of a run: linear layers that read the same matrix, side by side, with adjacent factors folded in.
 
 use hushed_math::round_scaled;
-use hushed_model::{
-    Attention, FeedForward, Linear, ModelError, Norm, NormKind, StepId, here, same,
-};
+use hushed_model::{Attention, FeedForward, Linear, ModelError, Norm, NormKind, StepId, here, same};
 use hushed_twopc::TwopcError;
 use hushed_twopc::he::{LinearShape, OltShape, PreparedWeights};
 
@@ -30,11 +28,7 @@ pub struct Product {
 #[derive(Clone)]
 enum Part {
     /// The layer, with factors for its weights and its bias.
-    Layer {
-        linear: Linear,
-        weights: f64,
-        bias: f64,
-    },
+    Layer { linear: Linear, weights: f64, bias: f64 },
     /// The operand itself with its gain and offset, which a residual sum reads.
     Operand,
 }
@@ -114,12 +108,7 @@ impl Product {
             Part::Layer { linear, .. } => linear.outputs,
             Part::Operand => width,
         });
-        Product {
-            norm: norm.cloned(),
-            inputs: width,
-            outputs: outputs.sum(),
-            parts,
-        }
+        Product { norm: norm.cloned(), inputs: width, outputs: outputs.sum(), parts }
     }
 
     /// Query (with the factor of the scores), key and value, and the operand for the residual sum.
@@ -170,11 +159,7 @@ impl Product {
             Some(_) => 1.0,
             None => Function::of(f).scale(),
         };
-        let part = Part::Layer {
-            linear: f.down.clone(),
-            weights: 1.0 / scale,
-            bias: 1.0,
-        };
+        let part = Part::Layer { linear: f.down.clone(), weights: 1.0 / scale, bias: 1.0 };
         Product::new(f.sub_norm.as_ref(), f.down.inputs, vec![part])
     }
 
@@ -195,14 +180,7 @@ impl Product {
 
     /// The shape of the linear step for this many rows.
     pub(crate) fn shape(&self, rows: usize) -> LinearShape {
-        LinearShape {
-            shape: OltShape {
-                k: rows,
-                m: self.inputs,
-                n: self.outputs,
-            },
-            weight_bits: WEIGHT_BITS,
-        }
+        LinearShape { shape: OltShape { k: rows, m: self.inputs, n: self.outputs }, weight_bits: WEIGHT_BITS }
     }
 
     /// The integers, rounded once after everything is multiplied in; in the memory of `room`, if they fit.
@@ -210,11 +188,7 @@ impl Product {
     /// # Errors
     /// [`ModelError::ShapesOnly`] if there are no numbers; [`ModelError::Folder`] if stored ones cannot be read;
     /// [`ModelError::Mismatch`].
-    pub fn integers(
-        &self,
-        id: StepId,
-        room: Option<PreparedWeights>,
-    ) -> Result<Integers, ModelError> {
+    pub fn integers(&self, id: StepId, room: Option<PreparedWeights>) -> Result<Integers, ModelError> {
         let (gain, offset) = match &self.norm {
             None => (vec![1.0; self.inputs], None),
             Some(norm) => {
@@ -230,19 +204,11 @@ impl Product {
             offset,
             at: 0,
             room,
-            all: Integers {
-                weights: Vec::new(),
-                bias: Vec::with_capacity(self.outputs),
-                largest: 0,
-            },
+            all: Integers { weights: Vec::new(), bias: Vec::with_capacity(self.outputs), largest: 0 },
         };
         for part in &self.parts {
             match part {
-                Part::Layer {
-                    linear,
-                    weights,
-                    bias,
-                } => {
+                Part::Layer { linear, weights, bias } => {
                     let mut biases = biases(id, linear)?.into_iter();
                     rows.make_room(self.outputs);
                     linear.each_rows(id, |numbers| {
@@ -270,11 +236,7 @@ impl Product {
     ///
     /// # Errors
     /// [`RunError::OutOfRange`] for numbers that the formats cannot hold.
-    pub(crate) fn layer(
-        &self,
-        id: StepId,
-        room: Option<PreparedWeights>,
-    ) -> Result<Layer, RunError> {
+    pub(crate) fn layer(&self, id: StepId, room: Option<PreparedWeights>) -> Result<Layer, RunError> {
         let integers = match self.integers(id, room) {
             Err(ModelError::ShapesOnly { .. }) => return Ok(Layer { numbers: None }),
             integers => integers?,
@@ -282,25 +244,15 @@ impl Product {
         if let Some(beyond) = ranges::layer(id, integers.largest, &integers.bias).pop() {
             return Err(beyond.into());
         }
-        let Integers {
-            weights,
-            bias,
-            largest,
-        } = integers;
+        let Integers { weights, bias, largest } = integers;
         let (m, n) = (self.inputs, self.outputs);
         let weights = PreparedWeights::transposed(m, n, WEIGHT_BITS, largest, weights);
-        Ok(Layer {
-            numbers: Some((weights.map_err(TwopcError::from)?, bias)),
-        })
+        Ok(Layer { numbers: Some((weights.map_err(TwopcError::from)?, bias)) })
     }
 }
 
 fn scaled(linear: &Linear, scale: f64) -> Part {
-    Part::Layer {
-        linear: linear.clone(),
-        weights: scale,
-        bias: scale,
-    }
+    Part::Layer { linear: linear.clone(), weights: scale, bias: scale }
 }
 
 #[cfg(test)]
@@ -317,11 +269,7 @@ mod tests {
 
     /// Numbers of many sizes, some of which are ties at the fraction bits of weights.
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
-        let word = |i: usize| {
-            ((i + seed) as u32)
-                .wrapping_mul(0x9e37_79b9)
-                .rotate_left(13)
-        };
+        let word = |i: usize| ((i + seed) as u32).wrapping_mul(0x9e37_79b9).rotate_left(13);
         let number = |i: usize| match word(i) as i32 {
             w if i.is_multiple_of(3) => (w >> 16) as f32 / 2f32.powi(17),
             w => w as f32 * 2f32.powi(-33 - (i % 7) as i32),
@@ -334,11 +282,7 @@ mod tests {
         let (mut all, mut biases) = (Vec::new(), Vec::new());
         for part in &product.parts {
             let (map, weights, bias) = match part {
-                Part::Layer {
-                    linear,
-                    weights,
-                    bias,
-                } => (LinearMap::of(id, linear).unwrap(), *weights, *bias),
+                Part::Layer { linear, weights, bias } => (LinearMap::of(id, linear).unwrap(), *weights, *bias),
                 Part::Operand => (LinearMap::identity(product.inputs), 1.0, 1.0),
             };
             let map = match &product.norm {

@@ -61,10 +61,7 @@ pub fn search<S: Shares>(
     input: &Input,
     wanted: Wanted,
 ) -> Result<Option<Vec<Hit>>, RunError> {
-    let unsupported = |what| RunError::Unsupported {
-        site: "search".to_owned(),
-        what,
-    };
+    let unsupported = |what| RunError::Unsupported { site: "search".to_owned(), what };
     if input.rows().texts().len() != 1 {
         return Err(unsupported("a search for several texts at once"));
     }
@@ -96,10 +93,7 @@ fn nearest<S: Shares>(
     wanted: Wanted,
 ) -> Result<Option<Vec<Hit>>, RunError> {
     if (pooled.rows().total(), pooled.width()) != (1, index.width()) {
-        return Err(RunError::Unsupported {
-            site: "search".to_owned(),
-            what: "an index of another width",
-        });
+        return Err(RunError::Unsupported { site: "search".to_owned(), what: "an index of another width" });
     }
     let (share, format) = pooled.share();
     let query = on.step(StepId::outside("unit"), |on| {
@@ -123,18 +117,14 @@ fn nearest<S: Shares>(
         false => None,
     };
     let records = match wanted.records {
-        true => on.step(StepId::outside("records"), |on| {
-            records(on, places.as_deref(), index, wanted.top)
-        })?,
+        true => on.step(StepId::outside("records"), |on| records(on, places.as_deref(), index, wanted.top))?,
         false => None,
     };
     if let Some(fault) = fault {
         return Err(fault);
     }
-    let (mut records, mut scores) = (
-        records.map(Vec::into_iter),
-        scores.map(|s| s.into_iter().map(|word| SCORE.decode(word))),
-    );
+    let (mut records, mut scores) =
+        (records.map(Vec::into_iter), scores.map(|s| s.into_iter().map(|word| SCORE.decode(word))));
     let hit = |place| Hit {
         place,
         record: records.as_mut().and_then(Iterator::next),
@@ -163,10 +153,5 @@ fn records<S: Shares>(
     let rows = S::Share::concat(Ring::new(RECORD_BITS), &rows);
     let words = on.open(&rows, RECORD_GUARD, RECORD)?;
     let columns = index.record_columns().max(1);
-    Ok(words.map(|words| {
-        words
-            .chunks_exact(columns)
-            .map(RecordText::of_words)
-            .collect()
-    }))
+    Ok(words.map(|words| words.chunks_exact(columns).map(RecordText::of_words).collect()))
 }

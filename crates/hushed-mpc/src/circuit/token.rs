@@ -125,16 +125,12 @@ pub(crate) fn open_largest<S: Shares>(
     let x = x.reduce_to(LOGIT.ring);
     let x = match adds.draw {
         Some(draw) => {
-            let noise = on.known(Party::Server, rows * columns, || {
-                draw.noise_of_rows(rows, columns)
-            });
+            let noise = on.known(Party::Server, rows * columns, || draw.noise_of_rows(rows, columns));
             on.add_known(&x, &noise)
         }
         None => x,
     };
-    let added = adds
-        .penalties
-        .and_then(|(penalties, answer)| penalties.words_of_rows(answer, rows, columns));
+    let added = adds.penalties.and_then(|(penalties, answer)| penalties.words_of_rows(answer, rows, columns));
     let x = match added {
         Some(words) => {
             let words = on.known(Party::Client, rows * columns, || words);

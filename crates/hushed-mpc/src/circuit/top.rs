@@ -42,9 +42,7 @@ pub(crate) fn open_largest_alone<S: Shares>(
         on.open(&places.reduce_to(ring), 0, ring)
     })?;
     let column = |&word: &u64| column(word, columns).ok_or_else(|| no_such(word, columns));
-    opened
-        .map(|words| words.iter().map(column).collect())
-        .transpose()
+    opened.map(|words| words.iter().map(column).collect()).transpose()
 }
 
 /// The opened column, if it exists.
@@ -98,11 +96,7 @@ pub(crate) fn open_top<S: Shares>(
             found
         });
     }
-    Ok(Top {
-        places: found,
-        values,
-        fault,
-    })
+    Ok(Top { places: found, values, fault })
 }
 
 /// The candidates for the next largest of each row, rows × `width`, with their columns.
@@ -118,12 +112,7 @@ struct Pool<T> {
 
 impl<T: Local> Pool<T> {
     /// The winners of the tournament.
-    fn first<S: Shares<Share = T>>(
-        on: &mut S,
-        x: &T,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Pool<T>, RunError> {
+    fn first<S: Shares<Share = T>>(on: &mut S, x: &T, rows: usize, columns: usize) -> Result<Pool<T>, RunError> {
         let mut levels = on.tournament(x, rows, columns)?;
         let Some([values, columns]) = levels.pop() else {
             return Err(RunError::WrongInput);
@@ -146,11 +135,7 @@ impl<T: Local> Pool<T> {
     }
 
     /// Adds the numbers that lost to the last ones found.
-    fn next<S: Shares<Share = T>>(
-        on: &mut S,
-        last: Pool<T>,
-        trees: &Trees,
-    ) -> Result<Pool<T>, RunError> {
+    fn next<S: Shares<Share = T>>(on: &mut S, last: Pool<T>, trees: &Trees) -> Result<Pool<T>, RunError> {
         let (ring, rows, depth) = (last.values.ring(), trees.rows, trees.depth());
         let (new, width) = (rows * depth, last.width + depth);
         let places = on.known(Party::Client, last.lengths.len(), || trees.picked());
@@ -170,12 +155,7 @@ impl<T: Local> Pool<T> {
         let values = joined(&[last.values.clone(), values]);
         let columns = joined(&[last.columns.clone(), first, columns]);
         let lowered = on.known(Party::Client, rows * width, || trees.lowered.concat());
-        Ok(Pool {
-            values: on.add_known(&values, &lowered),
-            columns,
-            width,
-            ..last
-        })
+        Ok(Pool { values: on.add_known(&values, &lowered), columns, width, ..last })
     }
 }
 
@@ -224,11 +204,7 @@ impl Trees {
         let mut path = Vec::with_capacity(self.widths.len());
         for width in &self.widths {
             path.push(node);
-            node = if node < width / 2 {
-                node
-            } else {
-                node - width / 2
-            };
+            node = if node < width / 2 { node } else { node - width / 2 };
         }
         let nodes = &mut self.nodes[row];
         let on_path = |node: &Option<(usize, usize)>| node.is_some_and(|(l, n)| path[l] == n);
@@ -294,9 +270,7 @@ mod tests {
             x[..columns].fill(7);
             (x[columns], x[columns + 1], x[columns + 2]) = (-largest, largest, largest);
             let (x0, x1) = share_signed(ring, &x, 5);
-            let top = |party: &mut crate::Protocol, x| {
-                open_top(party, x, (rows, columns), columns, "nearest").unwrap()
-            };
+            let top = |party: &mut crate::Protocol, x| open_top(party, x, (rows, columns), columns, "nearest").unwrap();
             let (client, server) = run_pair(|party| top(party, &x0), |party| top(party, &x1));
             assert!(server.places.is_none());
             // The values are those at the indices.
@@ -352,13 +326,7 @@ mod tests {
         assert!(honest.is_none());
         // The largest is in column 0.
         let (fault, sent, of) = run(columns as i64);
-        assert!(matches!(
-            fault,
-            Some(RunError::NoSuchPlace {
-                place: 9,
-                places: 9
-            })
-        ));
+        assert!(matches!(fault, Some(RunError::NoSuchPlace { place: 9, places: 9 })));
         assert_eq!((sent, of), (frames, bytes));
     }
 

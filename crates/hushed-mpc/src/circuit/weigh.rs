@@ -30,21 +30,14 @@ pub fn weigh<S: Shares>(
         let (m, n) = (asking.rows, public + past.before(&group).rows);
         let matrices = group.texts.len() * heads.count;
         // A single row is the last one, or there is no mask.
-        let seen = Seen {
-            rows: m,
-            keys: n,
-            causal: mask == Mask::Causal && m > 1,
-        };
+        let seen = Seen { rows: m, keys: n, causal: mask == Mask::Causal && m > 1 };
         let mut s = seen.of(s, matrices);
         if let Some(padding) = padding {
             let behind = padding != Padding::InFront;
             let masked = || {
                 let one = masked(past, &group, (rows.queries, behind), how.masked());
-                let one = one
-                    .into_iter()
-                    .map(|text| seen.places(1).map(|p| text[p]).collect());
-                one.flat_map(|text: Vec<i64>| text.repeat(heads.count))
-                    .collect()
+                let one = one.into_iter().map(|text| seen.places(1).map(|p| text[p]).collect());
+                one.flat_map(|text: Vec<i64>| text.repeat(heads.count)).collect()
             };
             let masked = on.known(Party::Client, s.elements(), masked);
             s = on.add_known(&s, &masked);
@@ -118,12 +111,7 @@ impl Seen {
 
 /// For each text of a group, `masked` at the keys that are padding to a row, 0 elsewhere. Which keys these are is the
 /// client's secret: it adds these numbers to its own share.
-fn masked<S: Local>(
-    past: &Past<S>,
-    group: &Group,
-    (queries, behind): (Queries, bool),
-    masked: i64,
-) -> Vec<Vec<i64>> {
+fn masked<S: Local>(past: &Past<S>, group: &Group, (queries, behind): (Queries, bool), masked: i64) -> Vec<Vec<i64>> {
     let public = past.prefix().rows();
     let before = past.before(group).rows - group.rows;
     let text = |real: usize| {

@@ -12,22 +12,10 @@ use super::{Before, Plan, PlanError, Request};
 
 /// Networks by name: none, the two of the BumbleBee paper, and a cross-country link.
 pub const NETWORKS: [(&str, Shape); 4] = [
-    (
-        "loopback",
-        Shape {
-            bits_per_second: 0,
-            one_way: Duration::ZERO,
-        },
-    ),
+    ("loopback", Shape { bits_per_second: 0, one_way: Duration::ZERO }),
     ("LAN", Shape::LAN),
     ("WAN", Shape::WAN),
-    (
-        "100 Mbit/s, ping 40 ms",
-        Shape {
-            bits_per_second: 100_000_000,
-            one_way: Duration::from_millis(20),
-        },
-    ),
+    ("100 Mbit/s, ping 40 ms", Shape { bits_per_second: 100_000_000, one_way: Duration::from_millis(20) }),
 ];
 
 /// A pass that verifies drafts next to one that gives a token, both after the same rows.
@@ -53,31 +41,20 @@ impl Drafts {
             return Err(PlanError::NotGenerated);
         }
         // The prompt and its checks, with as many rows after it as the pass has.
-        let longest = Request {
-            max_tokens: request.max_tokens.max(2 + request.draft),
-            ..request.clone()
-        };
+        let longest = Request { max_tokens: request.max_tokens.max(2 + request.draft), ..request.clone() };
         let (rows, prefix) = longest.rows(&public)?;
         let program = Model::shapes_only(&public).program();
         let terms = request.terms();
         let pass = |drafts: usize| {
-            let before = Before {
-                public: prefix,
-                held: rows.iter().sum(),
-                ahead: request.ahead > 0,
-                drafts: drafts > 0,
-            };
+            let before =
+                Before { public: prefix, held: rows.iter().sum(), ahead: request.ahead > 0, drafts: drafts > 0 };
             Plan::next_tokens(&program, before, &[1 + drafts], terms, request.answers)
         };
         let made = match request.ahead {
             0 => None,
             rows => Some((Plan::ahead(&program, rows, terms)?, rows)),
         };
-        Ok(Drafts {
-            one: pass(0)?,
-            all: pass(request.draft)?,
-            made,
-        })
+        Ok(Drafts { one: pass(0)?, all: pass(request.draft)?, made })
     }
 
     /// The drafts of the pass.

@@ -42,12 +42,7 @@ pub(super) enum Opened {
 }
 
 /// The exposures, for texts with these numbers of rows, or for products made ahead for as many passes.
-pub(super) fn exposures(
-    program: &Program,
-    tokens: &[usize],
-    terms: Terms,
-    opened: Opened,
-) -> Vec<Exposure> {
+pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms, opened: Opened) -> Vec<Exposure> {
     let images = program.patches().is_some();
     let mut all = Vec::new();
     let mut list = |who, sees| all.push(Exposure { who, sees });
@@ -65,9 +60,7 @@ pub(super) fn exposures(
     };
     list(
         "network",
-        format!(
-            "sizes and times of the messages, from which the number of {count} follows; all else is inside TLS"
-        ),
+        format!("sizes and times of the messages, from which the number of {count} follows; all else is inside TLS"),
     );
     match opened {
         Opened::Nearest(wanted) => list("server", search(wanted)),
@@ -75,7 +68,8 @@ pub(super) fn exposures(
             if drafts {
                 list(
                     "client",
-                    "what follows drafts that were wrong as well: each row counts as a text by the server's limits".to_owned(),
+                    "what follows drafts that were wrong as well: each row counts as a text by the server's limits"
+                        .to_owned(),
                 );
             }
             if public > 0 {
@@ -130,9 +124,7 @@ fn answer(opened: Opened, texts: usize, images: bool) -> String {
         Opened::Embeddings => return "its embedding".to_owned(),
         Opened::Nearest(wanted) => return nearest(wanted),
         Opened::Classes { answers, classes } => ("the classes", input, answers, classes),
-        Opened::Tokens {
-            answers, drafts, ..
-        } => {
+        Opened::Tokens { answers, drafts, .. } => {
             let each = match drafts {
                 true => "row of a pass (a draft is one)",
                 false => "pass",
@@ -164,11 +156,7 @@ fn nearest(wanted: Wanted) -> String {
     format!(
         "the places of the {} documents nearest to its text, in order{}; {}",
         wanted.top,
-        if wanted.records {
-            ", and the beginnings of their texts"
-        } else {
-            ""
-        },
+        if wanted.records { ", and the beginnings of their texts" } else { "" },
         if wanted.scores {
             "their cosines, rounded to 2^-12: the operator has allowed it with --search-scores; those of a document to many texts give its vector"
         } else {
@@ -230,33 +218,14 @@ mod tests {
 
     #[test]
     fn what_the_client_gets_is_said_of_every_kind_of_answer() {
-        let tokens = |answers, drafts| Opened::Tokens {
-            answers,
-            drafts,
-            public: 0,
-        };
-        let classes = |answers| Opened::Classes {
-            answers,
-            classes: 3,
-        };
+        let tokens = |answers, drafts| Opened::Tokens { answers, drafts, public: 0 };
+        let classes = |answers| Opened::Classes { answers, classes: 3 };
         let top = Answers::Top(2);
         for (opened, images, expected) in [
             (Opened::Embeddings, false, "its embedding"),
-            (
-                classes(Answers::Label),
-                false,
-                "the class of its text, that of the largest logit; no logit",
-            ),
-            (
-                classes(Answers::Label),
-                true,
-                "the class of its image, that of the largest logit; no logit",
-            ),
-            (
-                classes(top),
-                true,
-                "the classes of the 2 largest logits of each image, in order, each counted as a text",
-            ),
+            (classes(Answers::Label), false, "the class of its text, that of the largest logit; no logit"),
+            (classes(Answers::Label), true, "the class of its image, that of the largest logit; no logit"),
+            (classes(top), true, "the classes of the 2 largest logits of each image, in order, each counted as a text"),
             (
                 classes(Answers::Logits),
                 false,
@@ -290,23 +259,13 @@ mod tests {
 
     #[test]
     fn the_server_is_said_to_see_drafts_alone_where_there_are_some() {
-        let tokens = |drafts| Opened::Tokens {
-            answers: Answers::Label,
-            drafts,
-            public: 0,
-        };
+        let tokens = |drafts| Opened::Tokens { answers: Answers::Label, drafts, public: 0 };
         assert!(!passes(tokens(false), false).contains("draft"));
         assert!(passes(tokens(true), false).contains("how many drafts each has"));
-        for (images, nothing) in [
-            (true, "nothing of its points"),
-            (false, "nothing of the text"),
-        ] {
+        for (images, nothing) in [(true, "nothing of its points"), (false, "nothing of the text")] {
             assert!(passes(Opened::Embeddings, images).contains(nothing));
         }
-        let padded = |padded| Terms {
-            padded,
-            public_table: false,
-        };
+        let padded = |padded| Terms { padded, public_table: false };
         assert!(inputs(&[7, 9], padded(false), false).contains("of tokens in each ([7, 9])"));
         assert!(inputs(&[8, 16], padded(true), false).contains("not how many of these are tokens"));
         assert!(products(&[6], padded(true)).contains("(6), whether of padded texts (yes)"));

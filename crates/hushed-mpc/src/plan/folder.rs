@@ -36,10 +36,7 @@ pub struct Request {
 
 impl Request {
     pub(super) fn terms(&self) -> Terms {
-        Terms {
-            padded: self.bucket.is_some(),
-            public_table: self.public_table,
-        }
+        Terms { padded: self.bucket.is_some(), public_table: self.public_table }
     }
 
     /// The rows of each text and of a public prefix, if the model takes them.
@@ -68,11 +65,7 @@ impl Request {
         let limit = limit.min(MAX_TOKENS).saturating_sub(later);
         let taken = least..=limit;
         if let Some(&given) = self.tokens.iter().find(|n| !taken.contains(n)) {
-            return Err(PlanError::Tokens {
-                given,
-                least,
-                limit,
-            });
+            return Err(PlanError::Tokens { given, least, limit });
         }
         if generates && self.tokens.len() > 1 {
             return Err(PlanError::OneText);
@@ -103,9 +96,7 @@ pub enum PlanError {
         limit: usize,
     },
     /// No text, or a bucket or answer of no tokens.
-    #[error(
-        "a plan is for at least one text, one token of answer and, where there is one, a bucket of at least 1"
-    )]
+    #[error("a plan is for at least one text, one token of answer and, where there is one, a bucket of at least 1")]
     Nothing,
     /// An answer of several tokens, or products made ahead for them, from a model that generates none.
     #[error("only models that generate text add tokens to it")]
@@ -150,12 +141,7 @@ impl Plan {
         let (terms, later) = (request.terms(), request.max_tokens - 1);
         let program = Model::shapes_only(&public).program();
         let next = |held, rows: &[usize]| {
-            let before = Before {
-                public: prefix,
-                held,
-                ahead: request.ahead > 0,
-                ..Before::default()
-            };
+            let before = Before { public: prefix, held, ahead: request.ahead > 0, ..Before::default() };
             Plan::next_tokens(&program, before, rows, terms, request.answers)
         };
         let first = match public.task() {

@@ -73,12 +73,7 @@ fn matrices(program: &Program) -> u64 {
     }
     // The diagonal of the residual, next to the first layer of every block.
     let blocks = program.steps().iter();
-    let reads = |block: &Block| {
-        matches!(
-            block,
-            Block::Attention(_) | Block::FeedForward(_) | Block::Linear(_)
-        )
-    };
+    let reads = |block: &Block| matches!(block, Block::Attention(_) | Block::FeedForward(_) | Block::Linear(_));
     let blocks = blocks.filter(|step| reads(&step.block));
     numbers += blocks.count() * program.width().pow(2);
     4 * numbers as u64
@@ -137,10 +132,7 @@ pub(crate) fn estimate(
     let points = program.patches().map_or(0, |p| rows * p.linear.inputs);
     let looked_up = 8 * program.embedding().map_or(points, numbers);
     Memory {
-        client: CLIENT
-            + looked_up as u64
-            + (cots * CLIENT_COT) as u64
-            + cached(program, earlier + rows),
+        client: CLIENT + looked_up as u64 + (cots * CLIENT_COT) as u64 + cached(program, earlier + rows),
         weights: SERVER + positions(program) + matrices(program),
         matrices: matrices(program),
         stream: stream(steps),
@@ -158,22 +150,12 @@ mod tests {
 
     /// The peaks of freshly started `hushed embed` and `hushed serve`, in MB: client, server with one session. Medians
     /// of three; the server took 281 MB before the session.
-    const MEASURED: [(usize, f64, f64); 4] = [
-        (3, 55.0, 367.0),
-        (16, 71.0, 459.0),
-        (64, 103.0, 407.0),
-        (128, 149.0, 572.0),
-    ];
+    const MEASURED: [(usize, f64, f64); 4] =
+        [(3, 55.0, 367.0), (16, 71.0, 459.0), (64, 103.0, 407.0), (128, 149.0, 572.0)];
 
     #[test]
     fn the_model_is_near_what_was_measured() {
-        let minilm = NetworkConfig {
-            layers: 6,
-            width: 384,
-            heads: 12,
-            hidden: 1536,
-            ..NetworkConfig::large()
-        };
+        let minilm = NetworkConfig { layers: 6, width: 384, heads: 12, hidden: 1536, ..NetworkConfig::large() };
         let program = network_shapes(&minilm, Pool::Mean).program();
         for (tokens, client, server) in MEASURED {
             let found = Memory::largest(&program, (0, tokens), tokens).unwrap();
@@ -207,10 +189,7 @@ mod tests {
         assert!(ahead.stock > 0 && ahead.session >= alone.session + ahead.stock);
         // In a prompt of as many rows only the last one gives a token.
         let drafts = [with(0, 3), with(0, 15)].map(|memory| memory.session);
-        assert!(
-            alone.session <= drafts[0] && alone.session < drafts[1],
-            "{alone:?} {drafts:?}"
-        );
+        assert!(alone.session <= drafts[0] && alone.session < drafts[1], "{alone:?} {drafts:?}");
         let both = with(64, 15);
         assert_eq!(both.session, (drafts[1] + ahead.stock).max(ahead.session));
         assert_eq!((both.weights, both.stock), (alone.weights, ahead.stock));
@@ -219,10 +198,7 @@ mod tests {
     /// Each row is stored with its result, and at the client with its mask.
     #[test]
     fn masks_and_results_wait() {
-        let shape = |k, m, n| LinearShape {
-            shape: OltShape { k, m, n },
-            weight_bits: 20,
-        };
+        let shape = |k, m, n| LinearShape { shape: OltShape { k, m, n }, weight_bits: 20 };
         let products = [shape(2, 100, 7), shape(2, 5, 30)];
         let (masks, results) = (2 * 105, 2 * 37);
         assert_eq!(stock(&products), (8 * (masks + results), 8 * results));

@@ -17,12 +17,7 @@ impl Protocol {
     ///
     /// # Errors
     /// As [`run`](crate::run); the session is then unusable.
-    pub fn make_ahead(
-        &mut self,
-        program: &Program,
-        rows: usize,
-        terms: Terms,
-    ) -> Result<(), RunError> {
+    pub fn make_ahead(&mut self, program: &Program, rows: usize, terms: Terms) -> Result<(), RunError> {
         let mut made: Vec<Row> = (0..rows).map(|_| Row::new()).collect();
         for (id, factor) in factors_of(program, terms)? {
             let all = self.step(id, |on| on.product_ahead(id, &factor, rows))?;
@@ -62,12 +57,7 @@ impl Protocol {
     }
 
     /// Makes a product for later rows.
-    fn product_ahead(
-        &mut self,
-        id: StepId,
-        factor: &Factor<'_>,
-        rows: usize,
-    ) -> Result<Vec<Ahead>, RunError> {
+    fn product_ahead(&mut self, id: StepId, factor: &Factor<'_>, rows: usize) -> Result<Vec<Ahead>, RunError> {
         if self.ctx.is_client() {
             let shape = factor.shape(rows);
             return Ok(ahead_client(&mut self.ctx, &self.he, MAIN, &shape)?);

@@ -46,10 +46,7 @@ fn round(x: f64, frac: u32) -> f64 {
 }
 
 fn decoded(x: &Share, frac: u32) -> Vec<f64> {
-    let format = Format {
-        ring: x.ring(),
-        frac,
-    };
+    let format = Format { ring: x.ring(), frac };
     x.words().iter().map(|&w| format.decode(w)).collect()
 }
 
@@ -72,11 +69,7 @@ fn shifted(x: &Share, shift: u32, to: Ring) -> Share {
 impl Shares for Clear {
     type Share = Share;
 
-    fn step<T>(
-        &mut self,
-        _: StepId,
-        run: impl FnOnce(&mut Self) -> Result<T, RunError>,
-    ) -> Result<T, RunError> {
+    fn step<T>(&mut self, _: StepId, run: impl FnOnce(&mut Self) -> Result<T, RunError>) -> Result<T, RunError> {
         run(self)
     }
 
@@ -99,22 +92,14 @@ impl Shares for Clear {
             for &id in places.values.as_deref().into_iter().flatten() {
                 let first = id as usize * e.width;
                 let row = table.get(first..first + e.width);
-                let row = row.ok_or(ModelError::TokenOutOfRange {
-                    vocabulary: e.vocabulary,
-                })?;
+                let row = row.ok_or(ModelError::TokenOutOfRange { vocabulary: e.vocabulary })?;
                 words.extend(row.iter().map(|v| i64::from(embed::integer(v)) as u64));
             }
             Ok(Share::new(EMBEDDING.ring, words))
         })?
     }
 
-    fn product(
-        &mut self,
-        id: StepId,
-        x: &Share,
-        rows: usize,
-        product: &Product,
-    ) -> Result<Share, RunError> {
+    fn product(&mut self, id: StepId, x: &Share, rows: usize, product: &Product) -> Result<Share, RunError> {
         let layer = self.layers.get(id, product)?;
         let (weights, bias) = here(id, &layer.numbers)?;
         let (columns, inputs) = (weights.columns(), product.inputs);
@@ -148,26 +133,14 @@ impl Shares for Clear {
         Ok(Share::new(x.ring(), products(x.words(), y.words(), shape)))
     }
 
-    fn times_known(
-        &mut self,
-        x: &Share,
-        y: &Known,
-        shape: &MatmulShape,
-        _: u32,
-    ) -> Result<Share, RunError> {
+    fn times_known(&mut self, x: &Share, y: &Known, shape: &MatmulShape, _: u32) -> Result<Share, RunError> {
         let numbers = y.values.as_deref().filter(|numbers| numbers.len() == y.len);
         let numbers = numbers.ok_or(RunError::WrongInput)?;
         let numbers: Vec<u64> = numbers.iter().map(|&v| v as u64).collect();
         Ok(Share::new(x.ring(), products(x.words(), &numbers, shape)))
     }
 
-    fn known_times(
-        &mut self,
-        coefficients: &Known,
-        x: &Share,
-        texts: usize,
-        width: usize,
-    ) -> Result<Share, RunError> {
+    fn known_times(&mut self, coefficients: &Known, x: &Share, texts: usize, width: usize) -> Result<Share, RunError> {
         let rows = coefficients.len / texts.max(1);
         let values = coefficients.values.as_deref().into_iter().flatten();
         let chosen: Vec<u64> = values.map(|&c| c as u64).collect();
@@ -217,13 +190,7 @@ impl Shares for Clear {
         Ok(encoded(&values, to))
     }
 
-    fn scale_rows(
-        &mut self,
-        x: &Share,
-        _: usize,
-        columns: usize,
-        factors: &Share,
-    ) -> Result<Share, RunError> {
+    fn scale_rows(&mut self, x: &Share, _: usize, columns: usize, factors: &Share) -> Result<Share, RunError> {
         let rows = x.words().chunks_exact(columns.max(1)).zip(factors.words());
         let words = rows.flat_map(|(row, f)| row.iter().map(move |x| x.wrapping_mul(*f)));
         Ok(Share::new(x.ring(), words.collect()))
@@ -242,12 +209,7 @@ impl Shares for Clear {
         Ok(Share::new(ring, largest.map(|v| v as u64).collect()))
     }
 
-    fn tournament(
-        &mut self,
-        x: &Share,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Vec<[Share; 2]>, RunError> {
+    fn tournament(&mut self, x: &Share, rows: usize, columns: usize) -> Result<Vec<[Share; 2]>, RunError> {
         let ring = x.ring();
         let places: Vec<u64> = (0..rows).flat_map(|_| 0..columns as u64).collect();
         let (mut levels, mut width) = (vec![[x.clone(), Share::new(ring, places)]], columns);
@@ -271,13 +233,7 @@ impl Shares for Clear {
         Ok(levels)
     }
 
-    fn largest_of_few(
-        &mut self,
-        x: &Share,
-        with: &Share,
-        rows: usize,
-        columns: usize,
-    ) -> Result<[Share; 2], RunError> {
+    fn largest_of_few(&mut self, x: &Share, with: &Share, rows: usize, columns: usize) -> Result<[Share; 2], RunError> {
         let value = |i: &usize| x.ring().decode(x.words()[*i]);
         let row = |r: usize| (r * columns..(r + 1) * columns).max_by_key(value);
         let places: Vec<usize> = (0..rows).filter_map(row).collect();
@@ -321,19 +277,12 @@ impl Shares for Clear {
                 false => 0.0,
             };
             let root = round(root, shape.reach.root_frac(shape.width));
-            row.iter_mut()
-                .for_each(|v| *v = round(*v, shape.reach.centred_frac()) * root);
+            row.iter_mut().for_each(|v| *v = round(*v, shape.reach.centred_frac()) * root);
         }
         Ok(encoded(&values, ACTIVATION))
     }
 
-    fn unit_rows(
-        &mut self,
-        x: &Share,
-        from: Format,
-        _: usize,
-        width: usize,
-    ) -> Result<Share, RunError> {
+    fn unit_rows(&mut self, x: &Share, from: Format, _: usize, width: usize) -> Result<Share, RunError> {
         let mut values = decoded(x, from.frac);
         for row in values.chunks_exact_mut(width.max(1)) {
             let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();

@@ -14,8 +14,7 @@ use hushed_twopc::gadget::{
     argmax_levels_cost, largest_of_few_cost, max_rows_cost, mul_cost, open_rounded_cost, pick_cost,
 };
 use hushed_twopc::he::{
-    Layout, Layouts, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, linear_ahead_cost,
-    scale_rows_cost,
+    Layout, Layouts, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, linear_ahead_cost, scale_rows_cost,
 };
 use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
@@ -122,23 +121,14 @@ impl<'a> Counting<'a> {
 
     /// Also reports every product to `visitor`.
     #[must_use]
-    pub fn telling(
-        self,
-        visitor: impl FnMut(StepId, &Product) -> Result<(), RunError> + 'a,
-    ) -> Counting<'a> {
-        Counting {
-            visitor: Some(Box::new(visitor)),
-            ..self
-        }
+    pub fn telling(self, visitor: impl FnMut(StepId, &Product) -> Result<(), RunError> + 'a) -> Counting<'a> {
+        Counting { visitor: Some(Box::new(visitor)), ..self }
     }
 
     /// Assumes that products of this many rows have been made ahead.
     #[must_use]
     pub(crate) fn spending_ahead(self, rows: usize) -> Counting<'a> {
-        Counting {
-            ahead: rows,
-            ..self
-        }
+        Counting { ahead: rows, ..self }
     }
 
     /// The parameters of the RLWE products.
@@ -288,11 +278,7 @@ impl Local for Length {
 impl Shares for Counting<'_> {
     type Share = Length;
 
-    fn step<T>(
-        &mut self,
-        id: StepId,
-        run: impl FnOnce(&mut Self) -> Result<T, RunError>,
-    ) -> Result<T, RunError> {
+    fn step<T>(&mut self, id: StepId, run: impl FnOnce(&mut Self) -> Result<T, RunError>) -> Result<T, RunError> {
         let result = run(self)?;
         let (cost, work) = (self.cost, self.work);
         (self.cost, self.work) = (Cost::ZERO, Work::default());
@@ -335,13 +321,7 @@ impl Shares for Counting<'_> {
         Ok(Length::new(EMBEDDING.ring, places.len * e.width))
     }
 
-    fn product(
-        &mut self,
-        id: StepId,
-        _: &Length,
-        rows: usize,
-        product: &Product,
-    ) -> Result<Length, RunError> {
+    fn product(&mut self, id: StepId, _: &Length, rows: usize, product: &Product) -> Result<Length, RunError> {
         if let Some(visitor) = &mut self.visitor {
             visitor(id, product)?;
         }
@@ -381,13 +361,7 @@ impl Shares for Counting<'_> {
         Ok(Length::new(MAIN, texts * width))
     }
 
-    fn times_known(
-        &mut self,
-        x: &Length,
-        _: &Known,
-        shape: &MatmulShape,
-        bits: u32,
-    ) -> Result<Length, RunError> {
+    fn times_known(&mut self, x: &Length, _: &Known, shape: &MatmulShape, bits: u32) -> Result<Length, RunError> {
         let elements = shape.batch * shape.shape.k * shape.shape.n;
         let spec = known_spec(shape, x.ring, bits, |spec| self.layouts.of(spec))?;
         self.one_way(&spec, elements)?;
@@ -407,12 +381,7 @@ impl Shares for Counting<'_> {
         Ok(x.reduce_to(to))
     }
 
-    fn exponentials(
-        &mut self,
-        x: &Length,
-        widths: &[usize],
-        to: Format,
-    ) -> Result<Length, RunError> {
+    fn exponentials(&mut self, x: &Length, widths: &[usize], to: Format) -> Result<Length, RunError> {
         self.add(exponentials_cost(widths, to));
         Ok(x.reduce_to(to.ring))
     }
@@ -422,24 +391,12 @@ impl Shares for Counting<'_> {
         Ok(x.reduce_to(to.ring))
     }
 
-    fn reciprocal(
-        &mut self,
-        x: &Length,
-        bits: u32,
-        _: f64,
-        to: Format,
-    ) -> Result<Length, RunError> {
+    fn reciprocal(&mut self, x: &Length, bits: u32, _: f64, to: Format) -> Result<Length, RunError> {
         self.add(reciprocal_cost(x.elements, bits, to.ring));
         Ok(x.reduce_to(to.ring))
     }
 
-    fn scale_rows(
-        &mut self,
-        x: &Length,
-        rows: usize,
-        columns: usize,
-        _: &Length,
-    ) -> Result<Length, RunError> {
+    fn scale_rows(&mut self, x: &Length, rows: usize, columns: usize, _: &Length) -> Result<Length, RunError> {
         let cost = scale_rows_cost(rows, columns, x.ring, |spec| self.layouts.of(spec))?;
         self.rows(cost);
         Ok(x.clone())
@@ -456,12 +413,7 @@ impl Shares for Counting<'_> {
         Ok(Length::new(x.ring, rows))
     }
 
-    fn tournament(
-        &mut self,
-        x: &Length,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Vec<[Length; 2]>, RunError> {
+    fn tournament(&mut self, x: &Length, rows: usize, columns: usize) -> Result<Vec<[Length; 2]>, RunError> {
         self.add(argmax_levels_cost(rows, columns, x.ring));
         let next = |width: &usize| (*width > 1).then(|| width.div_ceil(2));
         let widths = std::iter::successors(Some(columns), next);
@@ -469,13 +421,7 @@ impl Shares for Counting<'_> {
         Ok(widths.map(|w| [level(w), level(w)]).collect())
     }
 
-    fn largest_of_few(
-        &mut self,
-        x: &Length,
-        _: &Length,
-        rows: usize,
-        columns: usize,
-    ) -> Result<[Length; 2], RunError> {
+    fn largest_of_few(&mut self, x: &Length, _: &Length, rows: usize, columns: usize) -> Result<[Length; 2], RunError> {
         self.add(largest_of_few_cost(rows, columns, x.ring));
         let one = Length::new(x.ring, rows);
         Ok([one.clone(), one])
@@ -491,24 +437,13 @@ impl Shares for Counting<'_> {
         Ok(x.reduce_to(ACTIVATION.ring))
     }
 
-    fn normalise(
-        &mut self,
-        x: &Length,
-        from: Format,
-        shape: NormShape,
-    ) -> Result<Length, RunError> {
+    fn normalise(&mut self, x: &Length, from: Format, shape: NormShape) -> Result<Length, RunError> {
         let cost = normalise_rows_cost(shape, from, ACTIVATION, |spec| self.layouts.of(spec))?;
         self.rows(cost);
         Ok(x.reduce_to(ACTIVATION.ring))
     }
 
-    fn unit_rows(
-        &mut self,
-        x: &Length,
-        from: Format,
-        rows: usize,
-        width: usize,
-    ) -> Result<Length, RunError> {
+    fn unit_rows(&mut self, x: &Length, from: Format, rows: usize, width: usize) -> Result<Length, RunError> {
         let cost = unit_rows_cost(rows, width, from, |spec| self.layouts.of(spec))?;
         self.rows(cost);
         Ok(x.clone())

@@ -13,13 +13,10 @@ use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
 use hushed_twopc::func::sigmoid::sigmoid;
 use hushed_twopc::func::softmax::exponentials;
 use hushed_twopc::func::{Format, narrow, rescale};
-use hushed_twopc::gadget::{
-    Sign, argmax_levels, largest_of_few, max_rows, mul, open_rounded, pick,
-};
+use hushed_twopc::gadget::{Sign, argmax_levels, largest_of_few, max_rows, mul, open_rounded, pick};
 use hushed_twopc::he::{
-    Ahead, HeContext, LinearShape, MatmulShape, PreparedWeights, linear_ahead_client,
-    linear_ahead_server, linear_client, linear_server, linear_server_alone, matmul_shared,
-    olt_encrypted, olt_multiplying, scale_rows,
+    Ahead, HeContext, LinearShape, MatmulShape, PreparedWeights, linear_ahead_client, linear_ahead_server,
+    linear_client, linear_server, linear_server_alone, matmul_shared, olt_encrypted, olt_multiplying, scale_rows,
 };
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
@@ -163,12 +160,7 @@ impl Protocol {
     }
 
     /// The client's part of a product, whether or not it was made ahead.
-    fn client_product(
-        &mut self,
-        x: &Share,
-        shape: &LinearShape,
-        ahead: Option<Ahead>,
-    ) -> Result<Share, RunError> {
+    fn client_product(&mut self, x: &Share, shape: &LinearShape, ahead: Option<Ahead>) -> Result<Share, RunError> {
         let (ctx, he) = (&mut self.ctx, &self.he);
         Ok(match ahead {
             Some(ahead) => linear_ahead_client(ctx, x, ahead)?,
@@ -177,11 +169,7 @@ impl Protocol {
     }
 
     /// A table of the server's. If layers are read in every pass, this starts building the first one.
-    pub(super) fn server_table(
-        &mut self,
-        e: &Embedding,
-        table: Table,
-    ) -> Result<Arc<PreparedWeights>, RunError> {
+    pub(super) fn server_table(&mut self, e: &Embedding, table: Table) -> Result<Arc<PreparedWeights>, RunError> {
         if table != Table::Tokens {
             return self.layers.table(e, table);
         }
@@ -218,11 +206,7 @@ impl Protocol {
 impl Shares for Protocol {
     type Share = Share;
 
-    fn step<T>(
-        &mut self,
-        id: StepId,
-        run: impl FnOnce(&mut Self) -> Result<T, RunError>,
-    ) -> Result<T, RunError> {
+    fn step<T>(&mut self, id: StepId, run: impl FnOnce(&mut Self) -> Result<T, RunError>) -> Result<T, RunError> {
         let raised = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
         if self.stop.as_ref().is_some_and(raised) {
             return Err(RunError::Stopped);
@@ -235,20 +219,14 @@ impl Shares for Protocol {
         if let Some(observer) = &mut self.observer {
             observer(id);
         }
-        self.costs.push(StepCost {
-            step: id,
-            time: start.elapsed(),
-            stats,
-            opened_bits,
-        });
+        self.costs.push(StepCost { step: id, time: start.elapsed(), stats, opened_bits });
         Ok(result)
     }
 
     fn takes(&self, input: &Input) -> bool {
         matches!(
             (self.ctx.party(), input),
-            (Party::Client, Input::Texts(..) | Input::Images(_))
-                | (Party::Server, Input::Lengths(..))
+            (Party::Client, Input::Texts(..) | Input::Images(_)) | (Party::Server, Input::Lengths(..))
         )
     }
 
@@ -292,13 +270,7 @@ impl Shares for Protocol {
         self.rows_at(places, &shape, ring, index.records().as_ref(), None)
     }
 
-    fn product(
-        &mut self,
-        id: StepId,
-        x: &Share,
-        rows: usize,
-        product: &Product,
-    ) -> Result<Share, RunError> {
+    fn product(&mut self, id: StepId, x: &Share, rows: usize, product: &Product) -> Result<Share, RunError> {
         let ahead = self.stock.take(Of::Weights(id), rows);
         if self.ctx.is_client() {
             return self.client_product(x, &product.shape(rows), ahead);
@@ -324,13 +296,7 @@ impl Shares for Protocol {
 
     /// The client multiplies its own share; one oblivious linear transformation with encrypted coefficients multiplies
     /// the server's.
-    fn known_times(
-        &mut self,
-        coefficients: &Known,
-        x: &Share,
-        texts: usize,
-        width: usize,
-    ) -> Result<Share, RunError> {
+    fn known_times(&mut self, coefficients: &Known, x: &Share, texts: usize, width: usize) -> Result<Share, RunError> {
         let rows = coefficients.len / texts.max(1);
         let spec = hidden_spec(texts, rows, width);
         let (ctx, he) = (&mut self.ctx, &self.he);
@@ -346,13 +312,7 @@ impl Shares for Protocol {
     }
 
     /// The server multiplies its own share; one oblivious linear transformation multiplies the client's.
-    fn times_known(
-        &mut self,
-        x: &Share,
-        y: &Known,
-        shape: &MatmulShape,
-        bits: u32,
-    ) -> Result<Share, RunError> {
+    fn times_known(&mut self, x: &Share, y: &Known, shape: &MatmulShape, bits: u32) -> Result<Share, RunError> {
         let (ctx, he) = (&mut self.ctx, &self.he);
         let spec = known_spec(shape, x.ring(), bits, |spec| he.layout(spec))?;
         let Some(numbers) = &y.values else {
@@ -362,8 +322,7 @@ impl Shares for Protocol {
             return Err(RunError::WrongInput);
         }
         let cross = olt_multiplying(ctx, he, &spec, numbers)?;
-        let words: Zeroizing<Vec<u64>> =
-            Zeroizing::new(numbers.iter().map(|&v| v as u64).collect());
+        let words: Zeroizing<Vec<u64>> = Zeroizing::new(numbers.iter().map(|&v| v as u64).collect());
         Ok(cross.add(&Share::new(x.ring(), products(x.words(), &words, shape))))
     }
 
@@ -390,31 +349,12 @@ impl Shares for Protocol {
         Ok(sigmoid(&mut self.ctx, x, to)?)
     }
 
-    fn reciprocal(
-        &mut self,
-        x: &Share,
-        bits: u32,
-        scale: f64,
-        to: Format,
-    ) -> Result<Share, RunError> {
+    fn reciprocal(&mut self, x: &Share, bits: u32, scale: f64, to: Format) -> Result<Share, RunError> {
         Ok(reciprocal(&mut self.ctx, x, bits, scale, to.frac, to.ring)?)
     }
 
-    fn scale_rows(
-        &mut self,
-        x: &Share,
-        rows: usize,
-        columns: usize,
-        factors: &Share,
-    ) -> Result<Share, RunError> {
-        Ok(scale_rows(
-            &mut self.ctx,
-            &self.he,
-            x,
-            rows,
-            columns,
-            factors,
-        )?)
+    fn scale_rows(&mut self, x: &Share, rows: usize, columns: usize, factors: &Share) -> Result<Share, RunError> {
+        Ok(scale_rows(&mut self.ctx, &self.he, x, rows, columns, factors)?)
     }
 
     fn multiply(&mut self, x: &Share, y: &Share) -> Result<Share, RunError> {
@@ -426,22 +366,11 @@ impl Shares for Protocol {
         Ok(max_rows(&mut self.ctx, x, rows, columns, 0, bits)?)
     }
 
-    fn tournament(
-        &mut self,
-        x: &Share,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Vec<[Share; 2]>, RunError> {
+    fn tournament(&mut self, x: &Share, rows: usize, columns: usize) -> Result<Vec<[Share; 2]>, RunError> {
         Ok(argmax_levels(&mut self.ctx, x, rows, columns)?)
     }
 
-    fn largest_of_few(
-        &mut self,
-        x: &Share,
-        with: &Share,
-        rows: usize,
-        columns: usize,
-    ) -> Result<[Share; 2], RunError> {
+    fn largest_of_few(&mut self, x: &Share, with: &Share, rows: usize, columns: usize) -> Result<[Share; 2], RunError> {
         Ok(largest_of_few(&mut self.ctx, x, with, rows, columns)?)
     }
 
@@ -460,13 +389,7 @@ impl Shares for Protocol {
         Ok(normalise_rows(ctx, he, x, from, shape, ACTIVATION)?)
     }
 
-    fn unit_rows(
-        &mut self,
-        x: &Share,
-        from: Format,
-        rows: usize,
-        width: usize,
-    ) -> Result<Share, RunError> {
+    fn unit_rows(&mut self, x: &Share, from: Format, rows: usize, width: usize) -> Result<Share, RunError> {
         Ok(unit_rows(&mut self.ctx, &self.he, x, from, rows, width)?)
     }
 

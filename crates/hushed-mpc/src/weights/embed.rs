@@ -9,20 +9,14 @@ use crate::formats::EMBEDDING;
 use crate::lookup::Table;
 
 /// Applies `of` to the table's numbers, which are read now if they are stored.
-pub(crate) fn of_numbers<T>(
-    e: &Embedding,
-    table: Table,
-    of: impl FnOnce(&[f32]) -> T,
-) -> Result<T, RunError> {
+pub(crate) fn of_numbers<T>(e: &Embedding, table: Table, of: impl FnOnce(&[f32]) -> T) -> Result<T, RunError> {
     let at = StepId::outside("embed");
     let numbers = match table {
         Table::Tokens | Table::PublicTokens => e.numbers(at)?,
         Table::Positions => Arc::clone(here(at, &e.offsets)?),
     };
     let numbers = numbers.data();
-    Ok(of(numbers
-        .get(..table.rows(e) * e.width)
-        .unwrap_or(numbers)))
+    Ok(of(numbers.get(..table.rows(e) * e.width).unwrap_or(numbers)))
 }
 
 /// A table entry with [`EMBEDDING`]'s fraction bits. Beyond 32 bits it saturates, and is then rejected as larger than

@@ -28,10 +28,7 @@ impl Factor<'_> {
 
 /// All factors of a later token on these terms, in the order of a pass. A public table is not among them, as its lookup
 /// sends nothing. The table of positions is, if the server does not know the row's position.
-pub(crate) fn factors_of(
-    program: &Program,
-    terms: Terms,
-) -> Result<Vec<(StepId, Factor<'_>)>, RunError> {
+pub(crate) fn factors_of(program: &Program, terms: Terms) -> Result<Vec<(StepId, Factor<'_>)>, RunError> {
     let mut all = Vec::new();
     for step in program.steps() {
         if let Block::Embed(e) = &step.block {

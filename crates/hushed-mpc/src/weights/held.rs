@@ -73,9 +73,7 @@ impl Layers {
         let mut map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
         let mut layers: Vec<_> = map.iter_mut().collect();
         layers.sort_by(|a, b| a.0.cmp(b.0));
-        let owned = layers
-            .into_iter()
-            .filter_map(|(_, layer)| Arc::get_mut(layer)?.numbers.as_mut());
+        let owned = layers.into_iter().filter_map(|(_, layer)| Arc::get_mut(layer)?.numbers.as_mut());
         for (weights, _) in owned {
             transform(weights)?;
         }
@@ -96,11 +94,7 @@ impl Layers {
     }
 
     /// A table of the server's, as integers.
-    pub(crate) fn table(
-        &self,
-        e: &Embedding,
-        table: Table,
-    ) -> Result<Arc<PreparedWeights>, RunError> {
+    pub(crate) fn table(&self, e: &Embedding, table: Table) -> Result<Arc<PreparedWeights>, RunError> {
         let slot = match table {
             Table::Tokens | Table::PublicTokens => &self.table,
             Table::Positions => &self.positions,

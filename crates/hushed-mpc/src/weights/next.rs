@@ -23,12 +23,7 @@ pub(crate) struct NextLayer {
 
 impl NextLayer {
     /// Returns this layer, and starts building the one after it.
-    pub(crate) fn layer(
-        &mut self,
-        order: &Order,
-        id: StepId,
-        product: &Product,
-    ) -> Result<Layer, RunError> {
+    pub(crate) fn layer(&mut self, order: &Order, id: StepId, product: &Product) -> Result<Layer, RunError> {
         let layer = match self.made.take() {
             Some((at, made)) if at == id => made.join().unwrap_or_else(|why| resume_unwind(why)),
             _ => product.layer(id, self.used.take()),
@@ -42,9 +37,7 @@ impl NextLayer {
     pub(crate) fn begin(&mut self, next: Option<&(StepId, Product)>) {
         self.made = next.cloned().and_then(|(id, product)| {
             let (name, room) = ("next layer".to_owned(), self.used.take());
-            let made = Builder::new()
-                .name(name)
-                .spawn(move || product.layer(id, room));
+            let made = Builder::new().name(name).spawn(move || product.layer(id, room));
             Some((id, made.ok()?))
         });
     }
@@ -98,11 +91,7 @@ mod tests {
     }
 
     /// Continues a text between two parties: returns its tokens and each step's cost.
-    fn tokens(
-        shapes: &Program,
-        program: &Program,
-        layers: Arc<Layers>,
-    ) -> (Vec<u32>, Vec<(String, [u64; 3])>) {
+    fn tokens(shapes: &Program, program: &Program, layers: Arc<Layers>) -> (Vec<u32>, Vec<(String, [u64; 3])>) {
         let go = |on: &mut Protocol, program: &Program, client: bool| {
             let (mut text, mut tokens) = (TextCache::default(), PROMPT.to_vec());
             for pass in 0..TOKENS {
@@ -117,18 +106,11 @@ mod tests {
             }
             let costs = on.costs().iter().map(|cost| {
                 let s = &cost.stats;
-                (
-                    cost.step.to_string(),
-                    [s.bytes_sent, s.bytes_received, s.rounds],
-                )
+                (cost.step.to_string(), [s.bytes_sent, s.bytes_received, s.rounds])
             });
             (tokens, costs.collect())
         };
-        let (client, server) = run_pair_with(
-            &layers,
-            |on| go(on, shapes, true),
-            |on| go(on, program, false),
-        );
+        let (client, server) = run_pair_with(&layers, |on| go(on, shapes, true), |on| go(on, program, false));
         (client.0, server.1)
     }
 

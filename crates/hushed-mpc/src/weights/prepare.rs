@@ -112,10 +112,7 @@ mod tests {
         let (_, none) = prepared(0);
         assert_eq!((none.held, none.matrices), (0, 4 * 2 + 1 + 1));
         let (all, whole) = prepared(none.bytes_of_all);
-        assert_eq!(
-            (whole.held, whole.bytes),
-            (whole.matrices, none.bytes_of_all)
-        );
+        assert_eq!((whole.held, whole.bytes), (whole.matrices, none.bytes_of_all));
         let (half, some) = prepared(none.bytes_of_all / 2);
         assert!(some.held > 0 && some.held < some.matrices);
         let text = model.tokens("hello", TooLong::Refuse).unwrap();

@@ -14,11 +14,7 @@ pub(crate) fn layer(id: StepId, largest: u32, bias: &[i64]) -> Vec<OutOfRange> {
     let bias = bias.iter().map(|b| b.unsigned_abs());
     let most_bias = (BIAS_LIMIT * f64::from(LINEAR.frac).exp2()) as u64;
     let found = [
-        (
-            "weights",
-            largest > 1 << WEIGHT_BITS,
-            f64::from(1u32 << (WEIGHT_BITS - WEIGHT_FRAC)),
-        ),
+        ("weights", largest > 1 << WEIGHT_BITS, f64::from(1u32 << (WEIGHT_BITS - WEIGHT_FRAC))),
         ("biases", bias.max() > Some(most_bias), BIAS_LIMIT),
     ];
     collect(&id.to_string(), found)
@@ -26,22 +22,12 @@ pub(crate) fn layer(id: StepId, largest: u32, bias: &[i64]) -> Vec<OutOfRange> {
 
 /// The same for the token vectors and position vectors.
 pub(crate) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
-    let largest = of_numbers(e, Table::Tokens, |table| {
-        table.iter().map(|v| integer(v).unsigned_abs()).max()
-    })?;
+    let largest = of_numbers(e, Table::Tokens, |table| table.iter().map(|v| integer(v).unsigned_abs()).max())?;
     let offsets = e.offsets.as_deref().map(Matrix::data).unwrap_or_default();
     let above = |p: &f32| f64::from(p.abs()) > POSITION_LIMIT;
     let found = [
-        (
-            "token vectors",
-            largest > Some(1 << TABLE_BITS),
-            f64::from(1u32 << (TABLE_BITS - EMBEDDING.frac)),
-        ),
-        (
-            "position vectors",
-            offsets.iter().any(above),
-            POSITION_LIMIT,
-        ),
+        ("token vectors", largest > Some(1 << TABLE_BITS), f64::from(1u32 << (TABLE_BITS - EMBEDDING.frac))),
+        ("position vectors", offsets.iter().any(above), POSITION_LIMIT),
     ];
     Ok(collect("embed", found))
 }
@@ -52,22 +38,14 @@ pub(crate) fn patches(id: StepId, p: &Patches) -> Result<Vec<OutOfRange>, RunErr
     let (class, offsets) = (here(id, &p.class)?, here(id, &p.offsets)?);
     let found = [
         ("the class token", class.iter().any(above), POSITION_LIMIT),
-        (
-            "position vectors",
-            offsets.data().iter().any(above),
-            POSITION_LIMIT,
-        ),
+        ("position vectors", offsets.data().iter().any(above), POSITION_LIMIT),
     ];
     Ok(collect(&id.to_string(), found))
 }
 
 fn collect(site: &str, found: [(&'static str, bool, f64); 2]) -> Vec<OutOfRange> {
     let beyond = found.into_iter().filter(|(_, beyond, _)| *beyond);
-    let error = |(what, _, limit)| OutOfRange {
-        site: site.to_owned(),
-        what,
-        limit,
-    };
+    let error = |(what, _, limit)| OutOfRange { site: site.to_owned(), what, limit };
     beyond.map(error).collect()
 }
 
@@ -107,11 +85,7 @@ mod tests {
     #[test]
     fn every_number_that_does_not_fit_is_found_at_once() {
         let mut model = tiny_model();
-        bias(
-            &mut model.encoder_mut().unwrap().layers[0].attention.value,
-            3,
-            4097.0,
-        );
+        bias(&mut model.encoder_mut().unwrap().layers[0].attention.value, 3, 4097.0);
         let wide = &mut model.encoder_mut().unwrap().layers[1].feed_forward;
         let wide = wide.feed_forward_mut().unwrap();
         bias(&mut wide.down, 0, -1e30);
@@ -133,19 +107,8 @@ mod tests {
     #[test]
     fn a_server_does_not_start_with_one() {
         let change: [fn(&mut Model); 3] = [
-            |m| {
-                bias(
-                    &mut m.encoder_mut().unwrap().layers[0].attention.output,
-                    1,
-                    f32::MAX,
-                )
-            },
-            |m| {
-                weight(
-                    &mut m.encoder_mut().unwrap().layers[0].attention.query.weights,
-                    -300.0,
-                )
-            },
+            |m| bias(&mut m.encoder_mut().unwrap().layers[0].attention.output, 1, f32::MAX),
+            |m| weight(&mut m.encoder_mut().unwrap().layers[0].attention.query.weights, -300.0),
             |m| weight(&mut m.body.embedding_mut().unwrap().offsets, f32::MIN),
         ];
         for change in change {
@@ -156,11 +119,7 @@ mod tests {
             assert!(!error.to_string().contains("300"), "no number is shown");
         }
         let mut model = tiny_model();
-        bias(
-            &mut model.encoder_mut().unwrap().layers[0].attention.output,
-            1,
-            -4096.0,
-        );
+        bias(&mut model.encoder_mut().unwrap().layers[0].attention.output, 1, -4096.0);
         Layers::default().prepare(&model).unwrap();
     }
 }

@@ -34,10 +34,7 @@ impl PublicTable {
         if Some(values.len()) != vocabulary.checked_mul(width) || !values.iter().all(within) {
             return Err(RunError::WrongTable);
         }
-        Ok(PublicTable {
-            width,
-            values: values.into(),
-        })
+        Ok(PublicTable { width, values: values.into() })
     }
 
     /// The bytes of a server's table, chunk by chunk: little-endian integers, row by row.
@@ -59,8 +56,6 @@ impl PublicTable {
         let first = id as usize * self.width;
         self.values
             .get(first..first + self.width)
-            .ok_or(ModelError::TokenOutOfRange {
-                vocabulary: self.values.len() / self.width.max(1),
-            })
+            .ok_or(ModelError::TokenOutOfRange { vocabulary: self.values.len() / self.width.max(1) })
     }
 }

@@ -13,11 +13,7 @@ use hushed_twopc::ot::Correlations;
 use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::{Ctx, TwopcError};
 
-pub fn backend(
-    mut session: Session,
-    ot: Box<dyn Correlations>,
-    layers: Arc<Layers>,
-) -> Result<Protocol, TwopcError> {
+pub fn backend(mut session: Session, ot: Box<dyn Correlations>, layers: Arc<Layers>) -> Result<Protocol, TwopcError> {
     let mut rng = SecretRng::from_os("test");
     let he = HeContext::exchange(&mut session, &mut rng)?;
     Ok(Protocol::new(Ctx::new(session, rng, ot), he, layers))

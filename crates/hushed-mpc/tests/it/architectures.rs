@@ -6,12 +6,7 @@ use hushed_model::{Model, NetworkConfig, Pool, TooLong, check, network_shapes};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{Terms, out_of_range};
 
-const TEXTS: [&str; 4] = [
-    "The weather is lovely today.",
-    "Zażółć gęślą jaźń 🙂",
-    "fn main() {}",
-    "größer",
-];
+const TEXTS: [&str; 4] = ["The weather is lovely today.", "Zażółć gęślą jaźń 🙂", "fn main() {}", "größer"];
 
 #[test]
 fn embeddings_agree_with_the_clear_model() {

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use crate::common::{backend, run_pair};
 use crate::tiny::{End, public_table, steps};
-use hushed_model::testing::{
-    pruned, published_generator, tiny_generator, tiny_golden, tiny_ternary,
-};
+use hushed_model::testing::{pruned, published_generator, tiny_generator, tiny_golden, tiny_ternary};
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, NetworkConfig, PlainActs, Program, Weigh, plain, vit_shapes};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Adds, Answers, Before, Cache, Clear, Draw, Input, Prefix, Protocol, RunError, Sampler, Shares,
-    StepCost, Terms, TextCache, next_token, next_tokens, run, run_next,
+    Adds, Answers, Before, Cache, Clear, Draw, Input, Prefix, Protocol, RunError, Sampler, Shares, StepCost, Terms,
+    TextCache, next_token, next_tokens, run, run_next,
 };
 use hushed_twopc::cost::FRAME_BYTES;
 use hushed_twopc::ot::ideal::IdealPair;
@@ -35,14 +33,7 @@ pub fn shapes_of(model: &Model) -> Program {
 pub fn models() -> [Model; 6] {
     let golden = |name| Model::load(&tiny_golden(name)).unwrap();
     let [squares, sigmoid, both] = tiny_ternary();
-    [
-        tiny_generator(),
-        golden("llama"),
-        golden("llama-tied"),
-        squares,
-        sigmoid,
-        both,
-    ]
+    [tiny_generator(), golden("llama"), golden("llama-tied"), squares, sigmoid, both]
 }
 
 pub fn prompt() -> Vec<u32> {
@@ -50,11 +41,7 @@ pub fn prompt() -> Vec<u32> {
 }
 
 pub fn logits(program: &Program, ids: &[u32]) -> Vec<f64> {
-    let last = plain::run(
-        program,
-        vec![TokenIds::new(ids.to_vec())],
-        |_, _: &PlainActs| (),
-    );
+    let last = plain::run(program, vec![TokenIds::new(ids.to_vec())], |_, _: &PlainActs| ());
     last.unwrap().values.data().to_vec()
 }
 
@@ -88,12 +75,7 @@ fn a_cached_pass_is_a_full_pass() {
 
 fn cached(program: &Program, bound: f64) {
     let ids: Vec<u32> = (0..20).map(|i| (i * i * 7 + 3) % 61).collect();
-    let full = run(
-        &mut Clear::default(),
-        program,
-        &texts(&ids, Terms::default()),
-        |_, _| (),
-    );
+    let full = run(&mut Clear::default(), program, &texts(&ids, Terms::default()), |_, _| ());
     let full = full.unwrap();
     for cuts in [vec![20], vec![7, 13], vec![1; 20], vec![12, 1, 1, 6]] {
         let (mut cache, mut on, mut first) = (Cache::default(), Clear::default(), 0);
@@ -128,18 +110,13 @@ fn unseen(program: &Program) {
     for last in [3, 59] {
         let ids = [prompt(), vec![last]].concat();
         let mut rows = Vec::new();
-        run(
-            &mut Clear::default(),
-            program,
-            &texts(&ids, Terms::default()),
-            |step, x| {
-                // The last layer ends in the last row only.
-                let before = prompt().len() * x.width();
-                if step.id.layer().is_some() && x.rows().total() > prompt().len() {
-                    rows.extend_from_slice(&x.share().0.words()[..before]);
-                }
-            },
-        )
+        run(&mut Clear::default(), program, &texts(&ids, Terms::default()), |step, x| {
+            // The last layer ends in the last row only.
+            let before = prompt().len() * x.width();
+            if step.id.layer().is_some() && x.rows().total() > prompt().len() {
+                rows.extend_from_slice(&x.share().0.words()[..before]);
+            }
+        })
         .unwrap();
         seen.push(rows);
     }
@@ -159,9 +136,7 @@ pub fn payload(costs: &[StepCost]) -> Vec<(String, [u64; 3])> {
 
 pub fn planned(plan: &Plan) -> Vec<(String, [u64; 3])> {
     let steps = plan.steps.iter();
-    steps
-        .map(|s| (s.site.clone(), [s.bytes_up, s.bytes_down, s.opened_bits]))
-        .collect()
+    steps.map(|s| (s.site.clone(), [s.bytes_up, s.bytes_down, s.opened_bits])).collect()
 }
 
 /// Four tokens: those of the clear model wherever it is sure, and every pass as planned, in bytes and rounds. With
@@ -187,10 +162,7 @@ pub struct Ahead {
 #[test]
 fn tokens_whose_products_were_made_ahead_are_the_same_and_cost_what_the_plan_says() {
     for public_table in [false, true] {
-        let ahead = Ahead {
-            passes: 2,
-            public_table,
-        };
+        let ahead = Ahead { passes: 2, public_table };
         for model in models() {
             generate(&model, &[], &prompt(), 3, ahead);
         }
@@ -234,10 +206,7 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
     let (near_ot, far_ot) = IdealPair::new();
     let (tokens, first) = (4, prompt.len() + padding);
     let public = prefix.len();
-    let terms = Terms {
-        padded: padding > 0,
-        public_table: ahead.public_table,
-    };
+    let terms = Terms { padded: padding > 0, public_table: ahead.public_table };
     let ahead = ahead.passes;
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
@@ -250,8 +219,7 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
             for i in 0..tokens {
                 let rows = if i == 0 { first } else { 1 };
                 let input = Input::Lengths(vec![rows], terms);
-                let mut pass =
-                    |on: &mut _| next_token(on, &server_program, &mut cache, &input, None);
+                let mut pass = |on: &mut _| next_token(on, &server_program, &mut cache, &input, None);
                 let token = match i {
                     0 => pass(&mut on),
                     _ => later(&mut on, pass),
@@ -278,12 +246,7 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
         for _ in 0..tokens {
             let (held, rows, before) = (cache.rows(), new.rows().total, on.costs().len());
             let input = Input::Texts(vec![new], terms);
-            let plan = Before {
-                public,
-                held,
-                ahead: held > 0 && on.passes_ahead() > 0,
-                ..Before::default()
-            };
+            let plan = Before { public, held, ahead: held > 0 && on.passes_ahead() > 0, ..Before::default() };
             let mut pass = |on: &mut _| next_token(on, &client_program, &mut cache, &input, None);
             let token = match held {
                 0 => pass(&mut on),
@@ -296,10 +259,7 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
             let clear = logits(&server_program, &ids);
             let (expected, lead) = likeliest(&clear);
             let behind = clear[expected as usize] - clear[token as usize];
-            assert!(
-                token == expected || behind < 0.05,
-                "{token} {expected} {lead} {behind}"
-            );
+            assert!(token == expected || behind < 0.05, "{token} {expected} {lead} {behind}");
             ids.push(token);
             new = TokenIds::new(vec![token]);
         }
@@ -343,14 +303,7 @@ fn the_likeliest_tokens_come_in_their_order() {
     }
     let (mut on, input) = (Clear::default(), texts(&prompt(), Terms::default()));
     for top in [0, clear.len() + 1] {
-        let refused = next_tokens(
-            &mut on,
-            &program,
-            &mut Cache::default(),
-            &input,
-            Adds::default(),
-            top,
-        );
+        let refused = next_tokens(&mut on, &program, &mut Cache::default(), &input, Adds::default(), top);
         assert!(matches!(refused.err(), Some(RunError::Unsupported { .. })));
     }
 }
@@ -364,13 +317,7 @@ fn noise_is_added_by_the_server() {
     let in_clear = |seed| {
         let (mut on, input) = (Clear::default(), texts(&prompt(), Terms::default()));
         let draw = draw(seed);
-        let token = next_token(
-            &mut on,
-            &program,
-            &mut Cache::default(),
-            &input,
-            Some(&draw),
-        );
+        let token = next_token(&mut on, &program, &mut Cache::default(), &input, Some(&draw));
         token.unwrap().unwrap()
     };
     let seeds = 0..6u64;
@@ -414,35 +361,16 @@ pub fn behind(logits: &[f64], draw: &Draw<'_>, token: u32) -> f64 {
 fn what_does_not_fit_is_refused() {
     let (program, mut cache) = (program(), Cache::default());
     let mut on = Clear::default();
-    let mut next = |ids: &[u32], cache: &mut _| {
-        next_token(
-            &mut on,
-            &program,
-            cache,
-            &texts(ids, Terms::default()),
-            None,
-        )
-    };
+    let mut next =
+        |ids: &[u32], cache: &mut _| next_token(&mut on, &program, cache, &texts(ids, Terms::default()), None);
     next(&[1; 60], &mut cache).unwrap();
-    assert!(matches!(
-        next(&[1; 9], &mut cache).err(),
-        Some(RunError::Unsupported { .. })
-    ));
-    assert!(matches!(
-        next(&[], &mut cache).err(),
-        Some(RunError::Unsupported { .. })
-    ));
-    let both = Input::Texts(
-        vec![TokenIds::new(vec![1]), TokenIds::new(vec![2])],
-        Terms::default(),
-    );
+    assert!(matches!(next(&[1; 9], &mut cache).err(), Some(RunError::Unsupported { .. })));
+    assert!(matches!(next(&[], &mut cache).err(), Some(RunError::Unsupported { .. })));
+    let both = Input::Texts(vec![TokenIds::new(vec![1]), TokenIds::new(vec![2])], Terms::default());
     let mut on = Clear::default();
     let refused = run_next(&mut on, &program, &mut Cache::default(), &both, |_, _| ());
     assert!(matches!(refused.err(), Some(RunError::WrongInput)));
-    let terms = Terms {
-        padded: true,
-        ..Terms::default()
-    };
+    let terms = Terms { padded: true, ..Terms::default() };
     let padded = Input::Texts(vec![TokenIds::with_padding(vec![1], &[2])], terms);
     let refused = run_next(&mut on, &program, &mut cache, &padded, |_, _| ());
     assert!(matches!(refused.err(), Some(RunError::WrongInput)));
@@ -464,10 +392,7 @@ fn the_last_layer_of_a_prompt_is_one_row() {
         steps.map(|s| s.bytes_up + s.bytes_down).sum::<u64>()
     };
     for padded in [false, true] {
-        let terms = Terms {
-            padded,
-            ..Terms::default()
-        };
+        let terms = Terms { padded, ..Terms::default() };
         let plan = |held, rows| Plan::next_token(&program, held, &[rows], terms).unwrap();
         let (prompt, token) = (plan(0, 64), plan(128, 1));
         let (last, other) = (layer(&prompt, 11), layer(&prompt, 10));
@@ -491,11 +416,9 @@ fn passes_of_published_sizes_send_no_more() {
     let vit = vit_shapes(&NetworkConfig::vit_base()).program();
     let terms = Terms::default();
     let generator = |rows| Plan::next_token(&program, 0, &[rows], terms).unwrap();
-    for (plan, megabytes) in [
-        (generator(64), 565),
-        (generator(128), 1_190),
-        (Plan::twopc(&vit, &[197], terms, false).unwrap(), 2_325),
-    ] {
+    for (plan, megabytes) in
+        [(generator(64), 565), (generator(128), 1_190), (Plan::twopc(&vit, &[197], terms, false).unwrap(), 2_325)]
+    {
         let sent = (plan.bytes_up + plan.bytes_down + plan.ot_bytes) / 1_000_000;
         println!("{:?}: {sent} MB, {} rounds", plan.tokens, plan.rounds);
         assert!((megabytes - 20..=megabytes).contains(&sent), "{sent}");

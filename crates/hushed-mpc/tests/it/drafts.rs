@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use crate::common::backend;
-use crate::decode::{
-    after, behind, likeliest, logits, models, payload, planned, prompt, shapes_of, texts,
-};
+use crate::decode::{after, behind, likeliest, logits, models, payload, planned, prompt, shapes_of, texts};
 use crate::tiny::{End, steps};
 use hushed_model::testing::{published_generator, tiny_generator};
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, Program};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Adds, Before, Cache, Clear, Input, Penalties, Prefix, RunError, Sampler, Terms, TextCache,
-    next_token, next_tokens, tokens_of_rows,
+    Adds, Before, Cache, Clear, Input, Penalties, Prefix, RunError, Sampler, Terms, TextCache, next_token, next_tokens,
+    tokens_of_rows,
 };
 use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::testing::watched_pair;
@@ -50,13 +48,7 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
     let (near, far, watch) = watched_pair();
     let (near_ot, far_ot) = IdealPair::new();
     let (public, prompt) = (prefix.len(), prompt());
-    let (first, terms) = (
-        prompt.len() + padding,
-        Terms {
-            padded: padding > 0,
-            ..Terms::default()
-        },
-    );
+    let (first, terms) = (prompt.len() + padding, Terms { padded: padding > 0, ..Terms::default() });
     let made = passes.iter().map(|(drafts, _)| 1 + drafts).sum();
     let (ask, asked) = mpsc::channel::<Asked>();
     std::thread::scope(|scope| {
@@ -70,17 +62,11 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
             }
             let input = Input::Lengths(vec![first], terms);
             next_token(&mut on, &program, &mut cache, &input, None).unwrap();
-            for Asked {
-                rows,
-                dropped,
-                ahead,
-            } in asked
-            {
+            for Asked { rows, dropped, ahead } in asked {
                 cache.keep(cache.rows() - dropped).unwrap();
                 let input = Input::Lengths(vec![rows], terms);
                 let adds = Adds::default();
-                let mut pass =
-                    |on: &mut _| tokens_of_rows(on, &program, &mut cache, &input, adds, 1);
+                let mut pass = |on: &mut _| tokens_of_rows(on, &program, &mut cache, &input, adds, 1);
                 let said = match ahead {
                     true => on.spending_ahead(rows, pass),
                     false => pass(&mut on),
@@ -103,10 +89,7 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
         let (seen, input) = (on.costs().len(), Input::Texts(vec![new], terms));
         let token = next_token(&mut on, &shapes, &mut cache, &input, None);
         ids.push(token.unwrap().unwrap());
-        let start = Before {
-            public,
-            ..Before::default()
-        };
+        let start = Before { public, ..Before::default() };
         let plan = Plan::next_token(&shapes, start, &[first], terms).unwrap();
         assert_eq!(payload(&on.costs()[seen..]), planned(&plan));
         rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
@@ -114,17 +97,10 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
         let mut dropped = 0;
         for &(count, wrong) in passes {
             let drafts = continued(&program, &ids, count).into_iter().enumerate();
-            let drafts: Vec<u32> = drafts
-                .map(|(i, id)| if wrong(i) { (id + 1) % 61 } else { id })
-                .collect();
+            let drafts: Vec<u32> = drafts.map(|(i, id)| if wrong(i) { (id + 1) % 61 } else { id }).collect();
             let new = [&ids[ids.len() - 1..], &drafts].concat();
             let rows = new.len();
-            ask.send(Asked {
-                rows,
-                dropped,
-                ahead,
-            })
-            .unwrap();
+            ask.send(Asked { rows, dropped, ahead }).unwrap();
             cache.keep(cache.rows() - dropped).unwrap();
             let (held, seen) = (cache.rows(), on.costs().len());
             let (input, adds) = (texts(&new, terms), Adds::default());
@@ -135,12 +111,7 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
             };
             let said: Vec<u32> = said.unwrap().unwrap().concat();
             assert_eq!((said.len(), cache.rows()), (rows, held + rows));
-            let before = Before {
-                public,
-                held,
-                ahead,
-                drafts: true,
-            };
+            let before = Before { public, held, ahead, drafts: true };
             let plan = Plan::next_token(&shapes, before, &[rows], terms).unwrap();
             assert_eq!(payload(&on.costs()[seen..]), planned(&plan));
             rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
@@ -201,25 +172,17 @@ fn noise_and_penalties_are_of_their_rows() {
 
 /// Nine tokens one by one, then again with right drafts and a wrong one.
 fn draws_alike(program: &Program, sampler: &Sampler, seed: u64) {
-    let penalties = Penalties {
-        presence: 1.5,
-        frequency: 1.0,
-        ..Penalties::default()
-    };
+    let penalties = Penalties { presence: 1.5, frequency: 1.0, ..Penalties::default() };
     let mut on = Clear::default();
     let mut pass = |cache: &mut TextCache, new: &[u32], answer: &[u32]| {
         // Only the last row of a prompt.
         let opened = if cache.rows() == 0 { 1 } else { new.len() };
         let draw = sampler.draw(1.0, seed, cache.rows() + new.len() - opened);
-        let adds = Adds {
-            draw: Some(&draw),
-            penalties: Some((&penalties, answer)),
-        };
+        let adds = Adds { draw: Some(&draw), penalties: Some((&penalties, answer)) };
         let (input, on) = (texts(new, Terms::default()), &mut on);
         let said = match opened {
             1 => next_tokens(on, program, cache, &input, adds, 1),
-            _ => tokens_of_rows(on, program, cache, &input, adds, 1)
-                .map(|rows| rows.map(|r| r.concat())),
+            _ => tokens_of_rows(on, program, cache, &input, adds, 1).map(|rows| rows.map(|r| r.concat())),
         };
         said.unwrap().unwrap()
     };
@@ -263,10 +226,7 @@ fn draws_alike(program: &Program, sampler: &Sampler, seed: u64) {
 fn rows_that_cannot_stay_are_refused() {
     let program = tiny_generator().program();
     let (mut on, mut cache) = (Clear::default(), TextCache::default());
-    let padded = Terms {
-        padded: true,
-        ..Terms::default()
-    };
+    let padded = Terms { padded: true, ..Terms::default() };
     let refused = |result: Result<(), RunError>| matches!(result, Err(RunError::WrongInput));
     assert!(refused(cache.keep(0)) && refused(cache.keep(1)));
     let text = || Input::Texts(vec![TokenIds::with_padding(vec![1, 2], &[3, 4])], padded);
@@ -275,15 +235,7 @@ fn rows_that_cannot_stay_are_refused() {
     let rows = tokens_of_rows(&mut on, &program, &mut cache, &text(), adds, 1);
     assert!(refused(rows.map(drop)));
     next_token(&mut on, &program, &mut cache, &text(), None).unwrap();
-    tokens_of_rows(
-        &mut on,
-        &program,
-        &mut cache,
-        &texts(&[5, 6], padded),
-        adds,
-        1,
-    )
-    .unwrap();
+    tokens_of_rows(&mut on, &program, &mut cache, &texts(&[5, 6], padded), adds, 1).unwrap();
     assert_eq!((cache.rows(), cache.tokens()), (6, 4));
     for rows in [0, 3, 7] {
         assert!(refused(cache.keep(rows)), "{rows}");
@@ -300,12 +252,7 @@ fn passes_of_published_size_wait_little_more() {
     let program = published_generator();
     for ahead in [false, true] {
         let plan = |rows: usize| {
-            let before = Before {
-                held: 128,
-                ahead,
-                drafts: rows > 1,
-                ..Before::default()
-            };
+            let before = Before { held: 128, ahead, drafts: rows > 1, ..Before::default() };
             Plan::next_token(&program, before, &[rows], Terms::default()).unwrap()
         };
         let (one, four) = (plan(1), plan(4));

@@ -13,8 +13,7 @@ use hushed_model::testing::tiny_golden;
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, Pool, Program};
 use hushed_mpc::{
-    Adds, Cache, Input, Layers, Prefix, Protocol, Terms, TextCache, embeddings, next_token,
-    next_tokens, tokens_of_rows,
+    Adds, Cache, Input, Layers, Prefix, Protocol, Terms, TextCache, embeddings, next_token, next_tokens, tokens_of_rows,
 };
 use hushed_net::Session;
 use hushed_twopc::Ctx;
@@ -27,53 +26,29 @@ use sha2::{Digest, Sha256};
 /// Activation, pooling, terms, rows of each text (including padding); the hash of what both parties receive.
 type Case = (&'static str, Pool, Terms, &'static [usize], &'static str);
 
-const PLAIN: Terms = Terms {
-    public_table: false,
-    padded: false,
-};
+const PLAIN: Terms = Terms { public_table: false, padded: false };
 
 const CASES: [Case; 5] = [
-    (
-        "gelu",
-        Pool::Mean,
-        PLAIN,
-        &[3, 7, 3],
-        "591b53ac5e1f123d3e253ad20b51460436dc989daeb66c59907ecabc2925310b",
-    ),
-    (
-        "relu",
-        Pool::Max,
-        PLAIN,
-        &[4],
-        "08cc3c1ea7c884effb1dd32a4d9fbbf34fd397a78ab473c9a78deaa7d4d511bc",
-    ),
+    ("gelu", Pool::Mean, PLAIN, &[3, 7, 3], "591b53ac5e1f123d3e253ad20b51460436dc989daeb66c59907ecabc2925310b"),
+    ("relu", Pool::Max, PLAIN, &[4], "08cc3c1ea7c884effb1dd32a4d9fbbf34fd397a78ab473c9a78deaa7d4d511bc"),
     (
         "silu",
         Pool::First,
-        Terms {
-            public_table: true,
-            ..PLAIN
-        },
+        Terms { public_table: true, ..PLAIN },
         &[5, 2],
         "c19fe012626c5b71e31e67c36967373c10b7594dea7f2e34657f1ed42a83ff19",
     ),
     (
         "quick_gelu",
         Pool::Mean,
-        Terms {
-            padded: true,
-            ..PLAIN
-        },
+        Terms { padded: true, ..PLAIN },
         &[8, 8],
         "906ed0b33be3d6aecc4938d8370f5cf1ff33f8ba44f234593b27311780c65bbc",
     ),
     (
         "tanh",
         Pool::Last,
-        Terms {
-            padded: true,
-            public_table: true,
-        },
+        Terms { padded: true, public_table: true },
         &[18, 6],
         "f011ddfa057cfda6b3b06e5cff5d8d5aa9c1a9d0303f1eb15191163d50541e64",
     ),
@@ -109,12 +84,7 @@ fn transcripts_of_whole_runs_do_not_change() {
 /// Texts after a public prefix; the server holds its weights, or reads them in every pass.
 #[test]
 fn transcripts_of_continued_texts_do_not_change() {
-    let found = [
-        continued(&[], false),
-        continued(&[], true),
-        continued(&DRAFTS, false),
-        continued(&DRAFTS, true),
-    ];
+    let found = [continued(&[], false), continued(&[], true), continued(&DRAFTS, false), continued(&DRAFTS, true)];
     let expected = [CONTINUED, AHEAD, DRAFTED, DRAFTED_AHEAD];
     assert_eq!(found, expected.map(|hash| [hash; 2]));
 }
@@ -236,12 +206,7 @@ fn hashed(
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn party(
-    mut session: Session,
-    ot: Box<dyn Correlations>,
-    seed: u64,
-    layers: Arc<Layers>,
-) -> Protocol {
+fn party(mut session: Session, ot: Box<dyn Correlations>, seed: u64, layers: Arc<Layers>) -> Protocol {
     let mut rng = SecretRng::insecure_from_seed(seed);
     let he = HeContext::exchange(&mut session, &mut rng).unwrap();
     Protocol::new(Ctx::new(session, rng, ot), he, layers)

@@ -2,9 +2,7 @@
 
 use crate::tiny::{assert_planned_for, pass};
 use hushed_model::testing::{tiny_golden, tiny_model};
-use hushed_model::{
-    Matrix, Model, NetworkConfig, Pixels, TokenIds, calibrate, cosine, largest, vit_shapes,
-};
+use hushed_model::{Matrix, Model, NetworkConfig, Pixels, TokenIds, calibrate, cosine, largest, vit_shapes};
 use hushed_mpc::plan::{Plan, Request};
 use hushed_mpc::verify::verify;
 use hushed_mpc::{Clear, Input, RunError, Terms, choose, fits, labels, out_of_range, run, sampled};
@@ -18,9 +16,7 @@ fn images(model: &Model, count: u64) -> Vec<Pixels> {
     let preprocess = model.public.images.as_ref().unwrap();
     let mut state = 7u64;
     let mut noise = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 56
     };
     let image = |kind: u64| {
@@ -34,8 +30,7 @@ fn images(model: &Model, count: u64) -> Vec<Pixels> {
     };
     let all: Vec<Vec<u8>> = (0..count).map(image).collect();
     let all = all.into_iter();
-    all.map(|points| preprocess.of_points(points).unwrap())
-        .collect()
+    all.map(|points| preprocess.of_points(points).unwrap()).collect()
 }
 
 /// Stages up to the head, and logits close to those of the clear model.
@@ -66,18 +61,14 @@ fn labels_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     let mut seen = std::collections::BTreeSet::new();
     for some in [&all[..1], &all[1..]] {
         let input = Input::Images(some.to_vec());
-        let (found, steps) = pass(&model, &input, |party, model, input| {
-            labels(party, model, input, 1)
-        });
+        let (found, steps) = pass(&model, &input, |party, model, input| labels(party, model, input, 1));
         assert_planned_for(&model, &vec![17; some.len()], Terms::default(), &steps);
         let clear = model.embed(some.to_vec()).unwrap();
         assert_eq!(found.len(), some.len());
         for (label, logits) in found.iter().flatten().zip(&clear) {
             let first = largest(logits);
             let others = logits.iter().enumerate();
-            let others = others
-                .filter(|(i, _)| *i != first as usize)
-                .map(|(_, v)| *v);
+            let others = others.filter(|(i, _)| *i != first as usize).map(|(_, v)| *v);
             let lead = logits[first as usize] - others.fold(f64::MIN, f64::max);
             sure += usize::from(lead > 0.02);
             seen.insert(*label);
@@ -93,12 +84,7 @@ fn approximations_are_near() {
     let model = model();
     let all = images(&model, 6);
     let clear = model.embed(all.clone()).unwrap();
-    let found = run(
-        &mut Clear::default(),
-        &model.program(),
-        &Input::Images(all.clone()),
-        |_, _| (),
-    );
+    let found = run(&mut Clear::default(), &model.program(), &Input::Images(all.clone()), |_, _| ());
     let found = found.unwrap().values();
     let worst = found.iter().zip(clear.iter().flatten());
     let worst = worst.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
@@ -130,20 +116,8 @@ fn what_does_not_fit_is_refused() {
     for (rows, terms) in [
         (16, Terms::default()),
         (18, Terms::default()),
-        (
-            17,
-            Terms {
-                padded: true,
-                ..Terms::default()
-            },
-        ),
-        (
-            17,
-            Terms {
-                public_table: true,
-                ..Terms::default()
-            },
-        ),
+        (17, Terms { padded: true, ..Terms::default() }),
+        (17, Terms { public_table: true, ..Terms::default() }),
     ] {
         assert!(Plan::twopc(&program, &[rows], terms, false).is_err());
     }
@@ -175,10 +149,7 @@ fn the_published_size_is_planned() {
     let program = vit_shapes(&NetworkConfig::vit_base()).program();
     let plan = Plan::twopc(&program, &[197], Terms::default(), false).unwrap();
     let megabytes = (plan.bytes_up + plan.bytes_down + plan.ot_bytes) as f64 / 1e6;
-    println!(
-        "ViT-base: {megabytes:.0} MB, {} rounds, {:.0} s, memory {:?}",
-        plan.rounds, plan.seconds, plan.memory
-    );
+    println!("ViT-base: {megabytes:.0} MB, {} rounds, {:.0} s, memory {:?}", plan.rounds, plan.seconds, plan.memory);
     for part in ["patches", "norm", "head", "layer.3.attention.scores"] {
         assert!(plan.steps.iter().any(|s| s.site == part), "{part}");
     }

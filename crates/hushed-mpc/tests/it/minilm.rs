@@ -26,12 +26,7 @@ fn five_sentences_of_the_real_model() {
         let server = scope.spawn(|| {
             let mut server = Protocol::establish(far, Arc::<Layers>::default()).unwrap();
             for m in lengths {
-                let seen = embeddings(
-                    &mut server,
-                    &model,
-                    &Input::Lengths(vec![m], Terms::default()),
-                )
-                .unwrap();
+                let seen = embeddings(&mut server, &model, &Input::Lengths(vec![m], Terms::default())).unwrap();
                 assert!(seen.is_none(), "the server gets no answer");
             }
         });

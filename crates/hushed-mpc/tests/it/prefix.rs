@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::decode::{Ahead, after, generate, logits, models, texts};
-use hushed_model::testing::{
-    published_generator, random_generator, tiny_generator, tiny_generator_config,
-};
+use hushed_model::testing::{published_generator, random_generator, tiny_generator, tiny_generator_config};
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Body, NetworkConfig};
 use hushed_mpc::plan::Plan;
@@ -21,12 +19,7 @@ fn ids(count: usize, of: usize) -> Vec<u32> {
 fn rows_see_the_prefix() {
     for model in models() {
         let program = model.program();
-        for (public, cuts) in [
-            (1, vec![3, 1]),
-            (2, vec![1]),
-            (30, vec![9, 1, 2]),
-            (50, vec![4]),
-        ] {
+        for (public, cuts) in [(1, vec![3, 1]), (2, vec![1]), (30, vec![9, 1, 2]), (50, vec![4])] {
             let (prefix, text) = (ids(public, 11), ids(cuts.iter().sum(), 7));
             let (mut cache, mut on) = (after(&program, &prefix), Clear::default());
             let (mut first, mut last) = (0, None);
@@ -49,23 +42,13 @@ fn rows_see_the_prefix() {
 /// text.
 #[test]
 fn padded_texts_have_all_positions() {
-    let config = NetworkConfig {
-        positions: 400,
-        ..tiny_generator_config()
-    };
+    let config = NetworkConfig { positions: 400, ..tiny_generator_config() };
     let program = random_generator(&config);
     let (prefix, text) = (ids(300, 11), ids(5, 7));
     let (mut cache, mut on) = (after(&program, &prefix), Clear::default());
-    let terms = Terms {
-        padded: true,
-        ..Terms::default()
-    };
+    let terms = Terms { padded: true, ..Terms::default() };
     let mut last = None;
-    for (rows, noise) in [
-        (&text[..3], &[4, 9][..]),
-        (&text[3..4], &[]),
-        (&text[4..], &[]),
-    ] {
+    for (rows, noise) in [(&text[..3], &[4, 9][..]), (&text[3..4], &[]), (&text[4..], &[])] {
         let new = TokenIds::with_padding(rows.to_vec(), noise);
         let input = Input::Texts(vec![new], terms);
         last = Some(run_next(&mut on, &program, &mut cache, &input, |_, _| ()).unwrap());
@@ -95,10 +78,7 @@ fn prefixes_that_do_not_fit_are_refused() {
     let long = TokenIds::new(vec![1; MAX_PREFIX + 1]);
     assert!(unsupported(Prefix::run(&placed.program(), long).err()));
     let beyond = TokenIds::new(vec![1; placed.public.max_tokens + 1]);
-    assert!(matches!(
-        Prefix::run(&placed.program(), beyond).err(),
-        Some(RunError::Model(_))
-    ));
+    assert!(matches!(Prefix::run(&placed.program(), beyond).err(), Some(RunError::Model(_))));
     let next = |prefix: &[u32], program: &_, input: &Input| {
         let mut cache = after(program, prefix);
         run_next(&mut Clear::default(), program, &mut cache, input, |_, _| ()).err()
@@ -110,22 +90,13 @@ fn prefixes_that_do_not_fit_are_refused() {
     assert!(next(&vec![1; positions - 4], &program, &text).is_none());
     assert!(unsupported(next(&vec![1; positions - 3], &program, &text)));
     // Padding in front of a text would lie between it and the prefix.
-    let terms = Terms {
-        padded: true,
-        ..Terms::default()
-    };
+    let terms = Terms { padded: true, ..Terms::default() };
     let padded = Input::Texts(vec![TokenIds::with_padding(vec![1], &[2])], terms);
     assert!(unsupported(next(&[1, 2], &turned.program(), &padded)));
     assert!(next(&[1, 2], &program, &padded).is_none());
     // A party without the prefix's numbers cannot compute.
     let mut empty = Cache::after(Arc::new(Prefix::of_rows(2).unwrap()));
-    let refused = run_next(
-        &mut Clear::default(),
-        &program,
-        &mut empty,
-        &text,
-        |_, _| (),
-    );
+    let refused = run_next(&mut Clear::default(), &program, &mut empty, &text, |_, _| ());
     assert!(matches!(refused.err(), Some(RunError::WrongInput)));
     // Values that the formats cannot hold.
     let mut large = tiny_generator();
@@ -143,10 +114,7 @@ fn prefixes_that_do_not_fit_are_refused() {
 fn a_long_prefix_costs_less_than_a_long_prompt() {
     let program = published_generator();
     let plan = |public| {
-        let before = Before {
-            public,
-            ..Before::default()
-        };
+        let before = Before { public, ..Before::default() };
         Plan::next_token(&program, before, &[64], Terms::default()).unwrap()
     };
     let sent = |plan: &Plan| (plan.bytes_up + plan.bytes_down + plan.ot_bytes) as f64 / 1e6;

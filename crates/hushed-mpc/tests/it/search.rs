@@ -57,21 +57,14 @@ fn expected(model: &Model, text: &str) -> Vec<(usize, f64)> {
         let products = row.iter().zip(&query).map(|(&a, b)| f64::from(a) * b);
         products.sum::<f64>() / length
     };
-    let mut all: Vec<_> = rows
-        .chunks_exact(query.len())
-        .map(cosine)
-        .enumerate()
-        .collect();
+    let mut all: Vec<_> = rows.chunks_exact(query.len()).map(cosine).enumerate().collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all
 }
 
 fn agree(hits: &[Hit], clear: &[(usize, f64)]) {
     for (hit, &(place, cosine)) in hits.iter().zip(clear) {
-        let found = clear
-            .iter()
-            .find(|(p, _)| *p == hit.place as usize)
-            .unwrap();
+        let found = clear.iter().find(|(p, _)| *p == hit.place as usize).unwrap();
         assert!(
             hit.place as usize == place || (found.1 - cosine).abs() < NEAR,
             "{} of {} for {place} of {cosine}",
@@ -93,10 +86,7 @@ fn agree(hits: &[Hit], clear: &[(usize, f64)]) {
 fn between_two(model: &Model, text: &str, wanted: Wanted) -> (Vec<Hit>, Vec<Step>) {
     let ids = model.tokens(text, TooLong::Refuse).unwrap();
     let width = model.public.config.width;
-    let (server, client) = (
-        index(width),
-        Index::shape(DOCUMENTS, width, RECORD).unwrap(),
-    );
+    let (server, client) = (index(width), Index::shape(DOCUMENTS, width, RECORD).unwrap());
     let input = Input::Texts(vec![ids], Terms::default());
     pass(model, &input, |party, model, input| {
         let own = match party.ctx().is_client() {
@@ -110,11 +100,7 @@ fn between_two(model: &Model, text: &str, wanted: Wanted) -> (Vec<Hit>, Vec<Step
 #[test]
 fn the_nearest_documents_come_in_order_and_nothing_else_is_sent() {
     let model = tiny_model();
-    let wanted = Wanted {
-        top: 5,
-        records: true,
-        scores: true,
-    };
+    let wanted = Wanted { top: 5, records: true, scores: true };
     let text = "the weather is lovely";
     let (hits, steps) = between_two(&model, text, wanted);
     assert_eq!(hits.len(), 5);
@@ -137,11 +123,7 @@ fn five_documents_cost_at_most_twice_as_much_as_one() {
     for documents in [1_000, 10_000, 100_000] {
         let index = Index::shape(documents, width, 0).unwrap();
         let cost = |top| {
-            let wanted = Wanted {
-                top,
-                records: false,
-                scores: false,
-            };
+            let wanted = Wanted { top, records: false, scores: false };
             let plan = Plan::search(&program, &index, 4, Terms::default(), wanted).unwrap();
             let after = |site: &&str| ["unit", "documents", "nearest"].contains(site);
             let steps = plan.steps.iter().filter(|step| after(&step.site.as_str()));
@@ -161,17 +143,10 @@ fn five_documents_cost_at_most_twice_as_much_as_one() {
 #[test]
 fn all_documents_can_be_asked_for_and_records_left() {
     let model = tiny_model();
-    let wanted = Wanted {
-        top: DOCUMENTS,
-        records: false,
-        scores: false,
-    };
+    let wanted = Wanted { top: DOCUMENTS, records: false, scores: false };
     let (hits, _) = between_two(&model, "hello", wanted);
     assert_eq!(hits.len(), DOCUMENTS);
-    assert!(
-        hits.iter()
-            .all(|hit| hit.record.is_none() && hit.score.is_none())
-    );
+    assert!(hits.iter().all(|hit| hit.record.is_none() && hit.score.is_none()));
     agree(&hits, &expected(&model, "hello"));
 }
 
@@ -179,11 +154,7 @@ fn all_documents_can_be_asked_for_and_records_left() {
 fn the_clear_circuit_finds_the_same() {
     let model = tiny_model();
     let width = model.public.config.width;
-    let wanted = Wanted {
-        top: 10,
-        records: true,
-        scores: true,
-    };
+    let wanted = Wanted { top: 10, records: true, scores: true };
     for text in ["hello", "the weather is lovely", "a"] {
         let ids = model.tokens(text, TooLong::Refuse).unwrap();
         let input = Input::Texts(vec![ids], Terms::default());
@@ -191,19 +162,14 @@ fn the_clear_circuit_finds_the_same() {
         let hits = search(&mut on, &model.program(), &index(width), &input, wanted).unwrap();
         let hits = hits.unwrap();
         agree(&hits, &expected(&model, text));
-        assert!(
-            hits.iter()
-                .all(|h| h.record == Some(record(h.place as usize)))
-        );
+        assert!(hits.iter().all(|h| h.record == Some(record(h.place as usize))));
     }
 }
 
 #[test]
 fn what_does_not_fit_is_refused() {
     let (rows, records) = (vectors(16), vec![0; DOCUMENTS * RECORD]);
-    let make = |n, width, rows: &[f32], bytes, records: &[u8]| {
-        Index::new(n, width, rows, (bytes, records)).is_ok()
-    };
+    let make = |n, width, rows: &[f32], bytes, records: &[u8]| Index::new(n, width, rows, (bytes, records)).is_ok();
     assert!(make(DOCUMENTS, 16, &rows, RECORD, &records));
     assert!(make(DOCUMENTS, 16, &rows, 0, &[]));
     assert!(!make(DOCUMENTS, 16, &rows[1..], RECORD, &records));
@@ -218,11 +184,7 @@ fn what_does_not_fit_is_refused() {
     let shape = Index::shape(DOCUMENTS, model.public.config.width, 0).unwrap();
     let other = Index::shape(DOCUMENTS, 5, 0).unwrap();
     let plan = |index: &Index, top, records| {
-        let wanted = Wanted {
-            top,
-            records,
-            scores: false,
-        };
+        let wanted = Wanted { top, records, scores: false };
         Plan::search(&model.program(), index, 4, Terms::default(), wanted).is_ok()
     };
     assert!(plan(&shape, 1, false) && plan(&shape, DOCUMENTS, false));

@@ -43,8 +43,7 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
         let beyond = sampled(&model).unwrap().beyond;
         assert!(!beyond.is_empty());
         assert!(
-            beyond.iter().all(|o| o.site.contains("norm")
-                && (o.limit == 262_144.0 || o.what.starts_with("means")))
+            beyond.iter().all(|o| o.site.contains("norm") && (o.limit == 262_144.0 || o.what.starts_with("means")))
         );
         worst = worst.max(off(&model));
 
@@ -69,24 +68,14 @@ fn small_rows_are_measured_declared_and_then_right() {
     let model = small_rows();
     let found = sampled(&model).unwrap();
     assert!(found.beyond.is_empty(), "{found:?}");
-    assert!(
-        found
-            .inexact
-            .iter()
-            .any(|fit| fit.site == "layer.0.attention.norm"),
-        "{found:?}"
-    );
+    assert!(found.inexact.iter().any(|fit| fit.site == "layer.0.attention.norm"), "{found:?}");
     let before = off(&model);
     let calibration = measured(&model);
     let norms = choose_norms(&model, &calibration);
     assert!(norms["layer.0.attention.norm"].finer > 0, "{norms:?}");
     let declared = model.reaching(norms);
     assert!(sampled(&declared).unwrap().inexact.is_empty());
-    assert!(
-        fits(&calibration, &declared)
-            .iter()
-            .all(hushed_mpc::Fit::fits)
-    );
+    assert!(fits(&calibration, &declared).iter().all(hushed_mpc::Fit::fits));
     let after = off(&declared);
     assert!(after < 0.5 * before, "{before} before, {after} after");
 }

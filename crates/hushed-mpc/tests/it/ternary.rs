@@ -5,17 +5,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hushed_model::testing::{
-    large_generator_with, ternary_generator, tiny_golden, tiny_ternary, tiny_ternary_with,
-};
+use hushed_model::testing::{large_generator_with, ternary_generator, tiny_golden, tiny_ternary, tiny_ternary_with};
 use hushed_model::{
-    Body, DecoderNetwork, Linear, Matrix, Model, NormReach, Ranges, TokenIds, TooLong, Weigh,
-    calibrate,
+    Body, DecoderNetwork, Linear, Matrix, Model, NormReach, Ranges, TokenIds, TooLong, Weigh, calibrate,
 };
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{
-    Clear, Input, RunError, Terms, choose_norms, fits, out_of_range, run, sampled, supported,
-};
+use hushed_mpc::{Clear, Input, RunError, Terms, choose_norms, fits, out_of_range, run, sampled, supported};
 use hushed_twopc::func::sigmoid::RANGE;
 
 use crate::decode::{Ahead, generate, logits, prompt, texts};
@@ -89,10 +84,7 @@ fn what_no_format_holds_is_refused_by_its_step() {
 /// Small or large rows of a norm inside a block are declared by the norm's name, and are then right.
 #[test]
 fn norms_inside_blocks_are_measured_and_declared() {
-    for (by, site) in [
-        (1.0 / 64.0, "layer.0.attention.sub_norm"),
-        (30.0, "layer.0.feed_forward.sub_norm"),
-    ] {
+    for (by, site) in [(1.0 / 64.0, "layer.0.attention.sub_norm"), (30.0, "layer.0.feed_forward.sub_norm")] {
         let mut model = tiny_ternary_with(|config| {
             config["attention_weights"] = "sigmoid".into();
             config["sigmoid_bias"] = (-2.75).into();
@@ -104,20 +96,13 @@ fn norms_inside_blocks_are_measured_and_declared() {
         }
         let sample = [prompt(), vec![1, 5, 6], (1..40).collect()].map(TokenIds::new);
         let calibration = calibrate(&model, &sample, "").unwrap();
-        assert!(matches!(
-            calibration.sites.get(site),
-            Some(Ranges::Norm { .. })
-        ));
+        assert!(matches!(calibration.sites.get(site), Some(Ranges::Norm { .. })));
         let norms = choose_norms(&model, &calibration);
         let reach = norms[site];
         assert!(reach.finer > 0 || reach.squares > 18, "{reach:?}");
         let declared = model.reaching(norms);
-        let (_, norm) = declared
-            .program()
-            .norms()
-            .find(|(id, _)| id.to_string() == site)
-            .map(|(id, n)| (id, n.clone()))
-            .unwrap();
+        let (_, norm) =
+            declared.program().norms().find(|(id, _)| id.to_string() == site).map(|(id, n)| (id, n.clone())).unwrap();
         assert_eq!(norm.reach, Some(reach));
         let all = fits(&calibration, &declared);
         assert!(all.iter().all(|fit| fit.fits()), "{all:?}");
@@ -149,11 +134,7 @@ fn a_sigmoid_costs_less_than_a_softmax() {
         let parts = ["scores", "weigh", "attend"].map(|part| format!("layer.0.attention.{part}"));
         let steps = plan.steps.iter().filter(|s| parts.contains(&s.site));
         steps.fold((0, 0, 0), |(bytes, cots, rounds), s| {
-            (
-                bytes + s.bytes_up + s.bytes_down,
-                cots + s.cots,
-                rounds + s.rounds,
-            )
+            (bytes + s.bytes_up + s.bytes_down, cots + s.cots, rounds + s.rounds)
         })
     };
     for (held, rows) in [(0, 128), (128, 1)] {
@@ -170,16 +151,8 @@ fn padding_has_no_weight() {
     let model = Model::load(&tiny_golden("bitnet-sigmoid")).unwrap();
     let program = model.program();
     let clear = logits(&program, &prompt());
-    let terms = Terms {
-        padded: true,
-        ..Terms::default()
-    };
-    let alone = run(
-        &mut Clear::default(),
-        &program,
-        &texts(&prompt(), terms),
-        |_, _| (),
-    );
+    let terms = Terms { padded: true, ..Terms::default() };
+    let alone = run(&mut Clear::default(), &program, &texts(&prompt(), terms), |_, _| ());
     let alone = alone.unwrap().values();
     let noise: Vec<u32> = (0..60).collect();
     let padded = Input::Texts(vec![TokenIds::with_padding(prompt(), &noise)], terms);
@@ -197,8 +170,6 @@ fn a_trained_decoder_says_what_it_says_in_the_clear() {
     let model = Model::load(&folder).unwrap();
     supported(&model.program()).unwrap();
     assert_eq!(sampled(&model).unwrap().beyond, []);
-    let prompt = model
-        .tokens("And the king said unto", TooLong::Refuse)
-        .unwrap();
+    let prompt = model.tokens("And the king said unto", TooLong::Refuse).unwrap();
     generate(&model, &[], prompt.ids(), 0, Ahead::default());
 }

@@ -4,17 +4,13 @@ use std::sync::Arc;
 
 use crate::common::{backend, run_pair, tiny_of};
 use hushed_math::rng::SecretRng;
-use hushed_model::testing::{
-    TINY_LABELS, pruned, tiny_classifier_folder, tiny_generator, tiny_model,
-};
+use hushed_model::testing::{TINY_LABELS, pruned, tiny_classifier_folder, tiny_generator, tiny_model};
 use hushed_model::tokens::{TokenIds, TooLong};
-use hushed_model::{
-    Declared, FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine,
-};
+use hushed_model::{Declared, FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine};
 use hushed_mpc::plan::{Exposure, Plan};
 use hushed_mpc::{
-    Acts, Answers, Clear, Index, Input, Protocol, PublicTable, RunError, StepCost, Terms, Wanted,
-    embeddings, labels, logits, opened_bits, out_of_range, search_opened_bits,
+    Acts, Answers, Clear, Index, Input, Protocol, PublicTable, RunError, StepCost, Terms, Wanted, embeddings, labels,
+    logits, opened_bits, out_of_range, search_opened_bits,
 };
 use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;
@@ -22,13 +18,7 @@ use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::share::Share;
 use hushed_twopc::testing::{Watch, reveal_signed, watched_pair};
 
-const TEXTS: [&str; 5] = [
-    "a",
-    "the quick brown fox",
-    "private questions, 123 answers!",
-    "a third of one length",
-    "b",
-];
+const TEXTS: [&str; 5] = ["a", "the quick brown fox", "private questions, 123 answers!", "a third of one length", "b"];
 
 /// The tiny model with another activation, and its owner's declaration, read from its folder.
 fn tiny_with(hidden_act: &str, tolerance: Option<Tolerance>) -> Model {
@@ -66,11 +56,7 @@ impl End {
     pub fn of(backend: &mut Protocol, before: Stats) -> End {
         let after = backend.ctx().session.stats();
         let costs = backend.costs().to_vec();
-        End {
-            before,
-            costs,
-            after,
-        }
+        End { before, costs, after }
     }
 
     /// The frame counters between steps: nothing is sent outside a step.
@@ -201,10 +187,7 @@ fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
     };
     let lengths = Input::Lengths(lengths, Terms::default());
     let given = Input::Texts(texts.clone(), Terms::default());
-    let (client, server) = run_pair(
-        |party| lookup(party, &shapes, &given),
-        |party| lookup(party, &model, &lengths),
-    );
+    let (client, server) = run_pair(|party| lookup(party, &shapes, &given), |party| lookup(party, &model, &lengths));
     let e = model.embedding().unwrap();
     let (table, offsets) = (e.tokens.as_deref().unwrap(), e.offsets.as_deref().unwrap());
     let unit = |v: &f32| (f64::from(*v) * f64::from(1u32 << 24)).round() as i64;
@@ -250,21 +233,12 @@ fn classifiers_give_labels_and_nothing_else() {
             assert_eq!(labels(server, &model, &input, 1).unwrap(), None);
         },
     );
-    assert_eq!(
-        spent.bytes_sent - FRAME_BYTES * spent.frames_sent,
-        plan.bytes_up
-    );
-    assert_eq!(
-        spent.bytes_received - FRAME_BYTES * spent.frames_received,
-        plan.bytes_down
-    );
+    assert_eq!(spent.bytes_sent - FRAME_BYTES * spent.frames_sent, plan.bytes_up);
+    assert_eq!(spent.bytes_received - FRAME_BYTES * spent.frames_received, plan.bytes_down);
     let clear = model.embed(texts).unwrap();
     for (label, logits) in found.iter().flatten().zip(&clear) {
         let largest = logits.iter().copied().fold(f64::MIN, f64::max);
-        assert!(
-            largest - logits[*label as usize] < 0.02,
-            "{label} {logits:?}"
-        );
+        assert!(largest - logits[*label as usize] < 0.02, "{label} {logits:?}");
     }
 }
 
@@ -276,9 +250,7 @@ fn classifiers_give_the_largest_classes_in_order() {
     let texts = tokens(&model);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
     let input = Input::Texts(texts.clone(), Terms::default());
-    let (found, steps) = pass(&model, &input, |party, model, input| {
-        labels(party, model, input, TINY_LABELS.len())
-    });
+    let (found, steps) = pass(&model, &input, |party, model, input| labels(party, model, input, TINY_LABELS.len()));
     let answers = Answers::Top(TINY_LABELS.len() as u16);
     let plan = Plan::classes(&program, &lengths, Terms::default(), answers).unwrap();
     assert_is(&plan, &steps);
@@ -332,11 +304,7 @@ fn what_is_opened_to_a_client_is_counted_in_bits() {
         // Records of two numbers of three bytes.
         (true, true, 7 + 16 + 48),
     ] {
-        let wanted = Wanted {
-            top: 5,
-            records,
-            scores,
-        };
+        let wanted = Wanted { top: 5, records, scores };
         let found = search_opened_bits(&index, wanted).unwrap();
         let plan = Plan::search(&embedder.program(), &index, 4, terms, wanted).unwrap();
         assert_eq!((found, plan.opened_bits), (5 * bits, 5 * bits));
@@ -355,11 +323,7 @@ fn classifiers_give_logits_where_they_are_to() {
     let all = Answers::Logits;
     let plan = Plan::classes(&program, &lengths, Terms::default(), all).unwrap();
     assert_is(&plan, &steps);
-    assert!(
-        plan.exposures
-            .iter()
-            .any(|e| e.who == "client" && e.sees.contains("all logits"))
-    );
+    assert!(plan.exposures.iter().any(|e| e.who == "client" && e.sees.contains("all logits")));
     let clear = model.embed(texts).unwrap();
     assert_eq!(found.len(), clear.len());
     for (found, clear) in found.iter().zip(&clear) {
@@ -405,17 +369,11 @@ fn pruned_models_agree_with_the_clear_model() {
 #[test]
 fn padding_leaves_no_trace_in_the_answer() {
     let mut model = tiny_model();
-    let terms = Terms {
-        padded: true,
-        ..Terms::default()
-    };
+    let terms = Terms { padded: true, ..Terms::default() };
     let ids: Vec<Vec<u32>> = tokens(&model).iter().map(|t| t.ids().to_vec()).collect();
     // The special tokens again, the text itself again, one token forever.
-    let hostile: [fn(usize, &[u32]) -> u32; 3] = [
-        |i, _| [2, 3, 4][i % 3],
-        |i, text| text[i % text.len()],
-        |_, text| text[1],
-    ];
+    let hostile: [fn(usize, &[u32]) -> u32; 3] =
+        [|i, _| [2, 3, 4][i % 3], |i, text| text[i % text.len()], |_, text| text[1]];
     for pool in [Pool::Mean, Pool::Last, Pool::First, Pool::Max] {
         model.public.pool = pool;
         model.encoder_mut().unwrap().pool = pool;
@@ -457,10 +415,7 @@ fn padding_that_was_not_agreed_on_is_refused() {
 
 pub fn public_table(model: &Model) -> PublicTable {
     let e = model.embedding().unwrap();
-    let bytes = PublicTable::chunks(e)
-        .unwrap()
-        .flatten()
-        .collect::<Vec<u8>>();
+    let bytes = PublicTable::chunks(e).unwrap().flatten().collect::<Vec<u8>>();
     let values = bytes.as_chunks::<4>().0.iter();
     let values = values.map(|b| i32::from_le_bytes(*b)).collect();
     PublicTable::new(e.vocabulary, e.width, values).unwrap()
@@ -470,10 +425,7 @@ pub fn public_table(model: &Model) -> PublicTable {
 fn every_pooling_without_padding_and_with_a_public_table() {
     let mut model = tiny_model();
     let texts = tokens(&model);
-    let terms = Terms {
-        public_table: true,
-        ..Terms::default()
-    };
+    let terms = Terms { public_table: true, ..Terms::default() };
     for pool in [Pool::Mean, Pool::Last, Pool::First, Pool::Max] {
         model.public.pool = pool;
         model.encoder_mut().unwrap().pool = pool;
@@ -488,10 +440,7 @@ fn every_pooling_without_padding_and_with_a_public_table() {
 /// Every activation that a configuration may name, and GELU as calibrated.
 #[test]
 fn every_activation() {
-    let declared = Tolerance {
-        reach: 12.0,
-        error: 2e-4,
-    };
+    let declared = Tolerance { reach: 12.0, error: 2e-4 };
     let names = ["gelu_new", "quick_gelu", "relu", "silu", "tanh", "elu"].map(|name| (name, None));
     for (name, tolerance) in names.into_iter().chain([("gelu", Some(declared))]) {
         let model = tiny_with(name, tolerance);

@@ -44,18 +44,12 @@ fn pass(model: &Model, text: &TokenIds, victim: Party, frames: u64) -> Ends {
         let server = scope.spawn(move || end(server, Box::new(server_ot), model, lengths));
         let texts = Input::Texts(vec![text.clone()], Terms::default());
         let client = end(client, Box::new(client_ot), &shapes, texts);
-        Ends {
-            client,
-            server: server.join().unwrap(),
-        }
+        Ends { client, server: server.join().unwrap() }
     })
 }
 
 fn gone<T>(ended: &Result<T, RunError>) -> bool {
-    matches!(
-        ended,
-        Err(RunError::Protocol(TwopcError::Net(NetError::PeerGone)))
-    )
+    matches!(ended, Err(RunError::Protocol(TwopcError::Net(NetError::PeerGone))))
 }
 
 #[test]
@@ -63,10 +57,7 @@ fn a_peer_that_vanishes_at_any_step_is_reported() {
     let model = tiny_model();
     let text = model.tokens("a text", TooLong::Refuse).unwrap();
     let whole = pass(&model, &text, Party::Client, u64::MAX);
-    for (victim, mut marks) in [
-        (Party::Client, whole.client.unwrap()),
-        (Party::Server, whole.server.unwrap()),
-    ] {
+    for (victim, mut marks) in [(Party::Client, whole.client.unwrap()), (Party::Server, whole.server.unwrap())] {
         // The first frame of every step in which it sends any, and the very first; after the last step nothing is sent.
         marks.insert(0, 0);
         marks.dedup();

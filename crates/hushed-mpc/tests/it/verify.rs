@@ -8,9 +8,7 @@ use hushed_mpc::verify::verify;
 #[test]
 fn tokens_of_every_row_of_a_text() {
     for model in crate::decode::models() {
-        let texts: Vec<TokenIds> = [vec![5, 60, 0, 17, 17, 42, 9], vec![7, 7, 8]]
-            .map(TokenIds::new)
-            .into();
+        let texts: Vec<TokenIds> = [vec![5, 60, 0, 17, 17, 42, 9], vec![7, 7, 8]].map(TokenIds::new).into();
         let report = verify(&model, &texts, |_| ()).unwrap();
         assert!(report.answers.is_empty());
         assert_eq!(report.positions.len(), 7 + 3);
@@ -31,10 +29,8 @@ fn tokens_of_every_row_of_a_text() {
 #[test]
 fn stages_and_answers_of_the_tiny_model() {
     let model = tiny_model();
-    let texts: Vec<_> = ["fox", "a lazy dog, 7 times"]
-        .iter()
-        .map(|t| model.tokens(t, TooLong::Refuse).unwrap())
-        .collect();
+    let texts: Vec<_> =
+        ["fox", "a lazy dog, 7 times"].iter().map(|t| model.tokens(t, TooLong::Refuse).unwrap()).collect();
     let mut seen = 0;
     let report = verify(&model, &texts, |done| seen = done).unwrap();
     assert_eq!((seen, report.answers.len()), (2, 2));
@@ -55,10 +51,7 @@ fn stages_and_answers_of_the_tiny_model() {
     }
     // Functions and formats are the larger part of the error, or at least as large: the protocols only round at random.
     for s in &report.stages {
-        assert!(
-            s.approximation > 0.0 && s.protocol < 4.0 * s.approximation,
-            "{s:?}"
-        );
+        assert!(s.approximation > 0.0 && s.protocol < 4.0 * s.approximation, "{s:?}");
     }
     assert!(report.worst_stage().is_some());
     for a in &report.answers {

@@ -30,16 +30,8 @@ pub struct MemoryChannel {
 #[must_use]
 pub fn pair() -> (MemoryChannel, MemoryChannel) {
     let lanes = Arc::new(Watched::new(Lanes::default()));
-    let limits = Limits {
-        silence: Duration::from_secs(600),
-        ..Limits::session()
-    };
-    let end = |outgoing| MemoryChannel {
-        lanes: Arc::clone(&lanes),
-        outgoing,
-        limits,
-        origin: Origin::here(),
-    };
+    let limits = Limits { silence: Duration::from_secs(600), ..Limits::session() };
+    let end = |outgoing| MemoryChannel { lanes: Arc::clone(&lanes), outgoing, limits, origin: Origin::here() };
     (end(Side::Left), end(Side::Right))
 }
 
@@ -126,9 +118,7 @@ impl MemoryChannel {
                 // The peer may be waiting too, and must find out now.
                 self.lanes.notify_all();
             }
-            let wait = wake.map_or(Duration::from_secs(1), |at| {
-                at.saturating_duration_since(now)
-            });
+            let wait = wake.map_or(Duration::from_secs(1), |at| at.saturating_duration_since(now));
             lanes = self.lanes.wait(lanes, wait);
             lanes.of(self.outgoing).0.sender_waits = false;
         }

@@ -98,24 +98,14 @@ impl Limits {
     /// For an authenticated peer: 60 s of silence, queues of 64 MiB.
     #[must_use]
     pub fn session() -> Self {
-        Self {
-            silence: Duration::from_secs(60),
-            until: None,
-            send_queue: 64 << 20,
-            read_ahead: 64 << 20,
-        }
+        Self { silence: Duration::from_secs(60), until: None, send_queue: 64 << 20, read_ahead: 64 << 20 }
     }
 
     /// For a peer not yet authenticated: 10 s in total, queues of 64 KiB.
     #[must_use]
     pub fn before_authentication() -> Self {
         let whole = Duration::from_secs(10);
-        Self {
-            silence: whole,
-            until: Instant::now().checked_add(whole),
-            send_queue: 64 << 10,
-            read_ahead: 64 << 10,
-        }
+        Self { silence: whole, until: Instant::now().checked_add(whole), send_queue: 64 << 10, read_ahead: 64 << 10 }
     }
 
     /// How often an idle writer sends a heartbeat: often enough that the loss of one or two goes unnoticed.
@@ -127,17 +117,9 @@ impl Limits {
     /// The remaining wait if nothing has moved since `since`.
     pub(crate) fn left(&self, since: Instant) -> Result<Duration, NetError> {
         let now = Instant::now();
-        let silent = self
-            .silence
-            .saturating_sub(now.saturating_duration_since(since));
-        let left = self.until.map_or(silent, |until| {
-            silent.min(until.saturating_duration_since(now))
-        });
-        if left.is_zero() {
-            Err(self.late())
-        } else {
-            Ok(left)
-        }
+        let silent = self.silence.saturating_sub(now.saturating_duration_since(since));
+        let left = self.until.map_or(silent, |until| silent.min(until.saturating_duration_since(now)));
+        if left.is_zero() { Err(self.late()) } else { Ok(left) }
     }
 
     /// Whether the session's time is over.
@@ -151,8 +133,6 @@ impl Limits {
             return NetError::OutOfTime;
         }
         let seconds = self.silence.as_millis().div_ceil(1000);
-        NetError::Timeout {
-            seconds: seconds.try_into().unwrap_or(u64::MAX),
-        }
+        NetError::Timeout { seconds: seconds.try_into().unwrap_or(u64::MAX) }
     }
 }

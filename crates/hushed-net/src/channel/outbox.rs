@@ -65,8 +65,7 @@ impl Outbox {
     /// Queues a frame once there is room; a frame longer than the whole queue waits until the queue is empty.
     pub(super) fn push(&self, frame: Frame) -> Result<(), NetError> {
         let length = frame.wire_bytes();
-        let mut state =
-            self.once(|s| s.bytes == 0 || s.bytes + length <= s.limits.send_queue as u64)?;
+        let mut state = self.once(|s| s.bytes == 0 || s.bytes + length <= s.limits.send_queue as u64)?;
         state.bytes += length;
         let schedule = state.link.schedule(length);
         state.items.push_back(Item::Frame(frame, schedule));
@@ -148,10 +147,7 @@ impl Outbox {
             if state.closing {
                 return Item::Close;
             }
-            let left = state
-                .limits
-                .heartbeat()
-                .saturating_sub(idle_since.elapsed());
+            let left = state.limits.heartbeat().saturating_sub(idle_since.elapsed());
             if left.is_zero() {
                 return Item::Heartbeat;
             }

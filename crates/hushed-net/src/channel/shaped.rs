@@ -18,15 +18,9 @@ pub struct Shape {
 
 impl Shape {
     /// The local network of the BumbleBee paper (§VI): 1 Gbit/s, ping 0.5 ms.
-    pub const LAN: Self = Self {
-        bits_per_second: 1_000_000_000,
-        one_way: Duration::from_micros(250),
-    };
+    pub const LAN: Self = Self { bits_per_second: 1_000_000_000, one_way: Duration::from_micros(250) };
     /// The wide network of the BumbleBee paper (§VI): 400 Mbit/s, ping 4 ms.
-    pub const WAN: Self = Self {
-        bits_per_second: 400_000_000,
-        one_way: Duration::from_millis(2),
-    };
+    pub const WAN: Self = Self { bits_per_second: 400_000_000, one_way: Duration::from_millis(2) };
 
     /// How long `bytes` occupy the link.
     #[must_use]
@@ -55,10 +49,7 @@ pub(crate) struct Schedule {
 
 impl Link {
     pub(crate) fn set(&mut self, shape: Option<Shape>) {
-        *self = Self {
-            shape,
-            free_at: None,
-        };
+        *self = Self { shape, free_at: None };
     }
 
     /// Reserves the link for a frame of `bytes` handed over now.
@@ -74,10 +65,7 @@ impl Link {
 impl Schedule {
     /// When the first `bytes` of the frame have arrived.
     pub(crate) fn arrival(&self, bytes: u64) -> Instant {
-        let after = self
-            .shape
-            .transmission(bytes)
-            .saturating_add(self.shape.one_way);
+        let after = self.shape.transmission(bytes).saturating_add(self.shape.one_way);
         self.leaves_at.checked_add(after).unwrap_or(self.leaves_at)
     }
 }
@@ -88,10 +76,7 @@ mod tests {
 
     #[test]
     fn transmission_is_bits_over_bandwidth() {
-        let at = |bits_per_second| Shape {
-            bits_per_second,
-            ..Shape::LAN
-        };
+        let at = |bits_per_second| Shape { bits_per_second, ..Shape::LAN };
         assert_eq!(Shape::LAN.transmission(125_000_000), Duration::from_secs(1));
         assert_eq!(Shape::WAN.transmission(50), Duration::from_micros(1));
         assert_eq!(Shape::LAN.transmission(0), Duration::ZERO);
@@ -107,10 +92,7 @@ mod tests {
         // A gigabyte occupies the link for 20 s, far longer than this test runs.
         let (first, second) = (link.schedule(1 << 30).unwrap(), link.schedule(50).unwrap());
         assert_eq!(second.arrival(0), first.arrival(1 << 30));
-        assert_eq!(
-            second.arrival(50) - second.arrival(0),
-            Duration::from_micros(1)
-        );
+        assert_eq!(second.arrival(50) - second.arrival(0), Duration::from_micros(1));
         assert_eq!(first.arrival(0) - first.leaves_at, Shape::WAN.one_way);
     }
 }

@@ -80,46 +80,28 @@ pub(super) struct Meter(Arc<Shared>);
 
 impl Meter {
     pub(super) fn sent(&self, bytes: usize) {
-        self.0
-            .counters
-            .wire_bytes_sent
-            .fetch_add(bytes as u64, Ordering::Relaxed);
+        self.0.counters.wire_bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub(super) fn received(&self, bytes: usize) {
-        self.0
-            .counters
-            .wire_bytes_received
-            .fetch_add(bytes as u64, Ordering::Relaxed);
+        self.0.counters.wire_bytes_received.fetch_add(bytes as u64, Ordering::Relaxed);
         self.0.inbox.hear();
     }
 }
 
 impl StreamChannel {
     /// Starts the two threads. `halves` gets the meter to report to.
-    pub(super) fn start<R, W>(
-        limits: Limits,
-        halves: impl FnOnce(Meter) -> Halves<R, W>,
-    ) -> Result<Self, NetError>
+    pub(super) fn start<R, W>(limits: Limits, halves: impl FnOnce(Meter) -> Halves<R, W>) -> Result<Self, NetError>
     where
         R: Read + Send + 'static,
         W: Sink,
     {
-        let shared = Arc::new(Shared {
-            outbox: Outbox::new(limits),
-            inbox: Inbox::new(limits),
-            counters: Counters::default(),
-        });
+        let shared =
+            Arc::new(Shared { outbox: Outbox::new(limits), inbox: Inbox::new(limits), counters: Counters::default() });
         let halves = halves(Meter(Arc::clone(&shared)));
         let (sent, received) = halves.handshake;
-        shared
-            .counters
-            .wire_bytes_sent
-            .store(sent, Ordering::Relaxed);
-        shared
-            .counters
-            .wire_bytes_received
-            .store(received, Ordering::Relaxed);
+        shared.counters.wire_bytes_sent.store(sent, Ordering::Relaxed);
+        shared.counters.wire_bytes_received.store(received, Ordering::Relaxed);
         // From here on `channel` shuts the socket down when dropped, which ends the threads.
         let mut channel = Self {
             shared,
@@ -144,14 +126,8 @@ impl StreamChannel {
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), NetError> {
-        let thread = thread::Builder::new()
-            .name(name.to_owned())
-            .stack_size(STACK_BYTES)
-            .spawn(body);
-        self.threads.push(thread.map_err(|e| NetError::Io {
-            operation: "start a thread",
-            kind: e.kind(),
-        })?);
+        let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(body);
+        self.threads.push(thread.map_err(|e| NetError::Io { operation: "start a thread", kind: e.kind() })?);
         Ok(())
     }
 
@@ -164,20 +140,13 @@ impl StreamChannel {
 
     /// A broken connection often echoes the peer's abort or fault, which says more.
     fn explain(&self, why: NetError) -> NetError {
-        if matches!(why, NetError::PeerGone | NetError::Closed) {
-            self.shared.inbox.end().unwrap_or(why)
-        } else {
-            why
-        }
+        if matches!(why, NetError::PeerGone | NetError::Closed) { self.shared.inbox.end().unwrap_or(why) } else { why }
     }
 }
 
 impl Channel for StreamChannel {
     fn send(&mut self, frame: Frame) -> Result<(), NetError> {
-        self.shared
-            .outbox
-            .push(frame)
-            .map_err(|why| self.explain(why))
+        self.shared.outbox.push(frame).map_err(|why| self.explain(why))
     }
 
     fn recv(&mut self, max: u64) -> Result<Frame, NetError> {
@@ -252,15 +221,10 @@ fn write_loop(shared: &Shared, sink: &mut impl Sink) -> NetError {
     let mut scratch = Vec::with_capacity(CHUNK_BYTES);
     loop {
         let done = match shared.outbox.next() {
-            Item::Frame(frame, schedule) => {
-                write_frame(shared, sink, &mut scratch, &frame, schedule)
-            }
+            Item::Frame(frame, schedule) => write_frame(shared, sink, &mut scratch, &frame, schedule),
             Item::Abort(code) => sink.write_all(&Header::Abort { code }.encode()),
             Item::Heartbeat => {
-                shared
-                    .counters
-                    .heartbeat_bytes_sent
-                    .fetch_add(HEADER_BYTES as u64, Ordering::Relaxed);
+                shared.counters.heartbeat_bytes_sent.fetch_add(HEADER_BYTES as u64, Ordering::Relaxed);
                 sink.write_all(&Header::Heartbeat.encode())
             }
             Item::Close => return NetError::Closed,
@@ -281,9 +245,7 @@ fn write_frame(
 ) -> io::Result<()> {
     scratch.clear();
     scratch.extend_from_slice(&frame.header().encode());
-    let (first, rest) = frame
-        .payload
-        .split_at(frame.payload.len().min(CHUNK_BYTES - HEADER_BYTES));
+    let (first, rest) = frame.payload.split_at(frame.payload.len().min(CHUNK_BYTES - HEADER_BYTES));
     scratch.extend_from_slice(first);
     let mut through = 0;
     for chunk in std::iter::once(scratch.as_slice()).chain(rest.chunks(CHUNK_BYTES)) {
@@ -315,20 +277,13 @@ fn read_loop(shared: &Shared, source: impl Read) {
 fn read_frame(shared: &Shared, source: &mut impl Read) -> Result<(), NetError> {
     match read_header(source)? {
         Header::Heartbeat => {
-            shared
-                .counters
-                .heartbeat_bytes_received
-                .fetch_add(HEADER_BYTES as u64, Ordering::Relaxed);
+            shared.counters.heartbeat_bytes_received.fetch_add(HEADER_BYTES as u64, Ordering::Relaxed);
         }
         Header::Abort { code } => return Err(NetError::PeerAborted { code }),
         Header::Step { kind, step, length } => {
             shared.inbox.admit(length)?;
             let payload = read_payload(source, length)?;
-            shared.inbox.push(Frame {
-                kind,
-                step,
-                payload,
-            });
+            shared.inbox.push(Frame { kind, step, payload });
         }
     }
     Ok(())

@@ -18,20 +18,12 @@ const POLL: Duration = Duration::from_millis(10);
 /// # Errors
 /// [`NetError::Connect`] with the last failure.
 pub fn connect(address: &str, within: Duration) -> Result<TcpStream, NetError> {
-    let failed = |e: &io::Error| NetError::Connect {
-        address: address.to_owned(),
-        kind: e.kind(),
-    };
+    let failed = |e: &io::Error| NetError::Connect { address: address.to_owned(), kind: e.kind() };
     let give_up = Instant::now() + within;
-    let mut last = NetError::Connect {
-        address: address.to_owned(),
-        kind: io::ErrorKind::NotFound,
-    };
+    let mut last = NetError::Connect { address: address.to_owned(), kind: io::ErrorKind::NotFound };
     for resolved in address.to_socket_addrs().map_err(|e| failed(&e))? {
         // The system rejects a zero timeout; one millisecond ends as quickly.
-        let left = give_up
-            .saturating_duration_since(Instant::now())
-            .max(Duration::from_millis(1));
+        let left = give_up.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&resolved, left) {
             Ok(stream) => return Ok(stream),
             Err(e) => last = failed(&e),
@@ -48,14 +40,8 @@ pub fn channel(socket: TcpStream, limits: Limits) -> Result<StreamChannel, NetEr
     prepare(&socket)?;
     let socket = Arc::new(socket);
     StreamChannel::start(limits, |meter| Halves {
-        source: TcpSource {
-            socket: Arc::clone(&socket),
-            meter: meter.clone(),
-        },
-        sink: TcpSink {
-            socket: Arc::clone(&socket),
-            meter,
-        },
+        source: TcpSource { socket: Arc::clone(&socket), meter: meter.clone() },
+        sink: TcpSink { socket: Arc::clone(&socket), meter },
         socket,
         security: None,
         handshake: (0, 0),
@@ -70,10 +56,7 @@ pub(super) fn prepare(socket: &TcpStream) -> Result<(), NetError> {
         socket.set_write_timeout(None)?;
         socket.set_nodelay(true)
     };
-    set().map_err(|e| NetError::Io {
-        operation: "set up the socket",
-        kind: e.kind(),
-    })
+    set().map_err(|e| NetError::Io { operation: "set up the socket", kind: e.kind() })
 }
 
 struct TcpSource {
@@ -119,10 +102,7 @@ impl Listener {
     /// # Errors
     /// [`NetError::Listen`], for instance if the port is in use.
     pub fn bind(address: &str) -> Result<Self, NetError> {
-        let failed = |e: io::Error| NetError::Listen {
-            address: address.to_owned(),
-            kind: e.kind(),
-        };
+        let failed = |e: io::Error| NetError::Listen { address: address.to_owned(), kind: e.kind() };
         let inner = TcpListener::bind(address).map_err(failed)?;
         inner.set_nonblocking(true).map_err(failed)?;
         let address = inner.local_addr().map_err(failed)?;
@@ -140,26 +120,16 @@ impl Listener {
     /// # Errors
     /// [`NetError::Io`] if the system cannot give a connection now, for instance because this process has too many
     /// open. The listener itself continues.
-    pub fn accept(
-        &self,
-        stop: impl Fn() -> bool,
-    ) -> Result<Option<(TcpStream, SocketAddr)>, NetError> {
+    pub fn accept(&self, stop: impl Fn() -> bool) -> Result<Option<(TcpStream, SocketAddr)>, NetError> {
         use io::ErrorKind as K;
         while !stop() {
             match self.inner.accept() {
                 Ok(connection) => return Ok(Some(connection)),
                 Err(e) if e.kind() == K::WouldBlock => thread::sleep(POLL),
                 // The peer left between the system's accept and ours.
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        K::ConnectionAborted | K::ConnectionReset | K::Interrupted
-                    ) => {}
+                Err(e) if matches!(e.kind(), K::ConnectionAborted | K::ConnectionReset | K::Interrupted) => {}
                 Err(e) => {
-                    return Err(NetError::Io {
-                        operation: "accept a connection",
-                        kind: e.kind(),
-                    });
+                    return Err(NetError::Io { operation: "accept a connection", kind: e.kind() });
                 }
             }
         }

@@ -12,10 +12,7 @@ pub(super) struct Watched<T> {
 
 impl<T> Watched<T> {
     pub(super) fn new(state: T) -> Self {
-        Self {
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-        }
+        Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
@@ -28,15 +25,8 @@ impl<T> Watched<T> {
     }
 
     /// Waits for a change, with the lock released.
-    pub(super) fn wait<'a>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        at_most: Duration,
-    ) -> MutexGuard<'a, T> {
-        self.changed
-            .wait_timeout(guard, at_most)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
+    pub(super) fn wait<'a>(&self, guard: MutexGuard<'a, T>, at_most: Duration) -> MutexGuard<'a, T> {
+        self.changed.wait_timeout(guard, at_most).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Waits until the state is as wanted, or it is `give_up`.

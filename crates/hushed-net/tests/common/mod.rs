@@ -6,10 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use hushed_net::channel::tcp;
-use hushed_net::{
-    Channel, Identity, Limits, Listener, NetError, Party, Session, Shape, TlsClient, TlsServer,
-    Trust,
-};
+use hushed_net::{Channel, Identity, Limits, Listener, NetError, Party, Session, Shape, TlsClient, TlsServer, Trust};
 
 /// Two connected sockets.
 pub fn sockets() -> (TcpStream, TcpStream) {
@@ -19,14 +16,8 @@ pub fn sockets() -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-pub fn sessions(
-    client: impl Channel + 'static,
-    server: impl Channel + 'static,
-) -> (Session, Session) {
-    (
-        Session::new(Party::Client, Box::new(client)),
-        Session::new(Party::Server, Box::new(server)),
-    )
+pub fn sessions(client: impl Channel + 'static, server: impl Channel + 'static) -> (Session, Session) {
+    (Session::new(Party::Client, Box::new(client)), Session::new(Party::Server, Box::new(server)))
 }
 
 pub fn memory() -> (Session, Session) {
@@ -39,10 +30,7 @@ pub fn tcp() -> (Session, Session) {
 
 pub fn tcp_with(limits: Limits) -> (Session, Session) {
     let (client, server) = sockets();
-    sessions(
-        tcp::channel(client, limits).unwrap(),
-        tcp::channel(server, limits).unwrap(),
-    )
+    sessions(tcp::channel(client, limits).unwrap(), tcp::channel(server, limits).unwrap())
 }
 
 pub fn shaped((mut client, mut server): (Session, Session)) -> (Session, Session) {
@@ -58,11 +46,8 @@ pub fn certificate(from: i32, until: i32) -> Identity {
     params.not_before = rcgen::date_time_ymd(from, 1, 1);
     params.not_after = rcgen::date_time_ymd(until, 1, 1);
     let certificate = params.self_signed(&key).unwrap();
-    Identity::new(
-        vec![certificate.der().clone()],
-        rustls::pki_types::PrivateKeyDer::Pkcs8(key.serialize_der().into()),
-    )
-    .unwrap()
+    Identity::new(vec![certificate.der().clone()], rustls::pki_types::PrivateKeyDer::Pkcs8(key.serialize_der().into()))
+        .unwrap()
 }
 
 pub fn tls() -> (Session, Session) {

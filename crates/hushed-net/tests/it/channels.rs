@@ -12,30 +12,13 @@ type Pair = fn() -> (Session, Session);
 
 /// A payload whose bytes depend on its length and on `salt`.
 fn bytes(length: usize, salt: usize) -> Vec<u8> {
-    (0..length)
-        .map(|i| (i.wrapping_mul(131) ^ (i >> 8) ^ length ^ salt) as u8)
-        .collect()
+    (0..length).map(|i| (i.wrapping_mul(131) ^ (i >> 8) ^ length ^ salt) as u8).collect()
 }
 
 /// Lengths around every internal boundary: header, hashed payload, chunk, record, first piece.
 fn every_length_arrives(pair: Pair) {
-    let lengths = [
-        0,
-        1,
-        20,
-        4095,
-        4096,
-        4097,
-        16384,
-        65515,
-        65516,
-        65517,
-        65536,
-        131_052,
-        (1 << 20) - 1,
-        (1 << 20) + 1,
-        3 << 20,
-    ];
+    let lengths =
+        [0, 1, 20, 4095, 4096, 4097, 16384, 65515, 65516, 65517, 65536, 131_052, (1 << 20) - 1, (1 << 20) + 1, 3 << 20];
     both(
         pair(),
         |mut s| {
@@ -69,10 +52,7 @@ fn both_send_64_mib_at_once(pair: Pair) {
         s.stats().bytes_sent
     };
     let (a, b) = both(pair(), play, play);
-    assert_eq!(
-        (a, b),
-        ((2 * N) as u64 + 65 * HEADER, (2 * N) as u64 + 65 * HEADER)
-    );
+    assert_eq!((a, b), ((2 * N) as u64 + 65 * HEADER, (2 * N) as u64 + 65 * HEADER));
 }
 
 fn counters_and_transcripts_agree(pair: Pair) {
@@ -83,32 +63,21 @@ fn counters_and_transcripts_agree(pair: Pair) {
             s.send(Kind(8), &bytes(10_000, 0)).unwrap();
             s.recv(K, Expect::Exactly(3)).unwrap();
             let before = s.stats();
-            s.exchange(Kind(9), &bytes(5, 3), Expect::Exactly(6))
-                .unwrap();
+            s.exchange(Kind(9), &bytes(5, 3), Expect::Exactly(6)).unwrap();
             let step = s.stats().since(&before);
-            assert_eq!(
-                (step.bytes_sent, step.bytes_received, step.rounds),
-                (HEADER + 5, HEADER + 6, 1)
-            );
+            assert_eq!((step.bytes_sent, step.bytes_received, step.rounds), (HEADER + 5, HEADER + 6, 1));
             (s.stats(), s.transcript_hash(), s.exporter(b"x"))
         },
         |mut s| {
             s.recv(K, Expect::Exactly(100)).unwrap();
             s.recv(Kind(8), Expect::Exactly(10_000)).unwrap();
             s.send(K, &bytes(3, 0)).unwrap();
-            s.exchange(Kind(9), &bytes(6, 3), Expect::Exactly(5))
-                .unwrap();
+            s.exchange(Kind(9), &bytes(6, 3), Expect::Exactly(5)).unwrap();
             (s.stats(), s.transcript_hash(), s.exporter(b"x"))
         },
     );
-    assert_eq!(
-        (client.0.bytes_sent, client.0.bytes_received),
-        (3 * HEADER + 10_105, 2 * HEADER + 9)
-    );
-    assert_eq!(
-        (server.0.bytes_sent, server.0.bytes_received),
-        (2 * HEADER + 9, 3 * HEADER + 10_105)
-    );
+    assert_eq!((client.0.bytes_sent, client.0.bytes_received), (3 * HEADER + 10_105, 2 * HEADER + 9));
+    assert_eq!((server.0.bytes_sent, server.0.bytes_received), (2 * HEADER + 9, 3 * HEADER + 10_105));
     assert_eq!((client.0.frames_sent, client.0.frames_received), (3, 2));
     // The client closes a round at each receive; the server only received before it sent, then exchanged.
     assert_eq!((client.0.rounds, server.0.rounds), (2, 1));
@@ -162,28 +131,11 @@ fn a_wrong_step_is_refused(pair: Pair) {
     let misbehaved = |fault: PeerFault| Err(NetError::PeerMisbehaved(fault));
     assert_eq!(
         fault(Kind(8), 4, Expect::Exactly(4)),
-        misbehaved(PeerFault::UnexpectedKind {
-            step: 1,
-            expected: K,
-            got: Kind(8)
-        })
+        misbehaved(PeerFault::UnexpectedKind { step: 1, expected: K, got: Kind(8) })
     );
-    assert_eq!(
-        fault(K, 3, Expect::Exactly(4)),
-        misbehaved(PeerFault::WrongLength {
-            step: 1,
-            expected: 4,
-            got: 3
-        })
-    );
+    assert_eq!(fault(K, 3, Expect::Exactly(4)), misbehaved(PeerFault::WrongLength { step: 1, expected: 4, got: 3 }));
     for expect in [Expect::Exactly(4), Expect::AtMost(4)] {
-        assert_eq!(
-            fault(K, 5, expect),
-            misbehaved(PeerFault::FrameTooLong {
-                length: 5,
-                limit: 4
-            })
-        );
+        assert_eq!(fault(K, 5, expect), misbehaved(PeerFault::FrameTooLong { length: 5, limit: 4 }));
     }
 }
 
@@ -197,10 +149,7 @@ fn an_abort_says_its_code_and_nothing_else(pair: Pair) {
         },
         |mut s| {
             s.recv(K, Expect::Exactly(4)).unwrap();
-            assert_eq!(
-                s.recv(K, Expect::AtMost(9)),
-                Err(NetError::PeerAborted { code: 42 })
-            );
+            assert_eq!(s.recv(K, Expect::AtMost(9)), Err(NetError::PeerAborted { code: 42 }));
             assert_eq!(s.send(K, b"late"), Err(NetError::PeerAborted { code: 42 }));
         },
     );
@@ -249,24 +198,13 @@ fn what_was_sent_before_the_end_arrives(pair: Pair) {
 fn a_peer_that_vanishes_at_any_step_is_noticed(pair: Pair) {
     const STEPS: usize = 5;
     let play = |mut s: Session, steps: usize| {
-        (0..steps).try_for_each(|i| {
-            s.exchange(K, &bytes(i * 30_000, i), Expect::Exactly(i * 30_000))
-                .map(drop)
-        })
+        (0..steps).try_for_each(|i| s.exchange(K, &bytes(i * 30_000, i), Expect::Exactly(i * 30_000)).map(drop))
     };
     for steps in 0..STEPS {
         let (gone, left) = both(pair(), |s| play(s, steps), |s| play(s, STEPS));
-        assert_eq!(
-            (gone, left),
-            (Ok(()), Err(NetError::PeerGone)),
-            "after {steps} steps"
-        );
+        assert_eq!((gone, left), (Ok(()), Err(NetError::PeerGone)), "after {steps} steps");
         let (left, gone) = both(pair(), |s| play(s, STEPS), |s| play(s, steps));
-        assert_eq!(
-            (gone, left),
-            (Ok(()), Err(NetError::PeerGone)),
-            "after {steps} steps"
-        );
+        assert_eq!((gone, left), (Ok(()), Err(NetError::PeerGone)), "after {steps} steps");
     }
 }
 

@@ -6,16 +6,7 @@ use hushed_net::{Kind, fuzz};
 /// Small streams of frames to be damaged.
 fn corpus() -> Vec<Vec<u8>> {
     let step = |step, payload: &[u8]| {
-        [
-            &Header::Step {
-                kind: Kind(7),
-                step,
-                length: payload.len() as u64,
-            }
-            .encode()[..],
-            payload,
-        ]
-        .concat()
+        [&Header::Step { kind: Kind(7), step, length: payload.len() as u64 }.encode()[..], payload].concat()
     };
     let long = vec![0x5a; 3000];
     vec![
@@ -31,13 +22,7 @@ fn corpus() -> Vec<Vec<u8>> {
             Header::Abort { code: 1 }.encode().to_vec(),
         ]
         .concat(),
-        Header::Step {
-            kind: Kind(u16::MAX),
-            step: u32::MAX,
-            length: MAX_PAYLOAD,
-        }
-        .encode()
-        .to_vec(),
+        Header::Step { kind: Kind(u16::MAX), step: u32::MAX, length: MAX_PAYLOAD }.encode().to_vec(),
     ]
 }
 
@@ -64,16 +49,8 @@ fn damage(data: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
             let upto = at + dice.roll(data.len() - at);
             data.drain(at..upto);
         }
-        4 => data
-            .iter_mut()
-            .skip(at)
-            .take(8)
-            .for_each(|byte| *byte = TELLING[dice.roll(8)]),
-        _ => data
-            .iter_mut()
-            .skip(at)
-            .take(1)
-            .for_each(|byte| *byte ^= 1 << dice.roll(8)),
+        4 => data.iter_mut().skip(at).take(8).for_each(|byte| *byte = TELLING[dice.roll(8)]),
+        _ => data.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << dice.roll(8)),
     }
 }
 
@@ -94,15 +71,7 @@ fn ten_thousand_mutations_break_no_promise() {
 
 #[test]
 fn every_single_byte_of_a_header_is_checked_or_kept() {
-    for header in [
-        Header::Heartbeat,
-        Header::Abort { code: 3 },
-        Header::Step {
-            kind: Kind(1),
-            step: 2,
-            length: 3,
-        },
-    ] {
+    for header in [Header::Heartbeat, Header::Abort { code: 3 }, Header::Step { kind: Kind(1), step: 2, length: 3 }] {
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Ok(header));
         for at in 0..HEADER_BYTES {
@@ -119,13 +88,6 @@ fn every_single_byte_of_a_header_is_checked_or_kept() {
 
 #[test]
 fn headers_are_as_documented() {
-    let header = Header::Step {
-        kind: Kind(0x0102),
-        step: 0x0304_0506,
-        length: 0x0708_090a,
-    };
-    assert_eq!(
-        header.encode(),
-        *b"HSHD\x01\x00\x02\x01\x06\x05\x04\x03\x0a\x09\x08\x07\0\0\0\0"
-    );
+    let header = Header::Step { kind: Kind(0x0102), step: 0x0304_0506, length: 0x0708_090a };
+    assert_eq!(header.encode(), *b"HSHD\x01\x00\x02\x01\x06\x05\x04\x03\x0a\x09\x08\x07\0\0\0\0");
 }

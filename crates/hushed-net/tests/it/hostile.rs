@@ -15,33 +15,17 @@ const SOON: Duration = Duration::from_millis(300);
 const GENEROUS: Duration = Duration::from_millis(1200);
 
 fn patient(silence: Duration) -> Limits {
-    Limits {
-        silence,
-        ..Limits::session()
-    }
+    Limits { silence, ..Limits::session() }
 }
 
 /// A server session and the bare socket of its client.
 fn bare(limits: Limits) -> (TcpStream, Session) {
     let (client, server) = common::sockets();
-    (
-        client,
-        Session::new(
-            Party::Server,
-            Box::new(tcp::channel(server, limits).unwrap()),
-        ),
-    )
+    (client, Session::new(Party::Server, Box::new(tcp::channel(server, limits).unwrap())))
 }
 
 fn header(version: u8, class: u8, kind: u16, step: u32, length: u64) -> Vec<u8> {
-    [
-        &b"HSHD"[..],
-        &[version, class],
-        &kind.to_le_bytes(),
-        &step.to_le_bytes(),
-        &length.to_le_bytes(),
-    ]
-    .concat()
+    [&b"HSHD"[..], &[version, class], &kind.to_le_bytes(), &step.to_le_bytes(), &length.to_le_bytes()].concat()
 }
 
 /// The result of a session that expects up to `max` bytes and gets these.
@@ -63,20 +47,11 @@ fn headers_that_no_peer_of_ours_sends() {
     let bad = |field| fault(PeerFault::BadHeader { field });
     let long = |length, limit| fault(PeerFault::FrameTooLong { length, limit });
     let cases = [
-        (
-            b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
-            fault(PeerFault::BadMagic),
-        ),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), fault(PeerFault::BadMagic)),
         (vec![0; 20], fault(PeerFault::BadMagic)),
         (vec![0xff; 4096], fault(PeerFault::BadMagic)),
-        (
-            header(0, 0, 7, 0, 0),
-            fault(PeerFault::FrameVersion { got: 0, ours: 1 }),
-        ),
-        (
-            header(2, 0, 7, 0, 0),
-            fault(PeerFault::FrameVersion { got: 2, ours: 1 }),
-        ),
+        (header(0, 0, 7, 0, 0), fault(PeerFault::FrameVersion { got: 0, ours: 1 })),
+        (header(2, 0, 7, 0, 0), fault(PeerFault::FrameVersion { got: 2, ours: 1 })),
         (header(1, 3, 7, 0, 0), bad("class")),
         (header(1, 255, 7, 0, 0), bad("class")),
         (header(1, 1, 7, 0, 0), bad("kind")),
@@ -85,37 +60,12 @@ fn headers_that_no_peer_of_ours_sends() {
         (header(1, 2, 0, 1, 0), bad("step")),
         (header(1, 2, 0, 0, u64::MAX), bad("length")),
         (header(1, 0, 7, 0, u64::MAX), long(u64::MAX, 1 << 30)),
-        (
-            header(1, 0, 7, 0, (1 << 30) + 1),
-            long((1 << 30) + 1, 1 << 30),
-        ),
+        (header(1, 0, 7, 0, (1 << 30) + 1), long((1 << 30) + 1, 1 << 30)),
         (header(1, 0, 7, 0, 1 << 30), long(1 << 30, 64)),
-        (
-            header(1, 0, 7, 1, 0),
-            fault(PeerFault::UnexpectedStep {
-                expected: 0,
-                got: 1,
-            }),
-        ),
-        (
-            header(1, 0, 7, u32::MAX, 0),
-            fault(PeerFault::UnexpectedStep {
-                expected: 0,
-                got: u32::MAX,
-            }),
-        ),
-        (
-            header(1, 0, 8, 0, 0),
-            fault(PeerFault::UnexpectedKind {
-                step: 0,
-                expected: K,
-                got: Kind(8),
-            }),
-        ),
-        (
-            header(1, 2, 9, 0, 0),
-            Err(NetError::PeerAborted { code: 9 }),
-        ),
+        (header(1, 0, 7, 1, 0), fault(PeerFault::UnexpectedStep { expected: 0, got: 1 })),
+        (header(1, 0, 7, u32::MAX, 0), fault(PeerFault::UnexpectedStep { expected: 0, got: u32::MAX })),
+        (header(1, 0, 8, 0, 0), fault(PeerFault::UnexpectedKind { step: 0, expected: K, got: Kind(8) })),
+        (header(1, 2, 9, 0, 0), Err(NetError::PeerAborted { code: 9 })),
     ];
     for (bytes, expected) in cases {
         // The announced gigabyte is refused by the waiting step, not by the read-ahead.
@@ -126,18 +76,9 @@ fn headers_that_no_peer_of_ours_sends() {
 
 #[test]
 fn a_frame_cut_anywhere_is_a_peer_gone() {
-    let whole = [
-        header(1, 1, 0, 0, 0),
-        header(1, 0, 7, 0, 11),
-        b"hello there".to_vec(),
-    ]
-    .concat();
+    let whole = [header(1, 1, 0, 0, 0), header(1, 0, 7, 0, 11), b"hello there".to_vec()].concat();
     for cut in 0..whole.len() {
-        assert_eq!(
-            answer_to(&whole[..cut], 11),
-            Err(NetError::PeerGone),
-            "cut at {cut}"
-        );
+        assert_eq!(answer_to(&whole[..cut], 11), Err(NetError::PeerGone), "cut at {cut}");
     }
     assert_eq!(answer_to(&whole, 11).unwrap(), b"hello there");
 }
@@ -170,10 +111,7 @@ fn bytes_that_trickle_in_make_a_frame() {
 #[test]
 fn a_silent_peer_times_out() {
     let (peer, mut session) = bare(patient(SOON));
-    assert_eq!(
-        session.recv(K, Expect::AtMost(9)),
-        Err(NetError::Timeout { seconds: 1 })
-    );
+    assert_eq!(session.recv(K, Expect::AtMost(9)), Err(NetError::Timeout { seconds: 1 }));
     drop(peer);
 }
 
@@ -182,10 +120,7 @@ fn a_peer_that_stalls_inside_a_frame_times_out() {
     let (mut peer, mut session) = bare(patient(SOON));
     peer.write_all(&header(1, 0, 7, 0, 100)).unwrap();
     peer.write_all(b"some").unwrap();
-    assert_eq!(
-        session.recv(K, Expect::AtMost(100)),
-        Err(NetError::Timeout { seconds: 1 })
-    );
+    assert_eq!(session.recv(K, Expect::AtMost(100)), Err(NetError::Timeout { seconds: 1 }));
     drop(peer);
 }
 
@@ -203,10 +138,7 @@ fn heartbeats_keep_a_slow_peer_alive_and_are_counted_apart() {
             let stats = s.stats();
             assert_eq!((stats.bytes_received, stats.frames_received), (27, 1));
             assert!(stats.heartbeat_bytes_received >= 20, "{stats:?}");
-            assert_eq!(
-                stats.wire_bytes_received,
-                stats.bytes_received + stats.heartbeat_bytes_received
-            );
+            assert_eq!(stats.wire_bytes_received, stats.bytes_received + stats.heartbeat_bytes_received);
             s.send(K, b"").unwrap();
             s.flush().unwrap();
         },
@@ -216,10 +148,7 @@ fn heartbeats_keep_a_slow_peer_alive_and_are_counted_apart() {
 #[test]
 fn heartbeats_do_not_stretch_an_absolute_deadline() {
     let until = Instant::now().checked_add(SOON);
-    let (mut peer, mut session) = bare(Limits {
-        until,
-        ..Limits::before_authentication()
-    });
+    let (mut peer, mut session) = bare(Limits { until, ..Limits::before_authentication() });
     thread::scope(|scope| {
         scope.spawn(|| while peer.write_all(&header(1, 1, 0, 0, 0)).is_ok() {});
         assert_eq!(session.recv(K, Expect::AtMost(9)), Err(NetError::OutOfTime));
@@ -229,10 +158,7 @@ fn heartbeats_do_not_stretch_an_absolute_deadline() {
 
 #[test]
 fn a_peer_that_never_reads_stops_the_sender_in_time() {
-    let (peer, mut session) = bare(Limits {
-        send_queue: 1 << 16,
-        ..patient(SOON)
-    });
+    let (peer, mut session) = bare(Limits { send_queue: 1 << 16, ..patient(SOON) });
     // Without a receiver only the system's buffers and the queue fill up.
     let failure = (0..4096).find_map(|_| session.send(K, &[0; 1 << 18]).err());
     assert_eq!(failure, Some(NetError::Timeout { seconds: 1 }));
@@ -242,10 +168,7 @@ fn a_peer_that_never_reads_stops_the_sender_in_time() {
 /// The session is busy for longer than its own patience, while more arrives than it reads ahead.
 #[test]
 fn read_ahead_is_bounded_and_a_pause_of_our_own_is_not_silence() {
-    let limits = Limits {
-        read_ahead: 1 << 16,
-        ..patient(GENEROUS)
-    };
+    let limits = Limits { read_ahead: 1 << 16, ..patient(GENEROUS) };
     let (mut peer, mut session) = bare(limits);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -260,13 +183,7 @@ fn read_ahead_is_bounded_and_a_pause_of_our_own_is_not_silence() {
                 // Nothing was asked for, so no frame is here, only what the reader and the system buffer.
                 assert!(session.stats().wire_bytes_received < (u64::from(step) << 20) + (1 << 18));
             }
-            assert!(
-                session
-                    .recv(K, Expect::Exactly(1 << 20))
-                    .unwrap()
-                    .iter()
-                    .all(|byte| *byte == step)
-            );
+            assert!(session.recv(K, Expect::Exactly(1 << 20)).unwrap().iter().all(|byte| *byte == step));
         }
     });
     drop(peer);
@@ -276,10 +193,7 @@ fn read_ahead_is_bounded_and_a_pause_of_our_own_is_not_silence() {
 #[test]
 fn empty_frames_fill_the_read_ahead_by_what_they_cost() {
     const FRAMES: u32 = 60_000;
-    let limits = Limits {
-        read_ahead: 1 << 20,
-        ..patient(GENEROUS)
-    };
+    let limits = Limits { read_ahead: 1 << 20, ..patient(GENEROUS) };
     let (mut peer, mut session) = bare(limits);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -303,15 +217,9 @@ fn both_parties_waiting_in_memory_is_noticed_at_once() {
     let wait = |mut s: Session| s.recv(K, Expect::AtMost(1));
     let (a, b) = common::both(hushed_net::memory_pair(), wait, wait);
     // One of them notices; the other sees that one leave, or notices too.
-    assert!(
-        a == Err(NetError::BothReceiving) || b == Err(NetError::BothReceiving),
-        "{a:?} {b:?}"
-    );
+    assert!(a == Err(NetError::BothReceiving) || b == Err(NetError::BothReceiving), "{a:?} {b:?}");
     for end in [a, b] {
-        assert!(matches!(
-            end,
-            Err(NetError::BothReceiving | NetError::PeerGone)
-        ));
+        assert!(matches!(end, Err(NetError::BothReceiving | NetError::PeerGone)));
     }
 }
 
@@ -346,11 +254,7 @@ fn a_last_word_survives_unread_bytes() {
                     break;
                 }
             }
-            assert!(
-                heard.ends_with(&header(1, 2, 1, 0, 0)),
-                "{} bytes",
-                heard.len()
-            );
+            assert!(heard.ends_with(&header(1, 2, 1, 0, 0)), "{} bytes", heard.len());
             drop(peer);
         });
     }

@@ -12,8 +12,8 @@ use crate::common::{certificate, shake_hands};
 use hushed_net::channel::tcp;
 use hushed_net::channel::tls::{CertificateError, key_fingerprint, load_or_create_dev_certificate};
 use hushed_net::{
-    Channel, Expect, Identity, Kind, Limits, NetError, Party, PeerFault, Session, StreamChannel,
-    TlsClient, TlsFault, TlsServer, Trust,
+    Channel, Expect, Identity, Kind, Limits, NetError, Party, PeerFault, Session, StreamChannel, TlsClient, TlsFault,
+    TlsServer, Trust,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -47,15 +47,10 @@ impl Authority {
     fn new(name: &str) -> Self {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new([]).unwrap();
-        params
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, name);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap().der().clone();
-        Self {
-            certificate,
-            issuer: rcgen::Issuer::new(params, key),
-        }
+        Self { certificate, issuer: rcgen::Issuer::new(params, key) }
     }
 
     fn sign(&self, name: &str, from: i32, until: i32) -> Identity {
@@ -67,11 +62,7 @@ impl Authority {
         params.not_before = rcgen::date_time_ymd(from, 1, 1);
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
         let certificate = params.signed_by(key, &self.issuer).unwrap();
-        Identity::new(
-            vec![certificate.der().clone()],
-            PrivateKeyDer::Pkcs8(key.serialize_der().into()),
-        )
-        .unwrap()
+        Identity::new(vec![certificate.der().clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into())).unwrap()
     }
 
     fn trust(&self) -> Trust {
@@ -109,11 +100,7 @@ fn a_signed_server_is_trusted_by_name_and_by_pin() {
         let identity = authority.sign("localhost", 2020, 4000);
         let pin = identity.fingerprint();
         let key = key_fingerprint(&identity.chain()[0]).unwrap();
-        let trust = if pinned {
-            Trust::Pin(pin)
-        } else {
-            authority.trust()
-        };
+        let trust = if pinned { Trust::Pin(pin) } else { authority.trust() };
         let (client, server) = shake_hands(&client_of(trust), &server_of(identity), "localhost");
         let (client, server) = (client.unwrap(), server.unwrap());
         assert_eq!(client.peer_key(), Some(key));
@@ -134,17 +121,11 @@ fn exporters_differ_between_channels() {
 #[test]
 fn a_wrong_pin_is_refused() {
     let mut pin = certificate(2020, 4000).fingerprint();
-    assert_eq!(
-        client_refuses(Trust::Pin(pin), certificate(2020, 4000), "localhost"),
-        TlsFault::WrongPin
-    );
+    assert_eq!(client_refuses(Trust::Pin(pin), certificate(2020, 4000), "localhost"), TlsFault::WrongPin);
     let identity = certificate(2020, 4000);
     pin = identity.fingerprint();
     pin[31] ^= 1;
-    assert_eq!(
-        client_refuses(Trust::Pin(pin), identity, "localhost"),
-        TlsFault::WrongPin
-    );
+    assert_eq!(client_refuses(Trust::Pin(pin), identity, "localhost"), TlsFault::WrongPin);
 }
 
 /// Someone shows the pinned certificate without having its key: the pin matches, the signature must not.
@@ -152,26 +133,17 @@ fn a_wrong_pin_is_refused() {
 fn a_stolen_certificate_without_its_key_is_refused() {
     let honest = certificate(2020, 4000);
     let key = rcgen::KeyPair::generate().unwrap();
-    let thief = Identity::new(
-        honest.chain().to_vec(),
-        PrivateKeyDer::Pkcs8(key.serialize_der().into()),
-    )
-    .unwrap();
+    let thief = Identity::new(honest.chain().to_vec(), PrivateKeyDer::Pkcs8(key.serialize_der().into())).unwrap();
     // Our own server notices that the key is another certificate's, so the thief needs a server without that check.
     let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let signer = provider
-        .key_provider
-        .load_private_key(PrivateKeyDer::Pkcs8(key.serialize_der().into()))
-        .unwrap();
+    let signer = provider.key_provider.load_private_key(PrivateKeyDer::Pkcs8(key.serialize_der().into())).unwrap();
     assert!(TlsServer::new(thief, None).is_err());
     let certified = rustls::sign::CertifiedKey::new(honest.chain().to_vec(), signer);
     let config = rustls::ServerConfig::builder_with_provider(provider.into())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .with_no_client_auth()
-        .with_cert_resolver(std::sync::Arc::new(rustls::sign::SingleCertAndKey::from(
-            certified,
-        )));
+        .with_cert_resolver(std::sync::Arc::new(rustls::sign::SingleCertAndKey::from(certified)));
     let (near, mut far) = common::sockets();
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -180,12 +152,7 @@ fn a_stolen_certificate_without_its_key_is_refused() {
         });
         let client = client_of(Trust::Pin(honest.fingerprint()));
         let fault = refusal(client.connect(near, "localhost", Limits::before_authentication()));
-        assert_eq!(
-            fault,
-            TlsFault::BadCertificate {
-                reason: rustls::CertificateError::BadSignature
-            }
-        );
+        assert_eq!(fault, TlsFault::BadCertificate { reason: rustls::CertificateError::BadSignature });
     });
 }
 
@@ -193,33 +160,18 @@ fn a_stolen_certificate_without_its_key_is_refused() {
 fn a_wrong_authority_or_name_is_refused() {
     let (one, two) = (Authority::new("one"), Authority::new("two"));
     let identity = || one.sign("localhost", 2020, 4000);
-    assert_eq!(
-        client_refuses(two.trust(), identity(), "localhost"),
-        TlsFault::UnknownIssuer
-    );
-    assert_eq!(
-        client_refuses(one.trust(), identity(), "example.org"),
-        TlsFault::WrongName
-    );
-    assert_eq!(
-        client_refuses(one.trust(), identity(), "127.0.0.1"),
-        TlsFault::WrongName
-    );
+    assert_eq!(client_refuses(two.trust(), identity(), "localhost"), TlsFault::UnknownIssuer);
+    assert_eq!(client_refuses(one.trust(), identity(), "example.org"), TlsFault::WrongName);
+    assert_eq!(client_refuses(one.trust(), identity(), "127.0.0.1"), TlsFault::WrongName);
 }
 
 #[test]
 fn dates_are_checked_however_the_server_is_trusted() {
     let authority = Authority::new("one");
-    for (from, until, fault) in [
-        (2019, 2020, TlsFault::Expired),
-        (3000, 3001, TlsFault::NotYetValid),
-    ] {
+    for (from, until, fault) in [(2019, 2020, TlsFault::Expired), (3000, 3001, TlsFault::NotYetValid)] {
         let signed = authority.sign("localhost", from, until);
         let pin = Trust::Pin(signed.fingerprint());
-        assert_eq!(
-            client_refuses(authority.trust(), signed, "localhost"),
-            fault
-        );
+        assert_eq!(client_refuses(authority.trust(), signed, "localhost"), fault);
         let signed = authority.sign("localhost", from, until);
         drop(pin);
         let pin = Trust::Pin(signed.fingerprint());
@@ -233,8 +185,8 @@ fn dates_are_checked_however_the_server_is_trusted() {
 /// The same certificate with s replaced by n - s in its ECDSA signature (P-256), which is as valid.
 fn with_the_other_signature(certificate: &CertificateDer<'_>) -> CertificateDer<'static> {
     const N: [u8; 32] = [
-        255, 255, 255, 255, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 188, 230, 250, 173,
-        167, 23, 158, 132, 243, 185, 202, 194, 252, 99, 37, 81,
+        255, 255, 255, 255, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 188, 230, 250, 173, 167, 23, 158, 132,
+        243, 185, 202, 194, 252, 99, 37, 81,
     ];
     let der = certificate.to_vec();
     // The signature ends the certificate: BIT STRING { SEQUENCE { INTEGER r, INTEGER s } }, all of it shorter than 128
@@ -248,10 +200,7 @@ fn with_the_other_signature(certificate: &CertificateDer<'_>) -> CertificateDer<
     let mut borrow = 0;
     let unsigned = &der[s + 2..];
     for i in 0..32 {
-        let byte = unsigned
-            .len()
-            .checked_sub(i + 1)
-            .map_or(0, |at| unsigned[at]);
+        let byte = unsigned.len().checked_sub(i + 1).map_or(0, |at| unsigned[at]);
         let digit = i32::from(N[31 - i]) - i32::from(byte) - borrow;
         borrow = i32::from(digit < 0);
         other[31 - i] = u8::try_from(digit & 255).unwrap();
@@ -318,10 +267,7 @@ fn clients_without_the_right_certificate_are_refused() {
 
     for (identity, fault) in [
         (None, TlsFault::NoCertificate),
-        (
-            Some(theirs.sign("client", 2020, 4000)),
-            TlsFault::UnknownIssuer,
-        ),
+        (Some(theirs.sign("client", 2020, 4000)), TlsFault::UnknownIssuer),
         (Some(ours.sign("client", 2019, 2020)), TlsFault::Expired),
     ] {
         let (client, server) = attempt(identity);
@@ -329,10 +275,7 @@ fn clients_without_the_right_certificate_are_refused() {
         // In TLS 1.3 the client finishes before the server has judged it, so it learns at its first step.
         let mut client = Session::new(Party::Client, Box::new(client.unwrap()));
         let told = client.recv(K, Expect::AtMost(1));
-        assert!(
-            matches!(told, Err(NetError::Tls(TlsFault::Refused { .. }))),
-            "{told:?}"
-        );
+        assert!(matches!(told, Err(NetError::Tls(TlsFault::Refused { .. }))), "{told:?}");
     }
 }
 
@@ -343,44 +286,28 @@ fn what_is_not_tls_is_refused() {
     let server = server_of(certificate(2020, 4000));
     thread::scope(|scope| {
         let accepted = scope.spawn(|| server.accept(far, Limits::before_authentication()));
-        let mut plain = Session::new(
-            Party::Client,
-            Box::new(tcp::channel(near, Limits::session()).unwrap()),
-        );
+        let mut plain = Session::new(Party::Client, Box::new(tcp::channel(near, Limits::session()).unwrap()));
         plain.send(K, b"in the clear").unwrap();
         // The response is a TLS alert, which is not a frame.
         let told = plain.recv(K, Expect::AtMost(9));
         let gone = Err(NetError::PeerGone);
-        assert!(
-            told == gone || told == Err(NetError::PeerMisbehaved(PeerFault::BadMagic)),
-            "{told:?}"
-        );
+        assert!(told == gone || told == Err(NetError::PeerMisbehaved(PeerFault::BadMagic)), "{told:?}");
         assert_eq!(refusal(accepted.join().unwrap()), TlsFault::NotTls);
     });
 
     // A plain server facing a TLS client.
     let (near, mut far) = common::sockets();
-    far.write_all(b"220 mail.example.org ESMTP ready\r\n")
-        .unwrap();
+    far.write_all(b"220 mail.example.org ESMTP ready\r\n").unwrap();
     let client = client_of(Trust::Pin([0; 32]));
-    assert_eq!(
-        refusal(client.connect(near, "localhost", Limits::before_authentication())),
-        TlsFault::NotTls
-    );
+    assert_eq!(refusal(client.connect(near, "localhost", Limits::before_authentication())), TlsFault::NotTls);
 }
 
 #[test]
 fn a_handshake_that_stalls_times_out_and_one_that_ends_is_gone() {
     let server = server_of(certificate(2020, 4000));
-    let limits = Limits {
-        silence: Duration::from_millis(200),
-        ..Limits::before_authentication()
-    };
+    let limits = Limits { silence: Duration::from_millis(200), ..Limits::before_authentication() };
     let (near, far) = common::sockets();
-    assert_eq!(
-        server.accept(far, limits).err(),
-        Some(NetError::Timeout { seconds: 1 })
-    );
+    assert_eq!(server.accept(far, limits).err(), Some(NetError::Timeout { seconds: 1 }));
     drop(near);
     let (near, far) = common::sockets();
     drop(near);
@@ -394,10 +321,7 @@ fn a_handshake_that_stalls_times_out_and_one_that_ends_is_gone() {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        assert_eq!(
-            server.accept(far, limits).err(),
-            Some(NetError::Timeout { seconds: 1 })
-        );
+        assert_eq!(server.accept(far, limits).err(), Some(NetError::Timeout { seconds: 1 }));
     });
 }
 
@@ -435,10 +359,7 @@ fn records_that_are_cut_or_altered_are_noticed() {
         let (mut relay_far, far) = common::sockets();
         thread::scope(|scope| {
             let accepted = scope.spawn(|| server.accept(far, Limits::before_authentication()));
-            let mut back = (
-                relay_far.try_clone().unwrap(),
-                relay_near.try_clone().unwrap(),
-            );
+            let mut back = (relay_far.try_clone().unwrap(), relay_near.try_clone().unwrap());
             scope.spawn(move || std::io::copy(&mut back.0, &mut back.1));
             let relay = scope.spawn(move || {
                 // The client's handshake passes; the end of its first long record is altered or lost.
@@ -459,18 +380,12 @@ fn records_that_are_cut_or_altered_are_noticed() {
                     relay_far.write_all(&piece[..got]).unwrap();
                 }
             });
-            let connected = client
-                .connect(near, "localhost", Limits::before_authentication())
-                .unwrap();
-            let mut server =
-                Session::new(Party::Server, Box::new(accepted.join().unwrap().unwrap()));
+            let connected = client.connect(near, "localhost", Limits::before_authentication()).unwrap();
+            let mut server = Session::new(Party::Server, Box::new(accepted.join().unwrap().unwrap()));
             let mut client = Session::new(Party::Client, Box::new(connected));
             client.send(K, &[1; 10_000]).unwrap();
             let told = server.recv(K, Expect::Exactly(10_000));
-            assert!(
-                matches!(told, Err(NetError::PeerGone | NetError::Tls(_))),
-                "{told:?}"
-            );
+            assert!(matches!(told, Err(NetError::PeerGone | NetError::Tls(_))), "{told:?}");
             relay.join().unwrap();
         });
     }
@@ -482,35 +397,21 @@ fn the_development_certificate_is_made_once_and_works_both_ways() {
     let dir = scratch.0.join("made/on/the/way");
     // Several servers start at once.
     let prints: Vec<[u8; 32]> = thread::scope(|scope| {
-        let starts: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| load_or_create_dev_certificate(&dir).unwrap().fingerprint()))
-            .collect();
-        starts
-            .into_iter()
-            .map(|start| start.join().unwrap())
-            .collect()
+        let starts: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| load_or_create_dev_certificate(&dir).unwrap().fingerprint())).collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
     });
     let identity = load_or_create_dev_certificate(&dir).unwrap();
     assert_eq!(prints, [identity.fingerprint(); 4]);
-    let mode = fs::metadata(dir.join("dev-identity.pem"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = fs::metadata(dir.join("dev-identity.pem")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let public = dir.join("dev-certificate.pem");
     assert!(!fs::read_to_string(&public).unwrap().contains("PRIVATE"));
-    let mut names: Vec<_> = fs::read_dir(&dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["dev-certificate.pem", "dev-identity.pem"]);
 
-    let hex: String = identity
-        .fingerprint()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hex: String = identity.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
     let server = server_of(identity);
     for (trust, host) in [
         (Trust::from_pin(&hex).unwrap(), "anything.example"),
@@ -531,58 +432,26 @@ fn certificates_that_cannot_be_read_say_why() {
     let file_error = Trust::from_ca_file(&absent).err();
     assert_eq!(
         file_error,
-        Some(CertificateError::File {
-            operation: "read",
-            path: absent,
-            kind: std::io::ErrorKind::NotFound
-        })
+        Some(CertificateError::File { operation: "read", path: absent, kind: std::io::ErrorKind::NotFound })
     );
     let path = scratch.0.join("dev-identity.pem");
-    for content in [
-        "",
-        "not PEM",
-        "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n",
-    ] {
+    for content in ["", "not PEM", "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n"] {
         fs::write(&path, content).unwrap();
         assert_eq!(
             Trust::from_ca_file(&path).err(),
-            Some(CertificateError::Missing {
-                what: "certificate",
-                path: path.clone()
-            })
+            Some(CertificateError::Missing { what: "certificate", path: path.clone() })
         );
         // A broken identity is not silently replaced, as clients have pinned it.
         assert!(load_or_create_dev_certificate(&scratch.0).is_err());
     }
     // PEM around bytes that are not a certificate.
-    fs::write(
-        &path,
-        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-    )
-    .unwrap();
+    fs::write(&path, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     let trust = Trust::from_ca_file(&path).unwrap();
-    assert!(matches!(
-        TlsClient::new(trust, None).err(),
-        Some(NetError::Tls(_))
-    ));
+    assert!(matches!(TlsClient::new(trust, None).err(), Some(NetError::Tls(_))));
     // A directory that cannot be created, because a file is in the way.
-    assert!(matches!(
-        load_or_create_dev_certificate(&path.join("under")).err(),
-        Some(CertificateError::File { .. })
-    ));
-    for pin in [
-        "",
-        "00",
-        &"0".repeat(63),
-        &"0".repeat(65),
-        &"g".repeat(64),
-        &"é".repeat(64),
-    ] {
-        assert_eq!(
-            Trust::from_pin(pin).err(),
-            Some(CertificateError::BadPin),
-            "{pin}"
-        );
+    assert!(matches!(load_or_create_dev_certificate(&path.join("under")).err(), Some(CertificateError::File { .. })));
+    for pin in ["", "00", &"0".repeat(63), &"0".repeat(65), &"g".repeat(64), &"é".repeat(64)] {
+        assert_eq!(Trust::from_pin(pin).err(), Some(CertificateError::BadPin), "{pin}");
     }
     let colons = vec!["aB"; 32].join(":");
     assert!(matches!(Trust::from_pin(&colons), Ok(Trust::Pin(pin)) if pin == [0xab; 32]));

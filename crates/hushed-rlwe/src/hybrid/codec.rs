@@ -76,11 +76,9 @@ impl KeySpecs {
         }
         let length = specs.artefact_bytes(params)? - HEADER_BYTES;
         if claimed != length as u64 {
-            return Err(CodecError::Length {
-                given: usize::try_from(claimed).unwrap_or(usize::MAX),
-                expected: length,
-            }
-            .into());
+            return Err(
+                CodecError::Length { given: usize::try_from(claimed).unwrap_or(usize::MAX), expected: length }.into()
+            );
         }
         Ok(specs)
     }
@@ -155,19 +153,11 @@ impl EvalKeys {
     ///
     /// # Errors
     /// As [`EvalKeysReader::push`]; [`CodecError::Truncated`] or [`CodecError::Length`] if the bytes end early or late.
-    pub fn from_bytes(
-        params: &Arc<RlweParams>,
-        specs: &KeySpecs,
-        bytes: &[u8],
-    ) -> Result<Self, RlweError> {
+    pub fn from_bytes(params: &Arc<RlweParams>, specs: &KeySpecs, bytes: &[u8]) -> Result<Self, RlweError> {
         let mut reader = EvalKeysReader::new(params, specs)?;
         let used = reader.push_all(bytes)?;
         if used != bytes.len() && reader.next_bytes().is_none() {
-            return Err(CodecError::Length {
-                given: bytes.len(),
-                expected: used,
-            }
-            .into());
+            return Err(CodecError::Length { given: bytes.len(), expected: used }.into());
         }
         reader.finish()
     }
@@ -190,11 +180,7 @@ impl EvalKeysWriter {
             return Err(CodecError::Keys.into());
         }
         let gadgets = specs.gadgets(params)?;
-        let mut writer = Self {
-            left: specs.iter().copied().collect(),
-            chain: [0; DIGEST],
-            all: Sha256::new(),
-        };
+        let mut writer = Self { left: specs.iter().copied().collect(), chain: [0; DIGEST], all: Sha256::new() };
         let first = writer.seal(specs.first_chunk(params, &gadgets));
         Ok((writer, first))
     }
@@ -335,11 +321,7 @@ impl EvalKeysReader {
         check_length(chunk.len(), expected)?;
         let (body, digest_read) = chunk.split_at(expected.saturating_sub(DIGEST));
         let done = self.offset != 0 && self.done == self.gadgets.len();
-        let found: Hash = if done {
-            self.all.clone().finalize().into()
-        } else {
-            digest(&self.chain, body)
-        };
+        let found: Hash = if done { self.all.clone().finalize().into() } else { digest(&self.chain, body) };
         if digest_read != found {
             return Err(CodecError::Damaged { chunk: number }.into());
         }
@@ -405,14 +387,8 @@ impl EvalKeysReader {
         let mut reader = Reader::new(body);
         let seed = reader.seed()?;
         let basis = self.params.basis();
-        let ids = self
-            .params
-            .extended_ids_with(gadget.limbs(), gadget.special());
-        let mut digits: Vec<_> = gadget
-            .digits()
-            .iter()
-            .map(|_| RnsPoly::scratch(basis, &ids))
-            .collect();
+        let ids = self.params.extended_ids_with(gadget.limbs(), gadget.special());
+        let mut digits: Vec<_> = gadget.digits().iter().map(|_| RnsPoly::scratch(basis, &ids)).collect();
         let mut work = Vec::new();
         for digit in &mut digits {
             for (limb, (id, words)) in digit.limbs_mut().enumerate() {
@@ -421,17 +397,15 @@ impl EvalKeysReader {
             }
         }
         reader.finish()?;
-        work.into_par_iter()
-            .try_for_each(|(limb, id, words, packed)| {
-                let m = basis.modulus(id);
-                let residues =
-                    unpack_bits(packed, m.bits(), words.len()).ok_or(CodecError::Padding)?;
-                if residues.iter().any(|&r| r >= m.value()) {
-                    return Err(CodecError::Residue { limb });
-                }
-                words.copy_from_slice(&residues);
-                Ok(())
-            })?;
+        work.into_par_iter().try_for_each(|(limb, id, words, packed)| {
+            let m = basis.modulus(id);
+            let residues = unpack_bits(packed, m.bits(), words.len()).ok_or(CodecError::Padding)?;
+            if residues.iter().any(|&r| r >= m.value()) {
+                return Err(CodecError::Residue { limb });
+            }
+            words.copy_from_slice(&residues);
+            Ok(())
+        })?;
         let key = SwitchKey::from_parts(&self.params, spec.key, gadget.clone(), seed, digits);
         self.done += 1;
         if !self.forgets {
@@ -444,11 +418,7 @@ impl EvalKeysReader {
 /// Replaces the digests of an artefact of `specs` by matching ones, as a malicious sender would, so that tests get past
 /// them. Bytes of another length are left alone.
 #[cfg(any(test, feature = "insecure-test-parameters"))]
-pub(crate) fn reseal(
-    params: &RlweParams,
-    specs: &KeySpecs,
-    bytes: &mut [u8],
-) -> Result<(), RlweError> {
+pub(crate) fn reseal(params: &RlweParams, specs: &KeySpecs, bytes: &mut [u8]) -> Result<(), RlweError> {
     let keys = specs.gadgets(params)?.into_iter();
     let keys = keys.map(|gadget| key_bytes(params, &gadget));
     let (mut chain, mut all, mut rest) = ([0; DIGEST], Sha256::new(), bytes);
@@ -494,9 +464,7 @@ fn digest(before: &Hash, body: &[u8]) -> Hash {
 
 /// The total bytes of all keys' chunks.
 fn payload(params: &RlweParams, gadgets: &[Gadget]) -> usize {
-    let keys = gadgets
-        .iter()
-        .map(|gadget| key_bytes(params, gadget) + DIGEST);
+    let keys = gadgets.iter().map(|gadget| key_bytes(params, gadget) + DIGEST);
     keys.sum()
 }
 
@@ -541,9 +509,5 @@ fn read_line([tag, special, l0, l1, e0, e1, e2, e3]: [u8; LINE]) -> Result<KeySp
         (4, element) => KeyUse::Raised(element),
         _ => return Err(CodecError::Keys),
     };
-    Ok(KeySpec {
-        key,
-        limbs: usize::from(u16::from_le_bytes([l0, l1])),
-        special: usize::from(special),
-    })
+    Ok(KeySpec { key, limbs: usize::from(u16::from_le_bytes([l0, l1])), special: usize::from(special) })
 }

@@ -41,11 +41,7 @@ impl Decomposed {
 ///
 /// # Errors
 /// [`RlweError::LimbCount`], [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`].
-pub fn decompose(
-    params: &RlweParams,
-    gadget: &Gadget,
-    a: &RnsPoly<Eval>,
-) -> Result<Decomposed, RlweError> {
+pub fn decompose(params: &RlweParams, gadget: &Gadget, a: &RnsPoly<Eval>) -> Result<Decomposed, RlweError> {
     let raised = Raised::new(params, gadget, a)?;
     let limbs = a.ids().len();
     let ids = params.extended_ids_with(limbs, gadget.special());
@@ -56,9 +52,7 @@ pub fn decompose(
     let work: Vec<(usize, Vec<Vec<&mut [u64]>>)> = (0..special.end)
         .map(|tile| {
             let count = raised.ids(tile).len();
-            let limbs = rows
-                .iter_mut()
-                .map(|row| row.by_ref().take(count).map(|(_, limb)| limb).collect());
+            let limbs = rows.iter_mut().map(|row| row.by_ref().take(count).map(|(_, limb)| limb).collect());
             (tile, limbs.collect())
         })
         .collect();
@@ -74,11 +68,7 @@ pub fn decompose(
             }
         }
     });
-    Ok(Decomposed {
-        gadget: gadget.clone(),
-        limbs,
-        digits,
-    })
+    Ok(Decomposed { gadget: gadget.clone(), limbs, digits })
 }
 
 /// ModRaise: takes `low`, residues of coefficients modulo q_0, as integers in (−q_0/2, q_0/2), to `limbs` ciphertext
@@ -97,10 +87,7 @@ pub fn decompose_raised(
         return Err(RlweError::GadgetMismatch);
     }
     if limbs == 0 || limbs > gadget.limbs() {
-        return Err(RlweError::LimbCount {
-            given: limbs,
-            available: gadget.limbs(),
-        });
+        return Err(RlweError::LimbCount { given: limbs, available: gadget.limbs() });
     }
     check_limbs(params, low, 1)?;
     let basis = params.basis();
@@ -109,13 +96,8 @@ pub fn decompose_raised(
     let work: Vec<_> = digit.limbs_mut().collect();
     work.into_par_iter().for_each(|(id, limb)| {
         let ntt = basis.ntt(id);
-        ntt.pointwise()
-            .lift_centred(limb, low.limb(0), basis.modulus(0));
+        ntt.pointwise().lift_centred(limb, low.limb(0), basis.modulus(0));
         ntt.forward(limb);
     });
-    Ok(Decomposed {
-        gadget: gadget.clone(),
-        limbs,
-        digits: vec![digit],
-    })
+    Ok(Decomposed { gadget: gadget.clone(), limbs, digits: vec![digit] })
 }

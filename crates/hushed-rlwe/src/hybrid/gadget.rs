@@ -41,30 +41,20 @@ impl Gadget {
         check(params, limbs, special)?;
         let q = &params.q()[..limbs];
         let p = product(&params.literal().p[..special]);
-        let most = if (limbs, special) == (1, 1) {
-            ALONE
-        } else {
-            2.0
-        };
+        let most = if (limbs, special) == (1, 1) { ALONE } else { 2.0 };
         if q.iter().any(|&q| q as f64 > most * p) {
             return Err(RlweError::Gadget { limbs, special });
         }
         let fewest = cut(q, p / MARGIN).len();
         // The least size that needs no more digits is the product of a run of primes.
-        let sizes =
-            (0..limbs).flat_map(|from| (from + 1..=limbs).map(move |to| product(&q[from..to])));
+        let sizes = (0..limbs).flat_map(|from| (from + 1..=limbs).map(move |to| product(&q[from..to])));
         let balanced = sizes
             .filter(|&size| size <= p / MARGIN)
             .map(|size| (size, cut(q, size)))
             .filter(|(_, digits)| digits.len() == fewest)
             .min_by(|left, right| left.0.total_cmp(&right.0));
         let digits = balanced.map_or_else(|| cut(q, p / MARGIN), |(_, digits)| digits);
-        Ok(Self {
-            limbs,
-            special,
-            digits,
-            raised: false,
-        })
+        Ok(Self { limbs, special, digits, raised: false })
     }
 
     /// The gadget for polynomials raised from the modulus q_0 to `limbs` primes: as integers they are at most q_0/2, so
@@ -76,12 +66,7 @@ impl Gadget {
         // Only the first prime matters for digits, all of them for security.
         let first = Self::new(params, 1, special)?;
         check(params, limbs, special)?;
-        Ok(Self {
-            limbs,
-            digits: std::iter::once(0..limbs).collect(),
-            raised: true,
-            ..first
-        })
+        Ok(Self { limbs, digits: std::iter::once(0..limbs).collect(), raised: true, ..first })
     }
 
     /// The gadget without the primes of `gap`, and the original number of each of its digits. Digits that lose all
@@ -95,11 +80,7 @@ impl Gadget {
         let cut = |digit: &Range<usize>| place(digit.start)..place(digit.end);
         let kept = self.digits.iter().map(cut).enumerate();
         let (numbers, digits) = kept.filter(|(_, digit)| !digit.is_empty()).unzip();
-        let gadget = Self {
-            limbs: place(self.limbs),
-            digits,
-            ..self.clone()
-        };
+        let gadget = Self { limbs: place(self.limbs), digits, ..self.clone() };
         (gadget, numbers)
     }
 
@@ -146,10 +127,7 @@ impl Gadget {
             .map(|digit| product(&params.q()[digit]) / (2.0 * p))
             .map(|ratio| ratio * ratio)
             .sum();
-        let switched = NoiseBound {
-            bounded: 0.0,
-            variance: digits * params.n() as f64 * ERROR_VARIANCE,
-        };
+        let switched = NoiseBound { bounded: 0.0, variance: digits * params.n() as f64 * ERROR_VARIANCE };
         switched.add(&NoiseBound::rounding(params))
     }
 }
@@ -157,10 +135,7 @@ impl Gadget {
 /// Refuses numbers of primes that there are not, and more special primes than the security limit allows.
 fn check(params: &RlweParams, limbs: usize, special: usize) -> Result<(), RlweError> {
     if limbs == 0 || limbs > params.q_len() {
-        return Err(RlweError::LimbCount {
-            given: limbs,
-            available: params.q_len(),
-        });
+        return Err(RlweError::LimbCount { given: limbs, available: params.q_len() });
     }
     if special == 0 || special > params.most_special(limbs) {
         return Err(RlweError::Gadget { limbs, special });

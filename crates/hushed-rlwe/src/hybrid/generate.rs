@@ -30,23 +30,14 @@ impl<'a> KeyGenerator<'a> {
     ///
     /// # Errors
     /// As [`KeySpecs::gadgets`]; [`hushed_math::MathError::Forked`] now or at any key.
-    pub fn new(
-        sk: &'a SecretKey,
-        specs: &KeySpecs,
-        rng: &'a mut SecretRng,
-    ) -> Result<Self, RlweError> {
+    pub fn new(sk: &'a SecretKey, specs: &KeySpecs, rng: &'a mut SecretRng) -> Result<Self, RlweError> {
         sk.check_process()?;
         rng.check()?;
         let params = sk.params();
         let gadgets = specs.gadgets(params)?;
         let needs_sparse = specs.iter().any(|spec| spec.key == KeyUse::ToSparse);
         let left: Vec<_> = specs.iter().copied().zip(gadgets).collect();
-        Ok(Self {
-            sk,
-            sparse: needs_sparse.then(|| sparse_secret(params, rng)),
-            left: left.into_iter(),
-            rng,
-        })
+        Ok(Self { sk, sparse: needs_sparse.then(|| sparse_secret(params, rng)), left: left.into_iter(), rng })
     }
 
     fn make(&mut self, spec: KeySpec, gadget: Gadget) -> Result<SwitchKey, RlweError> {
@@ -67,9 +58,7 @@ impl<'a> KeyGenerator<'a> {
             (KeyUse::ToSparse, Some(sparse)) => Ok(make(s, sparse.expose())),
             (KeyUse::FromSparse, Some(sparse)) => Ok(make(sparse.expose(), s)),
             (KeyUse::Raised(g), Some(sparse)) => Ok(make(sparse.expose(), turned(g).expose())),
-            (KeyUse::ToSparse | KeyUse::FromSparse | KeyUse::Raised(_), None) => {
-                Err(RlweError::Encapsulation)
-            }
+            (KeyUse::ToSparse | KeyUse::FromSparse | KeyUse::Raised(_), None) => Err(RlweError::Encapsulation),
         }
     }
 }

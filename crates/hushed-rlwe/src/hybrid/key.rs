@@ -81,14 +81,7 @@ impl SwitchKey {
             b
         };
         let b = gadget.digits().iter().enumerate().map(digit).collect();
-        Self {
-            params: params.clone(),
-            key,
-            gadget,
-            seed,
-            b: Arc::new(b),
-            part: None,
-        }
+        Self { params: params.clone(), key, gadget, seed, b: Arc::new(b), part: None }
     }
 
     /// A key read from bytes, given its masked halves over the gadget's primes.
@@ -99,25 +92,14 @@ impl SwitchKey {
         seed: PublicSeed,
         b: Vec<RnsPoly<Eval>>,
     ) -> Self {
-        Self {
-            params: params.clone(),
-            key,
-            gadget,
-            seed,
-            b: Arc::new(b),
-            part: None,
-        }
+        Self { params: params.clone(), key, gadget, seed, b: Arc::new(b), part: None }
     }
 
     /// The key without the primes of `gap`, for the parameters without them; it shares the words.
     ///
     /// # Errors
     /// [`RlweError::PartsOfKeys`] if this is already a part.
-    pub(super) fn without(
-        &self,
-        params: &Arc<RlweParams>,
-        gap: &Range<usize>,
-    ) -> Result<Self, RlweError> {
+    pub(super) fn without(&self, params: &Arc<RlweParams>, gap: &Range<usize>) -> Result<Self, RlweError> {
         if self.part.is_some() {
             return Err(RlweError::PartsOfKeys);
         }
@@ -129,10 +111,7 @@ impl SwitchKey {
             gadget,
             seed: self.seed,
             b: Arc::clone(&self.b),
-            part: Some(Part {
-                digits,
-                places: kept.iter().map(|&id| (id, self.place(id))).collect(),
-            }),
+            part: Some(Part { digits, places: kept.iter().map(|&id| (id, self.place(id))).collect() }),
         })
     }
 
@@ -158,11 +137,7 @@ impl SwitchKey {
 
     /// The key's descriptor.
     pub fn spec(&self) -> KeySpec {
-        KeySpec {
-            key: self.key,
-            limbs: self.gadget.limbs(),
-            special: self.gadget.special(),
-        }
+        KeySpec { key: self.key, limbs: self.gadget.limbs(), special: self.gadget.special() }
     }
 
     /// Bytes in memory; a part has none of its own.
@@ -179,9 +154,7 @@ impl SwitchKey {
         let ids = match (&self.part, self.b.get(digit)) {
             (None, Some(b)) => b.ids().to_vec(),
             // The masked halves of a part are those of the whole key.
-            _ => self
-                .params
-                .extended_ids_with(self.gadget.limbs(), self.gadget.special()),
+            _ => self.params.extended_ids_with(self.gadget.limbs(), self.gadget.special()),
         };
         let mut limb = vec![0; self.params.n()];
         if let Some(&id) = ids.first() {
@@ -202,10 +175,8 @@ impl SwitchKey {
         let Some(first) = many.first() else { return };
         let ids = first.digits.first().map_or(&[][..], |digit| digit.ids());
         let id = ids[j];
-        let many: Vec<Vec<&[u64]>> = many
-            .iter()
-            .map(|digits| digits.digits.iter().map(|digit| digit.limb(j)).collect())
-            .collect();
+        let many: Vec<Vec<&[u64]>> =
+            many.iter().map(|digits| digits.digits.iter().map(|digit| digit.limb(j)).collect()).collect();
         self.multiply(id, &many, [None, None], sums);
     }
 
@@ -240,8 +211,7 @@ impl SwitchKey {
                 words.clear();
                 words.extend(digits.iter().map(|digit| &digit[range.clone()]));
                 let [b, a] = [&mut b[range.clone()], &mut a[range.clone()]];
-                ntt.pointwise()
-                    .dot_pair([&mut *b, &mut *a], &words, [&key_b, &key_a]);
+                ntt.pointwise().dot_pair([&mut *b, &mut *a], &words, [&key_b, &key_a]);
                 for (sum, added) in [b, a].into_iter().zip(added) {
                     if let Some((weight, limb)) = added {
                         let limb = &limb[range.clone()];
@@ -257,13 +227,7 @@ impl SwitchKey {
     pub fn strips(&self, id: usize, count: usize) -> KeyStrips<'_> {
         let count = count.min(self.gadget.digits().len());
         let streams = (0..count).map(|digit| self.stream(digit, id));
-        KeyStrips {
-            key: self,
-            id,
-            count,
-            start: 0,
-            streams: streams.collect(),
-        }
+        KeyStrips { key: self, id, count, start: 0, streams: streams.collect() }
     }
 
     /// Limb `id` of a digit's masked half.
@@ -286,11 +250,7 @@ impl SwitchKey {
             return part.places[id].1;
         }
         let q_len = self.params.q_len();
-        if id < q_len {
-            id
-        } else {
-            self.gadget.limbs() + id - q_len
-        }
+        if id < q_len { id } else { self.gadget.limbs() + id - q_len }
     }
 }
 

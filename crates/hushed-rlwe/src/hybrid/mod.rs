@@ -42,8 +42,8 @@ pub use key_use::KeyUse;
 pub use set::EvalKeys;
 pub use specs::{KeySpec, KeySpecs};
 pub use switch::{
-    Extended, automorphism, automorphisms, inner_product, inner_product_many, mod_down,
-    mod_down_rescale, switch, switch_add, switch_add_rescale,
+    Extended, automorphism, automorphisms, inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
+    switch_add, switch_add_rescale,
 };
 
 #[cfg(any(test, feature = "insecure-test-parameters"))]

@@ -63,10 +63,7 @@ impl Pass<'_> {
         }
         let rescaled = usize::from(self.rescale);
         if limbs <= rescaled {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available: params.q_len(),
-            });
+            return Err(RlweError::LimbCount { given: limbs, available: params.q_len() });
         }
         let raised = Raised::new(params, gadget, self.switched)?;
         let stay = limbs - rescaled;
@@ -100,18 +97,13 @@ impl Work<'_> {
     /// The terms of the division: products modulo the primes that are divided out, two polynomials per step.
     fn dropped(&self, ids: &[usize]) -> Vec<RnsPoly<Coeff>> {
         let params = self.pass.params;
-        let mut dropped: Vec<RnsPoly<Coeff>> = (0..2 * self.steps.len())
-            .map(|_| terms(params, ids.iter().copied()))
-            .collect();
+        let mut dropped: Vec<RnsPoly<Coeff>> =
+            (0..2 * self.steps.len()).map(|_| terms(params, ids.iter().copied())).collect();
         let mut limbs = by_limb(&mut dropped, ids.len());
         let [ciphertext, special] = self.raised.tiles();
         let last = ciphertext.end - 1;
         // With rescaling, the last ciphertext prime, in the last ciphertext tile, is divided out too.
-        let tiles = if self.pass.rescale {
-            last
-        } else {
-            special.start
-        }..special.end;
+        let tiles = if self.pass.rescale { last } else { special.start }..special.end;
         let mut work = Vec::new();
         for tile in tiles {
             let mine = self.raised.ids(tile).iter().filter(|id| ids.contains(id));
@@ -137,9 +129,8 @@ impl Work<'_> {
     fn kept(&self, dropped: &[RnsPoly<Coeff>]) -> Vec<Parts> {
         let params = self.pass.params;
         let ids: Vec<usize> = (0..self.stay).collect();
-        let mut out: Vec<RnsPoly<Eval>> = (0..2 * self.steps.len())
-            .map(|_| RnsPoly::scratch(params.basis(), &ids))
-            .collect();
+        let mut out: Vec<RnsPoly<Eval>> =
+            (0..2 * self.steps.len()).map(|_| RnsPoly::scratch(params.basis(), &ids)).collect();
         let mut limbs = by_limb(&mut out, self.stay);
         let [tiles, _] = self.raised.tiles();
         let mut work = Vec::new();
@@ -148,10 +139,7 @@ impl Work<'_> {
             let count = mine.count();
             work.push((tile, limbs.drain(..count).collect::<Vec<_>>()));
         }
-        let rows: Vec<Vec<&[u64]>> = dropped
-            .iter()
-            .map(|terms| terms.limbs().map(|(_, row)| row).collect())
-            .collect();
+        let rows: Vec<Vec<&[u64]>> = dropped.iter().map(|terms| terms.limbs().map(|(_, row)| row).collect()).collect();
         work.into_par_iter().for_each(|(tile, mut limbs)| {
             if limbs.is_empty() {
                 return;
@@ -212,10 +200,7 @@ impl Work<'_> {
 }
 
 /// Transposes: for each of the first `count` limbs, that limb of all polynomials.
-fn by_limb<D: hushed_math::poly::Domain>(
-    polys: &mut [RnsPoly<D>],
-    count: usize,
-) -> Vec<Vec<&mut [u64]>> {
+fn by_limb<D: hushed_math::poly::Domain>(polys: &mut [RnsPoly<D>], count: usize) -> Vec<Vec<&mut [u64]>> {
     let mut limbs: Vec<Vec<&mut [u64]>> = (0..count).map(|_| Vec::new()).collect();
     for poly in polys {
         for (limbs, (_, limb)) in limbs.iter_mut().zip(poly.limbs_mut()) {

@@ -45,17 +45,10 @@ impl<'a> Raised<'a> {
     /// # Errors
     /// [`RlweError::LimbCount`], [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`];
     /// [`RlweError::GadgetMismatch`] for a gadget of raised polynomials.
-    pub(super) fn new(
-        params: &'a RlweParams,
-        gadget: &Gadget,
-        a: &'a RnsPoly<Eval>,
-    ) -> Result<Self, RlweError> {
+    pub(super) fn new(params: &'a RlweParams, gadget: &Gadget, a: &'a RnsPoly<Eval>) -> Result<Self, RlweError> {
         let limbs = a.ids().len();
         if limbs > gadget.limbs() {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available: gadget.limbs(),
-            });
+            return Err(RlweError::LimbCount { given: limbs, available: gadget.limbs() });
         }
         check_limbs(params, a, limbs)?;
         if gadget.is_raised() {
@@ -64,18 +57,10 @@ impl<'a> Raised<'a> {
         let special = gadget.special();
         let ranges: Vec<_> = gadget.digits_for(limbs).collect();
         let tile = tile_length(limbs, (TILE_LIMBS / ranges.len()).clamp(1, LONGEST_TILE));
-        let lifts = ranges
-            .iter()
-            .map(|range| lift(params, range, [limbs, special, tile]))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut terms: Vec<_> = ranges
-            .iter()
-            .map(|range| terms(params, range.clone()))
-            .collect();
-        let limbs_of = terms
-            .iter_mut()
-            .zip(&ranges)
-            .flat_map(|(terms, range)| terms.limbs_mut().take(range.len()));
+        let lifts =
+            ranges.iter().map(|range| lift(params, range, [limbs, special, tile])).collect::<Result<Vec<_>, _>>()?;
+        let mut terms: Vec<_> = ranges.iter().map(|range| terms(params, range.clone())).collect();
+        let limbs_of = terms.iter_mut().zip(&ranges).flat_map(|(terms, range)| terms.limbs_mut().take(range.len()));
         let work: Vec<_> = limbs_of.collect();
         work.into_par_iter().for_each(|(id, limb)| {
             params.basis().ntt(id).inverse_from(a.limb(id), limb);
@@ -142,17 +127,10 @@ impl<'a> Raised<'a> {
         let ids = &self.tiles[tile];
         let scratch = |_| RnsPoly::scratch(self.params.basis(), ids);
         let mut written: Vec<RnsPoly<Eval>> = self.ranges.iter().map(scratch).collect();
-        let mut limbs: Vec<Vec<&mut [u64]>> = written
-            .iter_mut()
-            .map(|digit| digit.limbs_mut().map(|(_, limb)| limb).collect())
-            .collect();
+        let mut limbs: Vec<Vec<&mut [u64]>> =
+            written.iter_mut().map(|digit| digit.limbs_mut().map(|(_, limb)| limb).collect()).collect();
         self.write(tile, &mut limbs);
-        TileDigits {
-            ids,
-            ranges: &self.ranges,
-            a: self.a,
-            written,
-        }
+        TileDigits { ids, ranges: &self.ranges, a: self.a, written }
     }
 }
 
@@ -169,15 +147,7 @@ impl TileDigits<'_> {
     pub(super) fn under(&self, k: usize) -> Vec<&[u64]> {
         let id = self.ids[k];
         let digits = self.ranges.iter().zip(&self.written);
-        digits
-            .map(|(range, written)| {
-                if range.contains(&id) {
-                    self.a.limb(id)
-                } else {
-                    written.limb(k)
-                }
-            })
-            .collect()
+        digits.map(|(range, written)| if range.contains(&id) { self.a.limb(id) } else { written.limb(k) }).collect()
     }
 }
 
@@ -196,15 +166,11 @@ pub(super) fn prepare<'a>(pairs: impl Iterator<Item = (&'a Lift, &'a mut RnsPoly
     let mut work = Vec::new();
     for (lift, terms) in pairs {
         let strips = terms.n().div_ceil(STRIP);
-        let mut rows: Vec<_> = terms
-            .limbs_mut()
-            .map(|(_, row)| row.chunks_mut(STRIP))
-            .collect();
+        let mut rows: Vec<_> = terms.limbs_mut().map(|(_, row)| row.chunks_mut(STRIP)).collect();
         for _ in 0..strips {
             let strip: Vec<&mut [u64]> = rows.iter_mut().filter_map(Iterator::next).collect();
             work.push((lift, strip));
         }
     }
-    work.into_par_iter()
-        .for_each(|(lift, mut strip)| lift.prepare(&mut strip));
+    work.into_par_iter().for_each(|(lift, mut strip)| lift.prepare(&mut strip));
 }

@@ -26,18 +26,11 @@ impl EvalKeys {
     ///
     /// # Errors
     /// As [`KeySpecs::gadgets`].
-    pub fn generate(
-        sk: &SecretKey,
-        specs: &KeySpecs,
-        rng: &mut SecretRng,
-    ) -> Result<Self, RlweError> {
+    pub fn generate(sk: &SecretKey, specs: &KeySpecs, rng: &mut SecretRng) -> Result<Self, RlweError> {
         let keys = KeyGenerator::new(sk, specs, rng)?
             .map(|key| key.map(|key| (key.spec(), key)))
             .collect::<Result<_, RlweError>>()?;
-        Ok(Self {
-            params: sk.params().clone(),
-            keys,
-        })
+        Ok(Self { params: sk.params().clone(), keys })
     }
 
     pub(super) fn from_parts(params: &Arc<RlweParams>, keys: BTreeMap<KeySpec, SwitchKey>) -> Self {
@@ -55,24 +48,17 @@ impl EvalKeys {
     pub fn without(&self, params: &Arc<RlweParams>, gap: &Range<usize>) -> Result<Self, RlweError> {
         let kept = self.params.ids_without(gap);
         let (whole, part) = (self.params.basis(), params.basis());
-        let differ =
-            |(id, &from): (usize, &usize)| part.modulus(id).value() != whole.modulus(from).value();
+        let differ = |(id, &from): (usize, &usize)| part.modulus(id).value() != whole.modulus(from).value();
         let same = kept.len() == part.len() && params.n() == self.params.n();
         if !same || kept.iter().enumerate().any(differ) {
             return Err(RlweError::IncompatibleParameters);
         }
-        let long = self
-            .keys
-            .values()
-            .filter(|key| key.gadget().limbs() >= gap.end);
+        let long = self.keys.values().filter(|key| key.gadget().limbs() >= gap.end);
         let keys = long.map(|key| {
             let part = key.without(params, gap)?;
             Ok((part.spec(), part))
         });
-        Ok(Self {
-            params: params.clone(),
-            keys: keys.collect::<Result<_, RlweError>>()?,
-        })
+        Ok(Self { params: params.clone(), keys: keys.collect::<Result<_, RlweError>>()? })
     }
 
     /// The parameters of these keys.
@@ -115,24 +101,15 @@ impl EvalKeys {
     /// # Errors
     /// [`RlweError::MissingKey`].
     pub fn get(&self, key: KeyUse, limbs: usize) -> Result<&SwitchKey, RlweError> {
-        let least = KeySpec {
-            key,
-            limbs: 0,
-            special: 0,
-        };
-        let all = self
-            .keys
-            .range(least..)
-            .take_while(|(spec, _)| spec.key == key);
+        let least = KeySpec { key, limbs: 0, special: 0 };
+        let all = self.keys.range(least..).take_while(|(spec, _)| spec.key == key);
         let serving = all.clone().filter(|(spec, _)| spec.limbs >= limbs);
         let cheapest = serving.min_by_key(|(_, found)| found.gadget().transforms(limbs));
-        cheapest
-            .map(|(_, found)| found)
-            .ok_or_else(|| RlweError::MissingKey {
-                key,
-                limbs,
-                longest: all.map(|(spec, _)| spec.limbs).max().unwrap_or(0),
-            })
+        cheapest.map(|(_, found)| found).ok_or_else(|| RlweError::MissingKey {
+            key,
+            limbs,
+            longest: all.map(|(spec, _)| spec.limbs).max().unwrap_or(0),
+        })
     }
 
     /// The keys, in order.

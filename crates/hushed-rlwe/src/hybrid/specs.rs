@@ -48,11 +48,7 @@ impl KeySpecs {
 
     /// Adds a key, unless it is already there.
     pub fn insert(&mut self, key: KeyUse, limbs: usize, special: usize) -> &mut Self {
-        self.keys.insert(KeySpec {
-            key,
-            limbs,
-            special,
-        });
+        self.keys.insert(KeySpec { key, limbs, special });
         self
     }
 
@@ -96,9 +92,7 @@ impl KeySpecs {
         let (mut to_sparse, mut from_sparse) = (false, false);
         for spec in &self.keys {
             match spec.key {
-                KeyUse::Galois(element) | KeyUse::Raised(element)
-                    if element % 2 == 0 || element >= 2 * params.n() =>
-                {
+                KeyUse::Galois(element) | KeyUse::Raised(element) if element % 2 == 0 || element >= 2 * params.n() => {
                     let n = params.n();
                     return Err(RlweError::NotAGaloisElement { element, n });
                 }
@@ -125,10 +119,7 @@ impl KeySpecs {
                 Ok((shape, make(params, limbs, special)?))
             })
             .collect::<Result<BTreeMap<_, _>, RlweError>>()?;
-        let found = self
-            .keys
-            .iter()
-            .filter_map(|spec| gadgets.get(&shape(spec)));
+        let found = self.keys.iter().filter_map(|spec| gadgets.get(&shape(spec)));
         Ok(found.cloned().collect())
     }
 

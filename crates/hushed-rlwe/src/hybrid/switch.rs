@@ -32,11 +32,7 @@ impl Extended {
     /// Zero, over the first `limbs` ciphertext primes and the first `special` special primes.
     pub fn zero(params: &RlweParams, limbs: usize, special: usize) -> Self {
         let ids = params.extended_ids_with(limbs, special);
-        Self {
-            special,
-            b: RnsPoly::zero(params.basis(), &ids),
-            a: RnsPoly::zero(params.basis(), &ids),
-        }
+        Self { special, b: RnsPoly::zero(params.basis(), &ids), a: RnsPoly::zero(params.basis(), &ids) }
     }
 
     /// The number of ciphertext primes.
@@ -45,10 +41,7 @@ impl Extended {
     }
 
     /// Limb j of both parts of each polynomial, for each j below `limbs`.
-    pub fn by_limb<'a>(
-        polys: impl IntoIterator<Item = &'a mut Self>,
-        limbs: usize,
-    ) -> Vec<Vec<[&'a mut [u64]; 2]>> {
+    pub fn by_limb<'a>(polys: impl IntoIterator<Item = &'a mut Self>, limbs: usize) -> Vec<Vec<[&'a mut [u64]; 2]>> {
         let mut out: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::new()).collect();
         for Self { b, a, .. } in polys {
             let both = b.limbs_mut().zip(a.limbs_mut());
@@ -63,14 +56,8 @@ impl Extended {
     ///
     /// # Errors
     /// As [`mod_down`].
-    pub fn mod_down(
-        self,
-        params: &RlweParams,
-    ) -> Result<(RnsPoly<Eval>, RnsPoly<Eval>), RlweError> {
-        Ok((
-            mod_down(params, self.b, self.special)?,
-            mod_down(params, self.a, self.special)?,
-        ))
+    pub fn mod_down(self, params: &RlweParams) -> Result<(RnsPoly<Eval>, RnsPoly<Eval>), RlweError> {
+        Ok((mod_down(params, self.b, self.special)?, mod_down(params, self.a, self.special)?))
     }
 }
 
@@ -80,20 +67,14 @@ impl Extended {
 /// [`RlweError::GadgetMismatch`] if the digits have another gadget; [`RlweError::IncompatibleParameters`].
 pub fn inner_product(digits: &Decomposed, key: &SwitchKey) -> Result<Extended, RlweError> {
     let mut products = inner_product_many(&[digits], key)?;
-    products.pop().ok_or(RlweError::Count {
-        given: 0,
-        expected: 1,
-    })
+    products.pop().ok_or(RlweError::Count { given: 0, expected: 1 })
 }
 
 /// Inner products of several polynomials of equal length with one key, whose uniform half is expanded only once.
 ///
 /// # Errors
 /// As [`inner_product`]; [`RlweError::LimbCount`] if lengths differ.
-pub fn inner_product_many(
-    many: &[&Decomposed],
-    key: &SwitchKey,
-) -> Result<Vec<Extended>, RlweError> {
+pub fn inner_product_many(many: &[&Decomposed], key: &SwitchKey) -> Result<Vec<Extended>, RlweError> {
     let Some(first) = many.first() else {
         return Ok(Vec::new());
     };
@@ -102,18 +83,13 @@ pub fn inner_product_many(
             return Err(RlweError::GadgetMismatch);
         }
         if digits.limbs != first.limbs {
-            return Err(RlweError::LimbCount {
-                given: digits.limbs,
-                available: first.limbs,
-            });
+            return Err(RlweError::LimbCount { given: digits.limbs, available: first.limbs });
         }
     }
     let params = key.params();
     let (limbs, special) = (first.limbs, key.gadget().special());
     let ids = params.extended_ids_with(limbs, special);
-    let foreign = |d: &RnsPoly<Eval>| {
-        d.ids() != ids || !std::ptr::eq(d.basis().as_ref(), params.basis().as_ref())
-    };
+    let foreign = |d: &RnsPoly<Eval>| d.ids() != ids || !std::ptr::eq(d.basis().as_ref(), params.basis().as_ref());
     if many.iter().any(|digits| digits.digits.iter().any(foreign)) {
         return Err(RlweError::IncompatibleParameters);
     }
@@ -136,11 +112,7 @@ pub fn inner_product_many(
 ///
 /// # Errors
 /// [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`].
-pub fn mod_down(
-    params: &RlweParams,
-    poly: RnsPoly<Eval>,
-    special: usize,
-) -> Result<RnsPoly<Eval>, RlweError> {
+pub fn mod_down(params: &RlweParams, poly: RnsPoly<Eval>, special: usize) -> Result<RnsPoly<Eval>, RlweError> {
     divide(params, &poly, special, 0)
 }
 
@@ -149,11 +121,7 @@ pub fn mod_down(
 /// # Errors
 /// [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`] if there is only one
 /// ciphertext prime.
-pub fn mod_down_rescale(
-    params: &RlweParams,
-    poly: RnsPoly<Eval>,
-    special: usize,
-) -> Result<RnsPoly<Eval>, RlweError> {
+pub fn mod_down_rescale(params: &RlweParams, poly: RnsPoly<Eval>, special: usize) -> Result<RnsPoly<Eval>, RlweError> {
     divide(params, &poly, special, 1)
 }
 
@@ -165,17 +133,11 @@ fn divide(
 ) -> Result<RnsPoly<Eval>, RlweError> {
     let limbs = poly.ids().len().saturating_sub(special);
     if limbs <= rescaled || special > params.p_len() {
-        return Err(RlweError::LimbCount {
-            given: limbs,
-            available: params.q_len(),
-        });
+        return Err(RlweError::LimbCount { given: limbs, available: params.q_len() });
     }
     let expected = params.extended_ids_with(limbs, special);
     if poly.ids() != expected {
-        return Err(RlweError::Limbs {
-            given: poly.ids().to_vec(),
-            expected,
-        });
+        return Err(RlweError::Limbs { given: poly.ids().to_vec(), expected });
     }
     let basis = params.basis();
     if !Arc::ptr_eq(poly.basis(), basis) {
@@ -204,8 +166,7 @@ fn divide(
             ntt.forward(limb);
             // (lifted − sum)·(−1/P).
             let negated = ntt.modulus().neg(down.inverses[*id]);
-            ntt.pointwise()
-                .sub_mul_scalar_assign(limb, poly.limb(*id), negated);
+            ntt.pointwise().sub_mul_scalar_assign(limb, poly.limb(*id), negated);
         }
     });
     Ok(out)
@@ -223,11 +184,7 @@ pub fn switch(a: &RnsPoly<Eval>, key: &SwitchKey) -> Result<Parts, RlweError> {
 ///
 /// # Errors
 /// As [`switch`].
-pub fn switch_add(
-    [b, a]: [&RnsPoly<Eval>; 2],
-    c: &RnsPoly<Eval>,
-    key: &SwitchKey,
-) -> Result<Parts, RlweError> {
+pub fn switch_add([b, a]: [&RnsPoly<Eval>; 2], c: &RnsPoly<Eval>, key: &SwitchKey) -> Result<Parts, RlweError> {
     one(c, [Some(b), Some(a)], false, key, None)
 }
 
@@ -235,11 +192,7 @@ pub fn switch_add(
 ///
 /// # Errors
 /// As [`switch`]; [`RlweError::LimbCount`] if there is only one prime.
-pub fn switch_add_rescale(
-    [b, a]: [&RnsPoly<Eval>; 2],
-    c: &RnsPoly<Eval>,
-    key: &SwitchKey,
-) -> Result<Parts, RlweError> {
+pub fn switch_add_rescale([b, a]: [&RnsPoly<Eval>; 2], c: &RnsPoly<Eval>, key: &SwitchKey) -> Result<Parts, RlweError> {
     one(c, [Some(b), Some(a)], true, key, None)
 }
 
@@ -250,28 +203,16 @@ fn one(
     key: &SwitchKey,
     turn: Option<Arc<Automorphism>>,
 ) -> Result<Parts, RlweError> {
-    let pass = Pass {
-        params: key.params(),
-        switched,
-        added,
-        rescale,
-    };
+    let pass = Pass { params: key.params(), switched, added, rescale };
     let mut results = pass.run(&[Step { key, turn }])?;
-    results.pop().ok_or(RlweError::Count {
-        given: 0,
-        expected: 1,
-    })
+    results.pop().ok_or(RlweError::Count { given: 0, expected: 1 })
 }
 
 /// The ciphertext of m(X^g) from the ciphertext (b, a) of m, with the Galois key of g.
 ///
 /// # Errors
 /// [`RlweError::GadgetMismatch`] if the key is not a Galois key; otherwise as [`switch`].
-pub fn automorphism(
-    b: &RnsPoly<Eval>,
-    a: &RnsPoly<Eval>,
-    key: &SwitchKey,
-) -> Result<Parts, RlweError> {
+pub fn automorphism(b: &RnsPoly<Eval>, a: &RnsPoly<Eval>, key: &SwitchKey) -> Result<Parts, RlweError> {
     one(a, [Some(b), None], false, key, Some(turn(key)?))
 }
 
@@ -279,27 +220,14 @@ pub fn automorphism(
 ///
 /// # Errors
 /// As [`automorphism`]; [`RlweError::GadgetMismatch`] if gadgets differ.
-pub fn automorphisms(
-    b: &RnsPoly<Eval>,
-    a: &RnsPoly<Eval>,
-    keys: &[&SwitchKey],
-) -> Result<Vec<Parts>, RlweError> {
+pub fn automorphisms(b: &RnsPoly<Eval>, a: &RnsPoly<Eval>, keys: &[&SwitchKey]) -> Result<Vec<Parts>, RlweError> {
     let Some(first) = keys.first() else {
         return Ok(Vec::new());
     };
     let step = |key: &&'_ SwitchKey| turn(key).map(Some);
     let turns = keys.iter().map(step).collect::<Result<Vec<_>, _>>()?;
-    let steps: Vec<Step<'_>> = keys
-        .iter()
-        .zip(turns)
-        .map(|(key, turn)| Step { key, turn })
-        .collect();
-    let pass = Pass {
-        params: first.params(),
-        switched: a,
-        added: [Some(b), None],
-        rescale: false,
-    };
+    let steps: Vec<Step<'_>> = keys.iter().zip(turns).map(|(key, turn)| Step { key, turn }).collect();
+    let pass = Pass { params: first.params(), switched: a, added: [Some(b), None], rescale: false };
     pass.run(&steps)
 }
 

@@ -28,11 +28,7 @@ pub(crate) struct Down {
 }
 
 impl Lift {
-    pub(super) fn new(
-        basis: &Arc<RnsBasis>,
-        from: &[usize],
-        tiles: Vec<Vec<usize>>,
-    ) -> Result<Self, MathError> {
+    pub(super) fn new(basis: &Arc<RnsBasis>, from: &[usize], tiles: Vec<Vec<usize>>) -> Result<Self, MathError> {
         let converter = |mut ids: Vec<usize>| {
             ids.retain(|id| !from.contains(id));
             let made = BaseConverter::new(basis, from, &ids);
@@ -60,11 +56,7 @@ impl<K, V> Default for Cache<K, V> {
 
 impl<K: Eq + Hash, V> Cache<K, V> {
     /// The value for a key, made at its first use.
-    pub(super) fn get(
-        &self,
-        key: K,
-        make: impl FnOnce() -> Result<V, MathError>,
-    ) -> Result<Arc<V>, MathError> {
+    pub(super) fn get(&self, key: K, make: impl FnOnce() -> Result<V, MathError>) -> Result<Arc<V>, MathError> {
         // A panic while the lock is held leaves the map unchanged.
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = known.get(&key) {

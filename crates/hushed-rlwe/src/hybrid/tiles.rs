@@ -17,12 +17,7 @@ pub(super) fn tile_length(limbs: usize, longest: usize) -> usize {
 }
 
 /// Splits the primes of an extended polynomial into tiles: ciphertext primes first, then special primes.
-pub(super) fn tiles(
-    params: &RlweParams,
-    limbs: usize,
-    special: usize,
-    tile: usize,
-) -> Vec<Vec<usize>> {
+pub(super) fn tiles(params: &RlweParams, limbs: usize, special: usize, tile: usize) -> Vec<Vec<usize>> {
     let ids = params.extended_ids_with(limbs, special);
     let (ciphertext, special) = ids.split_at(limbs);
     let parts = ciphertext.chunks(tile).chain(special.chunks(tile));
@@ -45,10 +40,7 @@ pub(super) fn lift(
 
 /// The tables for dividing by the first `special` special primes and the last `rescaled` of `limbs` primes, in tiles of
 /// `tile` primes.
-pub(super) fn down(
-    params: &RlweParams,
-    [limbs, special, rescaled, tile]: [usize; 4],
-) -> Result<Arc<Down>, MathError> {
+pub(super) fn down(params: &RlweParams, [limbs, special, rescaled, tile]: [usize; 4]) -> Result<Arc<Down>, MathError> {
     let down = &params.tables().down;
     down.get((limbs, special, rescaled, tile), || {
         let stay = limbs - rescaled;
@@ -56,9 +48,6 @@ pub(super) fn down(
         let to: Vec<usize> = from.drain(..stay).collect();
         let inverse = |&id: &usize| params.inverse_modulo(from.iter().copied(), id);
         let tiles = to.chunks(tile).map(<[usize]>::to_vec).collect();
-        Ok(Down {
-            lift: Lift::new(params.basis(), &from, tiles)?,
-            inverses: to.iter().map(inverse).collect(),
-        })
+        Ok(Down { lift: Lift::new(params.basis(), &from, tiles)?, inverses: to.iter().map(inverse).collect() })
     })
 }

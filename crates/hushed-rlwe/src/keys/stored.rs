@@ -57,11 +57,7 @@ impl SecretKey {
     /// # Errors
     /// [`RlweError::Codec`] for another length or header, [`CodecError::Damaged`], or coefficients that are not
     /// ternary.
-    pub fn from_bytes(
-        params: &Arc<RlweParams>,
-        bytes: &[u8],
-        decryptions: u64,
-    ) -> Result<Self, RlweError> {
+    pub fn from_bytes(params: &Arc<RlweParams>, bytes: &[u8], decryptions: u64) -> Result<Self, RlweError> {
         let total = Self::stored_bytes(params);
         let mut reader = open_artefact(bytes, Kind::SecretKey, params, total - HEADER_BYTES)?;
         let packed = reader.take(params.n() / 4)?;
@@ -71,16 +67,12 @@ impl SecretKey {
         if Sha256::digest(body).as_slice() != stated {
             return Err(CodecError::Damaged { chunk: 0 }.into());
         }
-        let digits = packed
-            .iter()
-            .flat_map(|byte| (0..4).map(move |i| byte >> (2 * i) & 3));
+        let digits = packed.iter().flat_map(|byte| (0..4).map(move |i| byte >> (2 * i) & 3));
         // Allocated in full from the start: memory that a vector outgrows is not erased.
         let mut coefficients = Zeroizing::new(Vec::with_capacity(params.n()));
         coefficients.extend(digits.map(|digit| i64::from(digit & 1) - i64::from(digit >> 1)));
         // Digits 3 and 0 both decode to the coefficient 0: only 0 is ever written.
-        let known = packed
-            .iter()
-            .fold(0, |both, byte| both | (byte & byte >> 1 & 0x55));
+        let known = packed.iter().fold(0, |both, byte| both | (byte & byte >> 1 & 0x55));
         if known != 0 {
             return Err(CodecError::Padding.into());
         }

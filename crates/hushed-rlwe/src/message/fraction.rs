@@ -32,18 +32,13 @@ impl Fractions {
     /// distance of m·C/Q + 1/2 from the integer below is at least 1/(2Q) (Q is odd, so its numerator over 2Q never
     /// vanishes), and the error stays below that if 64w ≥ bits + 51 + log2(primes) + log2(Q).
     pub(super) fn new(params: &RlweParams, limbs: usize, bits: u32) -> Result<Self, RlweError> {
-        let bad_count = || RlweError::LimbCount {
-            given: limbs,
-            available: params.q_len(),
-        };
+        let bad_count = || RlweError::LimbCount { given: limbs, available: params.q_len() };
         if limbs == 0 || limbs > params.q_len() {
             return Err(bad_count());
         }
         let log_q: u32 = (0..limbs).map(|i| params.basis().modulus(i).bits()).sum();
         let log_limbs = limbs.next_power_of_two().trailing_zeros();
-        let words = (bits + 51 + log_limbs + log_q)
-            .div_ceil(64)
-            .max(MIN_WORDS as u32) as usize;
+        let words = (bits + 51 + log_limbs + log_q).div_ceil(64).max(MIN_WORDS as u32) as usize;
         if words > MAX_WORDS {
             return Err(bad_count());
         }
@@ -53,15 +48,9 @@ impl Fractions {
             let cofactor = params.product_modulo(others, i);
             // The primes are distinct, so the inverse exists.
             let garner = m.inv(cofactor).ok_or_else(bad_count)?;
-            Ok(Limb {
-                garner,
-                fraction: reciprocal(m.value(), words),
-            })
+            Ok(Limb { garner, fraction: reciprocal(m.value(), words) })
         });
-        Ok(Self {
-            limbs: limbs.collect::<Result<_, RlweError>>()?,
-            words,
-        })
+        Ok(Self { limbs: limbs.collect::<Result<_, RlweError>>()?, words })
     }
 
     pub(super) fn limbs(&self) -> usize {

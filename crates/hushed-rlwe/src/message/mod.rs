@@ -50,26 +50,13 @@ impl RingScale {
             return Err(RlweError::RingBits { ell });
         }
         let fractions = Fractions::new(params, limbs, ell)?;
-        let q_word = params
-            .q()
-            .iter()
-            .take(limbs)
-            .fold(1u64, |acc, &q| acc.wrapping_mul(q));
+        let q_word = params.q().iter().take(limbs).fold(1u64, |acc, &q| acc.wrapping_mul(q));
         let inverses = (0..limbs)
             .map(|i| params.basis().modulus(i))
             // The primes are odd, so the inverse exists.
-            .map(|m| {
-                m.inv(m.reduce_u128(1u128 << ell))
-                    .ok_or(RlweError::RingBits { ell })
-            })
+            .map(|m| m.inv(m.reduce_u128(1u128 << ell)).ok_or(RlweError::RingBits { ell }))
             .collect::<Result<_, _>>()?;
-        Ok(Self {
-            params: params.clone(),
-            ell,
-            fractions,
-            q_word,
-            inverses,
-        })
+        Ok(Self { params: params.clone(), ell, fractions, q_word, inverses })
     }
 
     /// The bits of a share.
@@ -89,22 +76,13 @@ impl RingScale {
     pub fn scale_up(&self, x: &[u64]) -> Result<RnsPoly<Coeff>, RlweError> {
         let n = self.params.n();
         if x.len() != n {
-            return Err(RlweError::Count {
-                given: x.len(),
-                expected: n,
-            });
+            return Err(RlweError::Count { given: x.len(), expected: n });
         }
         let mask = u64::MAX >> (64 - self.ell);
         let half = 1u64 << (self.ell - 1);
-        let remainders: Zeroizing<Vec<u64>> = Zeroizing::new(
-            x.iter()
-                .map(|&x| self.q_word.wrapping_mul(x).wrapping_add(half) & mask)
-                .collect(),
-        );
-        let mut out = RnsPoly::scratch(
-            self.params.basis(),
-            &self.params.ciphertext_ids(self.limbs()),
-        );
+        let remainders: Zeroizing<Vec<u64>> =
+            Zeroizing::new(x.iter().map(|&x| self.q_word.wrapping_mul(x).wrapping_add(half) & mask).collect());
+        let mut out = RnsPoly::scratch(self.params.basis(), &self.params.ciphertext_ids(self.limbs()));
         for (j, &inverse) in self.inverses.iter().enumerate() {
             let m = self.params.basis().modulus(j);
             let half = m.mul(m.reduce(half), inverse);
@@ -129,11 +107,7 @@ impl RingScale {
     ///
     /// # Errors
     /// [`RlweError::Limbs`] likewise; [`RlweError::Positions`] for a position outside the ring.
-    pub fn scale_down_at(
-        &self,
-        c: &RnsPoly<Coeff>,
-        positions: &[usize],
-    ) -> Result<Vec<u64>, RlweError> {
+    pub fn scale_down_at(&self, c: &RnsPoly<Coeff>, positions: &[usize]) -> Result<Vec<u64>, RlweError> {
         check_limbs(&self.params, c, self.limbs())?;
         let n = self.params.n();
         if positions.iter().any(|&i| i >= n) {
@@ -142,11 +116,7 @@ impl RingScale {
         Ok(self.scale_down_unchecked(c, positions.iter().copied()))
     }
 
-    fn scale_down_unchecked(
-        &self,
-        c: &RnsPoly<Coeff>,
-        positions: impl ExactSizeIterator<Item = usize>,
-    ) -> Vec<u64> {
+    fn scale_down_unchecked(&self, c: &RnsPoly<Coeff>, positions: impl ExactSizeIterator<Item = usize>) -> Vec<u64> {
         let mut out = Vec::with_capacity(positions.len());
         with_words!(self.fractions.words(), W => {
             // One half of the last place: bit 64W − ℓ − 1.
@@ -162,19 +132,12 @@ impl RingScale {
 }
 
 /// Checks that `c` is over exactly the first `limbs` primes of `params`.
-pub(crate) fn check_limbs<D: Domain>(
-    params: &RlweParams,
-    c: &RnsPoly<D>,
-    limbs: usize,
-) -> Result<(), RlweError> {
+pub(crate) fn check_limbs<D: Domain>(params: &RlweParams, c: &RnsPoly<D>, limbs: usize) -> Result<(), RlweError> {
     if !Arc::ptr_eq(c.basis(), params.basis()) {
         return Err(RlweError::IncompatibleParameters);
     }
     if c.ids().iter().copied().eq(0..limbs) {
         return Ok(());
     }
-    Err(RlweError::Limbs {
-        given: c.ids().to_vec(),
-        expected: params.ciphertext_ids(limbs),
-    })
+    Err(RlweError::Limbs { given: c.ids().to_vec(), expected: params.ciphertext_ids(limbs) })
 }

@@ -37,16 +37,9 @@ impl PrimeScale {
         let q_mod_t = params.q().iter().take(limbs);
         let q_mod_t = q_mod_t.fold(1, |acc, &q| plain.mul(acc, plain.reduce(q)));
         let moduli = (0..limbs).map(|i| params.basis().modulus(i));
-        let inverses = moduli
-            .map(|m| m.inv(m.reduce(t)).ok_or(RlweError::PlainModulus { t }))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            params: params.clone(),
-            t: plain,
-            fractions,
-            q_mod_t,
-            inverses,
-        })
+        let inverses =
+            moduli.map(|m| m.inv(m.reduce(t)).ok_or(RlweError::PlainModulus { t })).collect::<Result<_, _>>()?;
+        Ok(Self { params: params.clone(), t: plain, fractions, q_mod_t, inverses })
     }
 
     /// The modulus t.
@@ -66,19 +59,13 @@ impl PrimeScale {
     pub fn scale_up(&self, x: &[u64]) -> Result<RnsPoly<Coeff>, RlweError> {
         let n = self.params.n();
         if x.len() != n {
-            return Err(RlweError::Count {
-                given: x.len(),
-                expected: n,
-            });
+            return Err(RlweError::Count { given: x.len(), expected: n });
         }
         let t = &self.t;
         let half = t.value() / 2;
         let remainder = |&x: &u64| t.add(t.mul(self.q_mod_t, t.reduce(x)), half);
         let remainders: Zeroizing<Vec<u64>> = Zeroizing::new(x.iter().map(remainder).collect());
-        let mut out = RnsPoly::zero(
-            self.params.basis(),
-            &self.params.ciphertext_ids(self.limbs()),
-        );
+        let mut out = RnsPoly::zero(self.params.basis(), &self.params.ciphertext_ids(self.limbs()));
         for (j, &inverse) in self.inverses.iter().enumerate() {
             let m = self.params.basis().modulus(j);
             let half = m.mul(m.reduce(half), inverse);

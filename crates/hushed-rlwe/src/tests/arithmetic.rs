@@ -16,19 +16,13 @@ struct Setting {
 
 fn setting(params: Arc<RlweParams>, seed: u64) -> Setting {
     let mut rng = rng(seed);
-    Setting {
-        sk: SecretKey::generate(&params, &mut rng),
-        params,
-        rng,
-    }
+    Setting { sk: SecretKey::generate(&params, &mut rng), params, rng }
 }
 
 impl Setting {
     fn encrypt(&mut self, x: &[u64], limbs: usize, ell: u32) -> SeededCiphertext {
         let scale = RingScale::new(&self.params, limbs, ell).unwrap();
-        self.sk
-            .encrypt_seeded(scale.scale_up(x).unwrap(), &mut self.rng)
-            .unwrap()
+        self.sk.encrypt_seeded(scale.scale_up(x).unwrap(), &mut self.rng).unwrap()
     }
 
     /// Asserts that `ct` holds `x` and returns its largest noise coefficient.
@@ -43,21 +37,14 @@ impl Setting {
 
 #[test]
 fn fresh_noise_is_within_its_bound() {
-    for params in [
-        tiny(),
-        RlweParams::olt_small().unwrap(),
-        RlweParams::ole().unwrap(),
-    ] {
+    for params in [tiny(), RlweParams::olt_small().unwrap(), RlweParams::ole().unwrap()] {
         let mut s = setting(params.clone(), 1);
         for limbs in 1..=params.q_len() {
             let ell = if limbs == 1 { 30 } else { 64 };
             let x = shares(&mut s.rng, params.n(), ell);
             let ct = s.encrypt(&x, limbs, ell).expand();
             let noise = s.noise(&ct, &x, ell);
-            assert!(
-                (1.0..=NoiseBound::fresh_secret().value()).contains(&noise),
-                "{noise}"
-            );
+            assert!((1.0..=NoiseBound::fresh_secret().value()).contains(&noise), "{noise}");
         }
     }
 }
@@ -83,13 +70,7 @@ fn public_zeros_are_zeros() {
 fn sums_and_products_with_plaintexts() {
     let mut s = setting(tiny(), 3);
     let n = s.params.n();
-    for (limbs, ell, bits) in [
-        (1, 16, 8),
-        (2, 64, 20),
-        (2, 37, 20),
-        (3, 64, 64),
-        (3, 50, 50),
-    ] {
+    for (limbs, ell, bits) in [(1, 16, 8), (2, 64, 20), (2, 37, 20), (3, 64, 64), (3, 50, 50)] {
         let (x, y) = (shares(&mut s.rng, n, ell), shares(&mut s.rng, n, ell));
         let w = small(&mut s.rng, n, bits);
         let plain = plain_signed(&s.params, limbs, &w);
@@ -99,21 +80,14 @@ fn sums_and_products_with_plaintexts() {
         sum.mul_plain_assign(&plain);
         sum.add_assign(&cy);
         let product = clear_product(&x, &w, ell);
-        let expected: Vec<u64> = product
-            .iter()
-            .zip(&y)
-            .map(|(&p, &y)| reduce(p.wrapping_add(y), ell))
-            .collect();
-        let bound = NoiseBound::fresh_secret()
-            .plain_product(power_of_two(bits - 1), n)
-            .add(&NoiseBound::fresh_secret());
+        let expected: Vec<u64> = product.iter().zip(&y).map(|(&p, &y)| reduce(p.wrapping_add(y), ell)).collect();
+        let bound =
+            NoiseBound::fresh_secret().plain_product(power_of_two(bits - 1), n).add(&NoiseBound::fresh_secret());
         if bound.value() < power_of_two(49) {
             assert!(s.noise(&sum, &expected, ell) <= bound.value());
         }
         let scale = RingScale::new(&s.params, limbs, ell).unwrap();
-        let opened = scale
-            .scale_down(&s.sk.decrypt_phase(&sum).unwrap())
-            .unwrap();
+        let opened = scale.scale_down(&s.sk.decrypt_phase(&sum).unwrap()).unwrap();
         assert_eq!(opened, expected, "{limbs} {ell} {bits}");
 
         let mut fused = cy.clone();
@@ -121,13 +95,8 @@ fn sums_and_products_with_plaintexts() {
         assert_eq!((&fused.b, &fused.a), (&sum.b, &sum.a));
         sum.sub_assign(&cy);
         sum.mul_monomial_assign(n as i64);
-        let negated: Vec<u64> = product
-            .iter()
-            .map(|p| reduce(p.wrapping_neg(), ell))
-            .collect();
-        let opened = scale
-            .scale_down(&s.sk.decrypt_phase(&sum).unwrap())
-            .unwrap();
+        let negated: Vec<u64> = product.iter().map(|p| reduce(p.wrapping_neg(), ell)).collect();
+        let opened = scale.scale_down(&s.sk.decrypt_phase(&sum).unwrap()).unwrap();
         assert_eq!(opened, negated);
     }
 }
@@ -148,10 +117,7 @@ fn modulus_switching_keeps_the_message() {
         let noise = s.noise(&switched, &expected, 32);
         // Half a unit more, because the message's scaling is rounded again.
         let bound = bound.modulus_switch(&s.params, 3, limbs).value() + 0.5;
-        assert!(
-            noise <= bound && (limbs == 3 || noise < 200.0),
-            "{noise} {bound}"
-        );
+        assert!(noise <= bound && (limbs == 3 || noise < 200.0), "{noise} {bound}");
     }
     for limbs in [0, 4] {
         assert!(modulus_switch(&s.params, ct.clone(), limbs).is_err());
@@ -164,10 +130,7 @@ fn ciphertexts_of_another_set_are_refused() {
     // The same numbers in another set: keys and ciphertexts do not mix.
     let mut other = setting(tiny(), 9);
     let stranger = other.encrypt(&x, 2, 64).expand();
-    assert_eq!(
-        s.sk.decrypt_phase(&stranger).err(),
-        Some(RlweError::IncompatibleParameters)
-    );
+    assert_eq!(s.sk.decrypt_phase(&stranger).err(), Some(RlweError::IncompatibleParameters));
     let own = s.encrypt(&x, 2, 64).expand();
     assert!(s.sk.decrypt_phase(&own).is_ok());
 }

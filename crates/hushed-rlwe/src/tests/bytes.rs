@@ -22,22 +22,15 @@ fn cases(params: &Arc<RlweParams>) -> [Case<'_>; 2] {
         .map(|_| RnsPoly::zero(params.basis(), &[0, 1]))
         .map(|zero| sk.encrypt_seeded(zero, &mut rng).unwrap())
         .collect();
-    let (set_bytes, list_bytes) = (
-        set.to_bytes(),
-        SeededCiphertext::list_to_bytes(params, 2, &list).unwrap(),
-    );
+    let (set_bytes, list_bytes) = (set.to_bytes(), SeededCiphertext::list_to_bytes(params, 2, &list).unwrap());
     [
         Case {
             bytes: set_bytes,
-            read: Box::new(move |bytes| {
-                KeySet::from_bytes(params, &[17, 5], params.q_len(), bytes).map(drop)
-            }),
+            read: Box::new(move |bytes| KeySet::from_bytes(params, &[17, 5], params.q_len(), bytes).map(drop)),
         },
         Case {
             bytes: list_bytes,
-            read: Box::new(move |bytes| {
-                SeededCiphertext::list_from_bytes(params, 2, 3, bytes).map(drop)
-            }),
+            read: Box::new(move |bytes| SeededCiphertext::list_from_bytes(params, 2, 3, bytes).map(drop)),
         },
     ]
 }
@@ -51,10 +44,7 @@ fn round_trips() {
     let bytes = set.to_bytes();
     assert_eq!(bytes.len(), KeySet::bytes(&params, 2, params.q_len()));
     let read = KeySet::from_bytes(&params, &[5, 129], params.q_len(), &bytes).unwrap();
-    assert_eq!(
-        (&read.public.b, &read.public.a),
-        (&set.public.b, &set.public.a)
-    );
+    assert_eq!((&read.public.b, &read.public.a), (&set.public.b, &set.public.a));
     assert_eq!(read.galois.elements(), set.galois.elements());
     for ((_, left), (_, right)) in read.galois.iter().zip(set.galois.iter()) {
         for (left, right) in left.digits.iter().zip(&right.digits) {
@@ -65,12 +55,8 @@ fn round_trips() {
 
     for limbs in 1..=3 {
         let ids = params.ciphertext_ids(limbs);
-        let list: Vec<SeededCiphertext> = (0..2)
-            .map(|_| {
-                sk.encrypt_seeded(RnsPoly::zero(params.basis(), &ids), &mut rng)
-                    .unwrap()
-            })
-            .collect();
+        let list: Vec<SeededCiphertext> =
+            (0..2).map(|_| sk.encrypt_seeded(RnsPoly::zero(params.basis(), &ids), &mut rng).unwrap()).collect();
         let bytes = SeededCiphertext::list_to_bytes(&params, limbs, &list).unwrap();
         // 50 bits per residue and 16 bytes of seed: the byte count that protocols declare.
         assert_eq!(bytes.len(), HEADER_BYTES + 2 * (16 + limbs * 256 * 50 / 8));
@@ -82,11 +68,7 @@ fn round_trips() {
         }
     }
     let none = SeededCiphertext::list_to_bytes(&params, 2, &[]).unwrap();
-    assert!(
-        SeededCiphertext::list_from_bytes(&params, 2, 0, &none)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(SeededCiphertext::list_from_bytes(&params, 2, 0, &none).unwrap().is_empty());
 }
 
 #[test]
@@ -98,10 +80,7 @@ fn every_other_length_is_refused() {
             let mut other = case.bytes.clone();
             other.resize(length, 0);
             let refused = (case.read)(&other);
-            assert!(matches!(
-                refused,
-                Err(RlweError::Codec(CodecError::Length { .. }))
-            ));
+            assert!(matches!(refused, Err(RlweError::Codec(CodecError::Length { .. }))));
         }
     }
 }
@@ -137,10 +116,7 @@ fn residues_must_be_reduced() {
         let mut other = case.bytes.clone();
         // The first limb after the header and a seed: residues of all ones exceed any prime below 2^50.
         other[HEADER_BYTES + 16..HEADER_BYTES + 16 + 7].fill(0xff);
-        assert_eq!(
-            (case.read)(&other),
-            Err(CodecError::Residue { limb: 0 }.into())
-        );
+        assert_eq!((case.read)(&other), Err(CodecError::Residue { limb: 0 }.into()));
     }
 }
 
@@ -161,23 +137,9 @@ fn other_parameters_kinds_and_shapes_are_refused() {
     // A key set of the same size as an expected list cannot arise; a wrong kind in the header can.
     let mut other = list.bytes.clone();
     other[4] = 1;
-    assert_eq!(
-        (list.read)(&other),
-        Err(CodecError::Kind {
-            given: 1,
-            expected: 2
-        }
-        .into())
-    );
+    assert_eq!((list.read)(&other), Err(CodecError::Kind { given: 1, expected: 2 }.into()));
     other[6] = 9;
-    assert_eq!(
-        (list.read)(&other),
-        Err(CodecError::Version {
-            given: 9,
-            expected: 1
-        }
-        .into())
-    );
+    assert_eq!((list.read)(&other), Err(CodecError::Version { given: 9, expected: 1 }.into()));
     // Counts come from the protocol, and absurd ones cause no overflow.
     for count in [0, 2, 4, usize::MAX] {
         assert!(SeededCiphertext::list_from_bytes(&params, 2, count, &list.bytes).is_err());

@@ -21,12 +21,7 @@ fn refused(params: &Arc<RlweParams>, specs: &KeySpecs, bytes: &[u8]) -> RlweErro
 fn keys_are_read_as_they_were_written() {
     let params = tiny();
     let mut specs = KeySpecs::new();
-    specs
-        .relin(3, 1)
-        .relin(1, 1)
-        .galois(5, 3, 1)
-        .galois(511, 2, 1)
-        .encapsulation(3, 1);
+    specs.relin(3, 1).relin(1, 1).galois(5, 3, 1).galois(511, 2, 1).encapsulation(3, 1);
     let keys = made(&params, &specs);
     let bytes = keys.to_bytes().unwrap();
     assert_eq!(specs.artefact_bytes(&params), Ok(bytes.len()));
@@ -46,13 +41,7 @@ fn keys_are_read_as_they_were_written() {
     assert!(switched(&read) == switched(&keys));
     let empty = KeySpecs::new();
     let none = made(&params, &empty).to_bytes().unwrap();
-    assert_eq!(
-        EvalKeys::from_bytes(&params, &empty, &none)
-            .unwrap()
-            .iter()
-            .len(),
-        0
-    );
+    assert_eq!(EvalKeys::from_bytes(&params, &empty, &none).unwrap().iter().len(), 0);
 }
 
 /// Seeded keys have these bytes on every machine, with every kernel and number of threads: what is stored today can be
@@ -61,14 +50,8 @@ fn keys_are_read_as_they_were_written() {
 fn seeded_keys_are_known() {
     let keys = made(&tiny(), &fuzz::specs());
     let bytes = keys.to_bytes().unwrap();
-    let name: String = bytes[bytes.len() - 32..]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    assert_eq!(
-        name,
-        "d841163dc84f88b8d7eb1cf1e7cf344952df21b5552a573fffa272a27bc1923c"
-    );
+    let name: String = bytes[bytes.len() - 32..].iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(name, "d841163dc84f88b8d7eb1cf1e7cf344952df21b5552a573fffa272a27bc1923c");
 }
 
 #[test]
@@ -83,10 +66,7 @@ fn reading_goes_on_after_an_interruption() {
         let mut reader = EvalKeysReader::new(&params, &specs).unwrap();
         let used = reader.push_all(&bytes[..cut]).unwrap();
         assert_eq!(reader.offset(), used as u64);
-        assert_eq!(
-            reader.complete().len() + reader.missing().count(),
-            specs.len()
-        );
+        assert_eq!(reader.complete().len() + reader.missing().count(), specs.len());
         assert!(reader.content_hash().is_none());
         // A damaged chunk is refused and changes nothing.
         let mut damaged = bytes[used..used + reader.next_bytes().unwrap()].to_vec();
@@ -94,10 +74,7 @@ fn reading_goes_on_after_an_interruption() {
         assert!(reader.push(&damaged).is_err());
         assert_eq!(reader.offset(), used as u64);
         assert_eq!(reader.push_all(&bytes[used..]), Ok(bytes.len() - used));
-        assert_eq!(
-            reader.content_hash().unwrap()[..],
-            bytes[bytes.len() - 32..]
-        );
+        assert_eq!(reader.content_hash().unwrap()[..], bytes[bytes.len() - 32..]);
         assert_eq!(reader.finish().unwrap().to_bytes().unwrap(), bytes);
     }
 }
@@ -109,23 +86,13 @@ fn a_reader_that_only_checks_refuses_the_same_and_keeps_nothing() {
     let mut reader = EvalKeysReader::checking(&params, &specs).unwrap();
     assert_eq!(reader.push_all(&bytes), Ok(bytes.len()));
     assert_eq!(reader.complete().len(), specs.len());
-    assert_eq!(
-        reader.content_hash().unwrap()[..],
-        bytes[bytes.len() - 32..]
-    );
-    assert!(matches!(
-        reader.finish().err(),
-        Some(RlweError::Codec(CodecError::Keys))
-    ));
+    assert_eq!(reader.content_hash().unwrap()[..], bytes[bytes.len() - 32..]);
+    assert!(matches!(reader.finish().err(), Some(RlweError::Codec(CodecError::Keys))));
     for at in 0..bytes.len() {
         let mut other = bytes.clone();
         other[at] ^= 0x11;
         let mut reader = EvalKeysReader::checking(&params, &specs).unwrap();
-        assert_eq!(
-            reader.push_all(&other).err(),
-            Some(refused(&params, &specs, &other)),
-            "{at}"
-        );
+        assert_eq!(reader.push_all(&other).err(), Some(refused(&params, &specs, &other)), "{at}");
     }
 }
 
@@ -135,10 +102,7 @@ fn every_other_length_is_refused() {
     let bytes = made(&params, &specs).to_bytes().unwrap();
     for length in 0..bytes.len() {
         let error = refused(&params, &specs, &bytes[..length]);
-        let expected = matches!(
-            error,
-            RlweError::Codec(CodecError::Truncated { .. } | CodecError::Length { .. })
-        );
+        let expected = matches!(error, RlweError::Codec(CodecError::Truncated { .. } | CodecError::Length { .. }));
         assert!(expected, "{length}: {error}");
     }
     let mut longer = bytes.clone();
@@ -162,10 +126,7 @@ fn every_flipped_byte_is_refused() {
             0..4 => codec(CodecError::Magic),
             8..24 => codec(CodecError::Parameters),
             at if at >= HEADER_BYTES + 4 + 8 * specs.len() => {
-                assert!(
-                    matches!(error, RlweError::Codec(CodecError::Damaged { .. })),
-                    "{at}"
-                );
+                assert!(matches!(error, RlweError::Codec(CodecError::Damaged { .. })), "{at}");
             }
             _ => {}
         }
@@ -180,15 +141,9 @@ fn a_sealed_residue_out_of_range_is_refused() {
     let at = HEADER_BYTES + 4 + 8 * specs.len() + 32 + 16;
     let mut other = bytes.clone();
     other[at..at + 7].fill(0xff);
-    assert_eq!(
-        refused(&params, &specs, &other),
-        CodecError::Damaged { chunk: 1 }.into()
-    );
+    assert_eq!(refused(&params, &specs, &other), CodecError::Damaged { chunk: 1 }.into());
     reseal(&params, &specs, &mut other).unwrap();
-    assert_eq!(
-        refused(&params, &specs, &other),
-        CodecError::Residue { limb: 0 }.into()
-    );
+    assert_eq!(refused(&params, &specs, &other), CodecError::Residue { limb: 0 }.into());
     let mut same = bytes.clone();
     reseal(&params, &specs, &mut same).unwrap();
     assert_eq!(same, bytes);
@@ -198,23 +153,13 @@ fn a_sealed_residue_out_of_range_is_refused() {
 fn other_keys_and_parameters_are_refused_by_name() {
     let (params, specs) = (minute(), fuzz::specs());
     let bytes = made(&params, &specs).to_bytes().unwrap();
-    let missing = |key, limbs, longest| RlweError::MissingKey {
-        key,
-        limbs,
-        longest,
-    };
+    let missing = |key, limbs, longest| RlweError::MissingKey { key, limbs, longest };
     let mut wanted = specs.clone();
     wanted.galois(3, 1, 1);
-    assert_eq!(
-        refused(&params, &wanted, &bytes),
-        missing(KeyUse::Galois(3), 1, 0)
-    );
+    assert_eq!(refused(&params, &wanted, &bytes), missing(KeyUse::Galois(3), 1, 0));
     let mut wanted = specs.clone();
     wanted.galois(5, 2, 1);
-    assert_eq!(
-        refused(&params, &wanted, &bytes),
-        missing(KeyUse::Galois(5), 2, 1)
-    );
+    assert_eq!(refused(&params, &wanted, &bytes), missing(KeyUse::Galois(5), 2, 1));
     assert!(specs.check_among(&wanted).is_ok());
     let mut fewer = KeySpecs::new();
     fewer.relin(2, 1);
@@ -222,17 +167,11 @@ fn other_keys_and_parameters_are_refused_by_name() {
     let mut literal = params.literal().clone();
     literal.q.swap(0, 1);
     let swapped = RlweParams::insecure_for_tests(literal).unwrap();
-    assert_eq!(
-        refused(&swapped, &specs, &bytes),
-        CodecError::Parameters.into()
-    );
+    assert_eq!(refused(&swapped, &specs, &bytes), CodecError::Parameters.into());
     // Absurd counts allocate nothing.
     for count in [4097, u32::MAX] {
         let mut other = bytes.clone();
         other[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&count.to_le_bytes());
-        assert_eq!(
-            KeySpecs::offered(&params, &other),
-            Err(CodecError::Keys.into())
-        );
+        assert_eq!(KeySpecs::offered(&params, &other), Err(CodecError::Keys.into()));
     }
 }

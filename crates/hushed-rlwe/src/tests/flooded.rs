@@ -34,10 +34,7 @@ fn shares_add_up_exactly() {
         let x: Vec<u64> = (0..params.n()).map(|_| rng.next_u64() % t).collect();
         let mut w = vec![0; params.n()];
         (w[0], w[4000]) = (m.centre(t / 2), m.centre(t - 5));
-        let ct = sk
-            .encrypt_seeded(scale.scale_up(&x).unwrap(), &mut rng)
-            .unwrap()
-            .expand();
+        let ct = sk.encrypt_seeded(scale.scale_up(&x).unwrap(), &mut rng).unwrap().expand();
         let mut product = ct.clone();
         product.mul_plain_assign(&plain_signed(&params, 4, &w));
         let mut sent = Vec::new();
@@ -45,11 +42,7 @@ fn shares_add_up_exactly() {
         assert_eq!(sent.len(), format.bytes());
         let theirs = format.open(&sent, &sk).unwrap();
         for i in 0..params.n() {
-            let turned = if i < 4000 {
-                m.neg(x[i + params.n() - 4000])
-            } else {
-                x[i - 4000]
-            };
+            let turned = if i < 4000 { m.neg(x[i + params.n() - 4000]) } else { x[i - 4000] };
             let expected = m.add(m.mul(x[i], t / 2), m.mul(turned, t - 5));
             assert_eq!(m.add(mine[i], theirs[i]), expected, "{i}");
         }
@@ -91,15 +84,9 @@ fn responses_differ_and_are_flooded() {
     assert_eq!(format.flood_bits(), 70);
     let scale = PrimeScale::new(&params, 3, t).unwrap();
     let x = vec![1; 256];
-    let ct = sk
-        .encrypt_seeded(scale.scale_up(&x).unwrap(), &mut rng)
-        .unwrap()
-        .expand();
+    let ct = sk.encrypt_seeded(scale.scale_up(&x).unwrap(), &mut rng).unwrap().expand();
     let mut sent = [Vec::new(), Vec::new()];
-    let shares: Vec<_> = sent
-        .iter_mut()
-        .map(|out| format.answer(&ct, &key, &mut rng, out).unwrap())
-        .collect();
+    let shares: Vec<_> = sent.iter_mut().map(|out| format.answer(&ct, &key, &mut rng, out).unwrap()).collect();
     assert_ne!(shares[0], shares[1]);
     let all = Positions::all(&params);
     let parts = sent.map(|bytes| format.truncation().read(&bytes, all.as_slice()).unwrap());
@@ -111,19 +98,12 @@ fn responses_differ_and_are_flooded() {
         let shifted = poly.clone().divide_by_last_and_round();
         let q = shifted.basis().modulus(0);
         let p = params.q()[2] as f64;
-        shifted
-            .limb(0)
-            .iter()
-            .map(|&c| q.centre(c) as f64 * p / power_of_two(70))
-            .collect()
+        shifted.limb(0).iter().map(|&c| q.centre(c) as f64 * p / power_of_two(70)).collect()
     };
     let values: Vec<f64> = scaled(flood.expose());
     let mean = values.iter().sum::<f64>() / 256.0;
     let square = values.iter().map(|v| v * v).sum::<f64>() / 256.0;
     assert!(values.iter().all(|v| v.abs() <= 1.0));
     assert!(mean.abs() < 6.0 * (1.0f64 / 3.0 / 256.0).sqrt(), "{mean}");
-    assert!(
-        (square - 1.0 / 3.0).abs() < 6.0 * (4.0f64 / 45.0 / 256.0).sqrt(),
-        "{square}"
-    );
+    assert!((square - 1.0 / 3.0).abs() < 6.0 * (4.0f64 / 45.0 / 256.0).sqrt(), "{square}");
 }

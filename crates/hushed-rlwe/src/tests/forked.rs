@@ -40,8 +40,7 @@ fn fork_ends_a_key_in_the_child() {
         ];
         // Nothing else gets at the coefficients either.
         refused.push(catch_unwind(AssertUnwindSafe(|| sk.to_bytes())).is_err());
-        refused
-            .push(catch_unwind(AssertUnwindSafe(|| PublicKey::generate(&sk, &mut fresh))).is_err());
+        refused.push(catch_unwind(AssertUnwindSafe(|| PublicKey::generate(&sk, &mut fresh))).is_err());
         if let Some(wrong) = refused.iter().position(|refused| !refused) {
             return 1 + wrong as u8;
         }

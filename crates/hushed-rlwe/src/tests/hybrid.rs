@@ -8,9 +8,8 @@ use num_bigint::{BigInt, Sign};
 use super::*;
 use crate::error::RlweError;
 use crate::hybrid::{
-    EvalKeys, Extended, Gadget, KeySpecs, KeyUse, automorphism, automorphisms, decompose,
-    decompose_raised, inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
-    switch_add, switch_add_rescale,
+    EvalKeys, Extended, Gadget, KeySpecs, KeyUse, automorphism, automorphisms, decompose, decompose_raised,
+    inner_product, inner_product_many, mod_down, mod_down_rescale, switch, switch_add, switch_add_rescale,
 };
 use crate::keys::SecretKey;
 use crate::noise::NoiseBound;
@@ -19,11 +18,7 @@ use crate::noise::NoiseBound;
 fn literal(log_n: u32) -> RlweLiteral {
     let (fifty, forty) = (ntt_primes(50, 1 << log_n, 6), ntt_primes(40, 1 << log_n, 3));
     let q = [&fifty[..1], &forty, &fifty[1..3]].concat();
-    RlweLiteral {
-        log_n,
-        q,
-        p: fifty[3..].to_vec(),
-    }
+    RlweLiteral { log_n, q, p: fifty[3..].to_vec() }
 }
 
 pub(super) fn params(log_n: u32) -> Arc<RlweParams> {
@@ -32,19 +27,11 @@ pub(super) fn params(log_n: u32) -> Arc<RlweParams> {
 
 pub(super) fn random(params: &RlweParams, ids: &[usize], seed: u64) -> RnsPoly<Eval> {
     let seed_bytes = hushed_math::rng::PublicSeed([3; 16]);
-    RnsPoly::uniform(
-        params.basis(),
-        ids,
-        &mut PublicStream::new(&seed_bytes, seed),
-    )
+    RnsPoly::uniform(params.basis(), ids, &mut PublicStream::new(&seed_bytes, seed))
 }
 
 /// Σ parts·secrets − wanted, as coefficients.
-pub(super) fn error(
-    sk: &SecretKey,
-    (b, a): &(RnsPoly<Eval>, RnsPoly<Eval>),
-    wanted: &RnsPoly<Eval>,
-) -> RnsPoly<Coeff> {
+pub(super) fn error(sk: &SecretKey, (b, a): &(RnsPoly<Eval>, RnsPoly<Eval>), wanted: &RnsPoly<Eval>) -> RnsPoly<Coeff> {
     let mut phase = b.clone();
     phase.mul_add_assign(a, &sk.s().keep_limbs(a.ids()));
     phase.sub_assign(wanted);
@@ -115,10 +102,7 @@ fn rotations_compose() {
     let three = noise.add(&noise).add(&noise);
     assert_within(&error(&sk, &twice, &phase(&direct)), &three);
     let there_and_back = turn(&turn(&(b.clone(), a.clone()), conjugation), conjugation);
-    assert_within(
-        &error(&sk, &there_and_back, &phase(&(b, a))),
-        &noise.add(&noise),
-    );
+    assert_within(&error(&sk, &there_and_back, &phase(&(b, a))), &noise.add(&noise));
 }
 
 #[test]
@@ -129,10 +113,7 @@ fn the_sparse_secret_is_passed_through() {
     let mut specs = KeySpecs::new();
     specs.encapsulation(6, 3);
     let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
-    let (to, from) = (
-        keys.get(KeyUse::ToSparse, 1).unwrap(),
-        keys.get(KeyUse::FromSparse, 1).unwrap(),
-    );
+    let (to, from) = (keys.get(KeyUse::ToSparse, 1).unwrap(), keys.get(KeyUse::FromSparse, 1).unwrap());
     let (b, a) = (random(&params, &[0], 1), random(&params, &[0], 2));
     let mut phase = b.clone();
     phase.mul_add_assign(&a, &sk.s().keep_limbs(&[0]));
@@ -141,10 +122,7 @@ fn the_sparse_secret_is_passed_through() {
     b.add_assign(&add);
     let (add, a) = switch(&a, from).unwrap();
     b.add_assign(&add);
-    let bound = to
-        .gadget()
-        .noise(&params, 1)
-        .add(&from.gadget().noise(&params, 1));
+    let bound = to.gadget().noise(&params, 1).add(&from.gadget().noise(&params, 1));
     assert_within(&error(&sk, &(b, a), &phase), &bound);
     // The sampler ensures the weight, and no two keys are equal.
     let again = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
@@ -174,10 +152,7 @@ fn raised_polynomials_come_back_rotated_with_one_digit() {
         for limbs in [6, 3] {
             let low = a.clone().into_coeff();
             let digits = decompose_raised(&params, key.gadget(), &low, limbs).unwrap();
-            let (sum, turned) = inner_product(&digits, key)
-                .unwrap()
-                .mod_down(&params)
-                .unwrap();
+            let (sum, turned) = inner_product(&digits, key).unwrap().mod_down(&params).unwrap();
             // Modulo q_0, where the raised b is b itself.
             let mut sum = sum.keep_limbs(&[0]);
             sum.add_assign(&b);
@@ -200,20 +175,15 @@ fn forms_agree_and_threads_do_not_matter() {
     let mut specs = KeySpecs::new();
     specs.relin(6, 2).galois(5, 6, 2).galois(25, 6, 2);
     let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let keys = EvalKeys::generate(&sk, &specs, &mut rng(5)).unwrap();
             let ids = params.ciphertext_ids(5);
             let (b, a) = (random(&params, &ids, 1), random(&params, &ids, 2));
             let turned = automorphism(&b, &a, keys.galois(5, 5).unwrap()).unwrap();
             let relin = keys.relin(5).unwrap();
-            let (first, second) = (
-                decompose(&params, relin.gadget(), &a).unwrap(),
-                decompose(&params, relin.gadget(), &b).unwrap(),
-            );
+            let (first, second) =
+                (decompose(&params, relin.gadget(), &a).unwrap(), decompose(&params, relin.gadget(), &b).unwrap());
             let one = inner_product(&first, relin).unwrap();
             let many = inner_product_many(&[&second, &first], relin).unwrap();
             assert!(many[1].b == one.b && many[1].a == one.a);
@@ -259,11 +229,7 @@ fn forms_agree_and_threads_do_not_matter() {
 /// The coefficients as integers in (−M/2, M/2), where M is the product of all moduli.
 fn integers(poly: RnsPoly<Eval>) -> (Vec<BigInt>, BigInt) {
     let poly = poly.into_coeff();
-    let moduli: Vec<_> = poly
-        .ids()
-        .iter()
-        .map(|&id| *poly.basis().modulus(id))
-        .collect();
+    let moduli: Vec<_> = poly.ids().iter().map(|&id| *poly.basis().modulus(id)).collect();
     let product: BigInt = moduli.iter().map(|m| BigInt::from(m.value())).product();
     let all = (0..poly.n()).map(|i| {
         let mut sum = BigInt::ZERO;
@@ -273,11 +239,7 @@ fn integers(poly: RnsPoly<Eval>) -> (Vec<BigInt>, BigInt) {
             sum += others * m.mul(poly.limb(j)[i], inverse);
         }
         let value = sum % &product;
-        if &value * 2 > product {
-            value - &product
-        } else {
-            value
-        }
+        if &value * 2 > product { value - &product } else { value }
     });
     (all.collect(), product)
 }
@@ -288,10 +250,7 @@ fn division_rounds_to_nearest() {
     for (limbs, special) in [(6, 3), (2, 3), (3, 1), (1, 2)] {
         let poly = random(&params, &params.extended_ids_with(limbs, special), 6);
         let (values, _) = integers(poly.clone());
-        let p: BigInt = params.literal().p[..special]
-            .iter()
-            .map(|&p| BigInt::from(p))
-            .product();
+        let p: BigInt = params.literal().p[..special].iter().map(|&p| BigInt::from(p)).product();
         let last = BigInt::from(params.q()[limbs - 1]);
         let down = mod_down(&params, poly.clone(), special).unwrap();
         let mut cases = vec![(p.clone(), down)];
@@ -319,21 +278,10 @@ fn division_rounds_to_nearest() {
 fn gadgets_are_tight_and_balanced() {
     let n = 1 << 16;
     let (fifty, forty) = (ntt_primes(50, n, 19), ntt_primes(40, n, 17));
-    let literal = RlweLiteral {
-        log_n: 16,
-        q: [&fifty[..1], &forty, &fifty[1..12]].concat(),
-        p: fifty[12..].to_vec(),
-    };
+    let literal = RlweLiteral { log_n: 16, q: [&fifty[..1], &forty, &fifty[1..12]].concat(), p: fifty[12..].to_vec() };
     let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
     let params = RlweParams::new(literal.clone()).unwrap();
-    for (limbs, special, digits) in [
-        (29, 7, 4),
-        (20, 6, 3),
-        (14, 6, 2),
-        (5, 5, 1),
-        (2, 1, 2),
-        (1, 1, 1),
-    ] {
+    for (limbs, special, digits) in [(29, 7, 4), (20, 6, 3), (14, 6, 2), (5, 5, 1), (2, 1, 2), (1, 1, 1)] {
         let gadget = Gadget::new(&params, limbs, special).unwrap();
         assert_eq!(gadget.digits().len(), digits, "{limbs} {special}");
         let p = bits(&literal.p[..special]);
@@ -357,10 +305,7 @@ fn gadgets_are_tight_and_balanced() {
         assert_eq!(refused, Some(RlweError::Gadget { limbs, special }));
     }
     for limbs in [0, 30] {
-        assert!(matches!(
-            Gadget::new(&params, limbs, 1),
-            Err(RlweError::LimbCount { .. })
-        ));
+        assert!(matches!(Gadget::new(&params, limbs, 1), Err(RlweError::LimbCount { .. })));
     }
 }
 
@@ -370,20 +315,12 @@ fn the_cheapest_key_is_found_and_a_missing_one_named() {
     let mut rng = rng(7);
     let sk = SecretKey::generate(&params, &mut rng);
     let mut specs = KeySpecs::new();
-    specs
-        .galois(5, 6, 3)
-        .galois(5, 2, 1)
-        .galois(7, 3, 1)
-        .relin(6, 3);
+    specs.galois(5, 6, 3).galois(5, 2, 1).galois(7, 3, 1).relin(6, 3);
     let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     assert_eq!(keys.specs(), specs);
     let shape = |limbs| keys.galois(5, limbs).unwrap().spec();
     assert_eq!((shape(2).limbs, shape(1).limbs, shape(3).limbs), (2, 2, 6));
-    let missing = |key, limbs, longest| RlweError::MissingKey {
-        key,
-        limbs,
-        longest,
-    };
+    let missing = |key, limbs, longest| RlweError::MissingKey { key, limbs, longest };
     let refused = |found: Result<_, _>| found.map(|_| ()).unwrap_err();
     assert_eq!(refused(keys.galois(7, 4)), missing(KeyUse::Galois(7), 4, 3));
     assert_eq!(refused(keys.galois(3, 1)), missing(KeyUse::Galois(3), 1, 0));
@@ -407,10 +344,7 @@ fn digits_of_other_parameters_are_refused_wherever_they_stand() {
     let (own, foreign) = (digits(&params), digits(&other));
     assert!(inner_product_many(&[&own, &own], key).is_ok());
     for many in [[&own, &foreign], [&foreign, &own]] {
-        assert!(matches!(
-            inner_product_many(&many, key),
-            Err(RlweError::IncompatibleParameters)
-        ));
+        assert!(matches!(inner_product_many(&many, key), Err(RlweError::IncompatibleParameters)));
     }
 }
 
@@ -439,8 +373,7 @@ fn what_does_not_fit_is_refused() {
     // The sparse secret never sees more than q_0·p_0.
     for (limbs, special) in [(2, 1), (1, 2)] {
         let specs = |p: &mut KeySpecs| {
-            p.encapsulation(6, 3)
-                .insert(KeyUse::ToSparse, limbs, special);
+            p.encapsulation(6, 3).insert(KeyUse::ToSparse, limbs, special);
         };
         assert_eq!(refused(&specs), RlweError::Encapsulation);
     }
@@ -456,39 +389,18 @@ fn what_does_not_fit_is_refused() {
     let a = random(&params, &params.ciphertext_ids(4), 1);
     let (relin, galois) = (keys.relin(4).unwrap(), keys.galois(5, 4).unwrap());
     let digits = decompose(&params, relin.gadget(), &a).unwrap();
-    assert_eq!(
-        inner_product(&digits, galois).err(),
-        Some(RlweError::GadgetMismatch)
-    );
-    assert_eq!(
-        automorphism(&a, &a, relin).err(),
-        Some(RlweError::GadgetMismatch)
-    );
+    assert_eq!(inner_product(&digits, galois).err(), Some(RlweError::GadgetMismatch));
+    assert_eq!(automorphism(&a, &a, relin).err(), Some(RlweError::GadgetMismatch));
     let long = random(&params, &params.ciphertext_ids(5), 1);
-    assert!(matches!(
-        switch(&long, relin),
-        Err(RlweError::LimbCount {
-            given: 5,
-            available: 4
-        })
-    ));
+    assert!(matches!(switch(&long, relin), Err(RlweError::LimbCount { given: 5, available: 4 })));
     let odd = random(&params, &[0, 2], 1);
     assert!(matches!(switch(&odd, relin), Err(RlweError::Limbs { .. })));
-    assert!(matches!(
-        mod_down(&params, odd, 1),
-        Err(RlweError::Limbs { .. })
-    ));
+    assert!(matches!(mod_down(&params, odd, 1), Err(RlweError::Limbs { .. })));
     let other = RlweParams::insecure_for_tests(params.literal().clone()).unwrap();
     let foreign = random(&other, &other.ciphertext_ids(4), 1);
-    assert_eq!(
-        switch(&foreign, relin).err(),
-        Some(RlweError::IncompatibleParameters)
-    );
+    assert_eq!(switch(&foreign, relin).err(), Some(RlweError::IncompatibleParameters));
     let digits = decompose(&other, relin.gadget(), &foreign).unwrap();
-    assert_eq!(
-        inner_product(&digits, relin).err(),
-        Some(RlweError::IncompatibleParameters)
-    );
+    assert_eq!(inner_product(&digits, relin).err(), Some(RlweError::IncompatibleParameters));
 }
 
 /// At a secure degree with real primes: one key, one switch.

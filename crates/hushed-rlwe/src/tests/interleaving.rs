@@ -15,11 +15,7 @@ struct Setting {
 
 fn setting(params: Arc<RlweParams>, seed: u64) -> Setting {
     let mut rng = rng(seed);
-    Setting {
-        sk: SecretKey::generate(&params, &mut rng),
-        params,
-        rng,
-    }
+    Setting { sk: SecretKey::generate(&params, &mut rng), params, rng }
 }
 
 /// The a part of the node at distance `h` over `leaves`, depth first.
@@ -34,11 +30,7 @@ fn node(
         return leaves.pop().unwrap();
     }
     let children = tree.children(h);
-    let order: &[usize] = if children == 4 {
-        &[0, 2, 1, 3]
-    } else {
-        &[0, 1]
-    };
+    let order: &[usize] = if children == 4 { &[0, 2, 1, 3] } else { &[0, 1] };
     let each = size / h / children;
     let parts: Vec<_> = leaves
         .chunks(each)
@@ -56,10 +48,8 @@ impl Setting {
         let (n, ell) = (self.params.n(), if limbs == 1 { 24 } else { 64 });
         let scale = RingScale::new(&self.params, limbs, ell).unwrap();
         let tree = Interleaving::new(keys, size, limbs).unwrap();
-        let inverse: Vec<u64> = (0..limbs)
-            .map(|i| self.params.basis().modulus(i))
-            .map(|m| m.inv(m.reduce(size as u64)).unwrap())
-            .collect();
+        let inverse: Vec<u64> =
+            (0..limbs).map(|i| self.params.basis().modulus(i)).map(|m| m.inv(m.reduce(size as u64)).unwrap()).collect();
         let ids = self.params.ciphertext_ids(limbs);
         let mut b = RnsPoly::<Coeff>::zero(self.params.basis(), &ids);
         let mut expected = vec![0; n];
@@ -85,20 +75,12 @@ impl Setting {
         }
         let a = node(&tree, leaves, 1, 0, size);
         b.add_assign(&tree.into_b());
-        let ct = crate::Ciphertext {
-            b: b.into_eval(),
-            a: a.into_eval(),
-        };
+        let ct = crate::Ciphertext { b: b.into_eval(), a: a.into_eval() };
         let mut phase = self.sk.decrypt_phase(&ct).unwrap();
-        assert_eq!(
-            scale.scale_down(&phase).unwrap(),
-            expected,
-            "{size} {count}"
-        );
+        assert_eq!(scale.scale_down(&phase).unwrap(), expected, "{size} {count}");
         phase.sub_assign(&scale.scale_up(&expected).unwrap());
         let noise = largest(&phase);
-        let bound =
-            NoiseBound::fresh_secret().interleave(&self.params, keys.limbs(), limbs, size.ilog2());
+        let bound = NoiseBound::fresh_secret().interleave(&self.params, keys.limbs(), limbs, size.ilog2());
         assert!(noise <= bound.value(), "{size} {count}: {noise} {bound:?}");
         noise / bound.value()
     }
@@ -126,10 +108,7 @@ fn trees_of_every_size() {
 /// The presets' sizes, where transforms use the widest kernels; the furthest nodes of 2^12 leaves are nodes of two.
 #[test]
 fn trees_at_the_size_of_the_presets() {
-    for (params, key_limbs) in [
-        (RlweParams::olt_small().unwrap(), 2),
-        (RlweParams::olt_full().unwrap(), 2),
-    ] {
+    for (params, key_limbs) in [(RlweParams::olt_small().unwrap(), 2), (RlweParams::olt_full().unwrap(), 2)] {
         let mut s = setting(params, 5);
         let elements = s.params.interleave_elements(12);
         let keys = GaloisKeys::generate(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
@@ -149,10 +128,7 @@ fn keys_serve_every_prefix_of_the_primes() {
     for key_limbs in [3, 2] {
         let set = KeySet::generate(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
         let bytes = set.to_bytes();
-        assert_eq!(
-            bytes.len(),
-            KeySet::bytes(&s.params, elements.len(), key_limbs)
-        );
+        assert_eq!(bytes.len(), KeySet::bytes(&s.params, elements.len(), key_limbs));
         let mut backwards = elements.clone();
         backwards.reverse();
         let other = 5 - key_limbs;
@@ -176,9 +152,8 @@ fn misuse_is_refused() {
     let mut s = setting(tiny(), 9);
     let keys = GaloisKeys::generate(&s.sk, &[129, 129], 3, &mut s.rng).unwrap();
     assert_eq!(keys.elements(), vec![129]);
-    let zero = |params: &RlweParams, limbs: usize| {
-        RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs))
-    };
+    let zero =
+        |params: &RlweParams, limbs: usize| RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs));
     let part = zero(&s.params, 2);
     let tree = Interleaving::new(&keys, 2, 2).unwrap();
     assert!(matches!(
@@ -191,15 +166,9 @@ fn misuse_is_refused() {
     }
     // The same numbers in another set: keys and polynomials do not mix.
     let other = setting(tiny(), 9);
-    assert_eq!(
-        tree.combine(&[zero(&other.params, 2)], 1, 0).err(),
-        Some(RlweError::IncompatibleParameters)
-    );
+    assert_eq!(tree.combine(&[zero(&other.params, 2)], 1, 0).err(), Some(RlweError::IncompatibleParameters));
     // Children of unequal length.
-    assert!(matches!(
-        tree.combine(&[part, zero(&s.params, 1)], 1, 0),
-        Err(RlweError::Limbs { .. })
-    ));
+    assert!(matches!(tree.combine(&[part, zero(&s.params, 1)], 1, 0), Err(RlweError::Limbs { .. })));
     // No key switching without a special prime.
     let ole = setting(RlweParams::ole().unwrap(), 10);
     let q_len = ole.params.q_len();

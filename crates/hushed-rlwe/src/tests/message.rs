@@ -7,10 +7,7 @@ use crate::error::RlweError;
 use crate::message::{PrimeScale, RingScale};
 
 fn modulus(params: &RlweParams, limbs: usize) -> BigUint {
-    params.q()[..limbs]
-        .iter()
-        .map(|&q| BigUint::from(q))
-        .product()
+    params.q()[..limbs].iter().map(|&q| BigUint::from(q)).product()
 }
 
 fn to_poly(params: &Arc<RlweParams>, limbs: usize, values: &[BigUint]) -> RnsPoly<Coeff> {
@@ -27,16 +24,7 @@ fn to_poly(params: &Arc<RlweParams>, limbs: usize, values: &[BigUint]) -> RnsPol
 fn edges(ell: u32, n: usize, rng: &mut SecretRng) -> Vec<u64> {
     let top = u64::MAX >> (64 - ell);
     let half = 1u64 << (ell - 1);
-    let mut x = vec![
-        0,
-        1,
-        top,
-        top - 1,
-        half,
-        half - 1,
-        reduce(half + 1, ell),
-        top / 3,
-    ];
+    let mut x = vec![0, 1, top, top - 1, half, half - 1, reduce(half + 1, ell), top / 3];
     x.extend(shares(rng, n - x.len(), ell));
     x.iter_mut().for_each(|x| *x = reduce(*x, ell));
     x
@@ -50,19 +38,10 @@ fn scale_up_is_the_rounded_quotient() {
             for ell in (1..=64).step_by(if params.n() > 256 { 21 } else { 1 }) {
                 let q = modulus(&params, limbs);
                 let x = edges(ell, params.n(), &mut rng);
-                let got = RingScale::new(&params, limbs, ell)
-                    .unwrap()
-                    .scale_up(&x)
-                    .unwrap();
-                let expected: Vec<BigUint> = x
-                    .iter()
-                    .map(|&x| ((&q * x * 2u32) + (BigUint::from(1u32) << ell)) >> (ell + 1))
-                    .collect();
-                assert_eq!(
-                    got,
-                    to_poly(&params, limbs, &expected),
-                    "limbs {limbs}, ell {ell}"
-                );
+                let got = RingScale::new(&params, limbs, ell).unwrap().scale_up(&x).unwrap();
+                let expected: Vec<BigUint> =
+                    x.iter().map(|&x| ((&q * x * 2u32) + (BigUint::from(1u32) << ell)) >> (ell + 1)).collect();
+                assert_eq!(got, to_poly(&params, limbs, &expected), "limbs {limbs}, ell {ell}");
             }
         }
     }
@@ -114,10 +93,7 @@ fn scaling_by_a_prime_is_the_rounded_quotient() {
             };
             let mut x = vec![0, 1, t - 1, t / 2, t / 2 + 1];
             x.extend((5..256).map(|_| rng.next_u64() % t));
-            let up: Vec<BigUint> = x
-                .iter()
-                .map(|&x| (&q * x * 2u32 + t) / (BigUint::from(t) * 2u32))
-                .collect();
+            let up: Vec<BigUint> = x.iter().map(|&x| (&q * x * 2u32 + t) / (BigUint::from(t) * 2u32)).collect();
             let scaled = scale.scale_up(&x).unwrap();
             assert_eq!(scaled, to_poly(&params, limbs, &up), "limbs {limbs}, t {t}");
             if q > BigUint::from(t) * 2u32 {
@@ -140,10 +116,7 @@ fn scaling_by_a_prime_is_the_rounded_quotient() {
     assert!(PrimeScale::new(&params, 1, params.q()[0]).is_err());
     assert!(PrimeScale::new(&params, 1, 1 << 20).is_err());
     let scale = PrimeScale::new(&params, 1, 257).unwrap();
-    assert!(matches!(
-        scale.scale_up(&[0; 3]),
-        Err(RlweError::Count { .. })
-    ));
+    assert!(matches!(scale.scale_up(&[0; 3]), Err(RlweError::Count { .. })));
 }
 
 #[test]
@@ -162,35 +135,17 @@ fn down_inverts_up() {
 fn misuse_is_refused() {
     let params = tiny();
     for ell in [0, 65, u32::MAX] {
-        assert!(matches!(
-            RingScale::new(&params, 1, ell),
-            Err(RlweError::RingBits { .. })
-        ));
+        assert!(matches!(RingScale::new(&params, 1, ell), Err(RlweError::RingBits { .. })));
     }
     for limbs in [0, 4, usize::MAX] {
-        assert!(matches!(
-            RingScale::new(&params, limbs, 8),
-            Err(RlweError::LimbCount { .. })
-        ));
+        assert!(matches!(RingScale::new(&params, limbs, 8), Err(RlweError::LimbCount { .. })));
     }
     let scale = RingScale::new(&params, 2, 8).unwrap();
-    assert!(matches!(
-        scale.scale_up(&[0; 255]),
-        Err(RlweError::Count { .. })
-    ));
+    assert!(matches!(scale.scale_up(&[0; 255]), Err(RlweError::Count { .. })));
     let three = RnsPoly::zero(params.basis(), &[0, 1, 2]);
-    assert!(matches!(
-        scale.scale_down(&three),
-        Err(RlweError::Limbs { .. })
-    ));
+    assert!(matches!(scale.scale_down(&three), Err(RlweError::Limbs { .. })));
     let other = RnsPoly::zero(tiny().basis(), &[0, 1]);
-    assert!(matches!(
-        scale.scale_down(&other),
-        Err(RlweError::IncompatibleParameters)
-    ));
+    assert!(matches!(scale.scale_down(&other), Err(RlweError::IncompatibleParameters)));
     let two = RnsPoly::zero(params.basis(), &[0, 1]);
-    assert!(matches!(
-        scale.scale_down_at(&two, &[256]),
-        Err(RlweError::Positions { n: 256 })
-    ));
+    assert!(matches!(scale.scale_down_at(&two, &[256]), Err(RlweError::Positions { n: 256 })));
 }

@@ -24,21 +24,13 @@ use crate::params::{RlweLiteral, RlweParams};
 /// N = 2^8, Q of three 50-bit primes, one special prime. Insecure.
 fn tiny() -> Arc<RlweParams> {
     let literal = RlweParams::olt_full().unwrap().literal().clone();
-    RlweParams::insecure_for_tests(RlweLiteral {
-        log_n: 8,
-        ..literal
-    })
-    .unwrap()
+    RlweParams::insecure_for_tests(RlweLiteral { log_n: 8, ..literal }).unwrap()
 }
 
 /// N = 2^4: small enough to try every length and every byte. Insecure.
 fn minute() -> Arc<RlweParams> {
     let literal = RlweParams::olt_small().unwrap().literal().clone();
-    RlweParams::insecure_for_tests(RlweLiteral {
-        log_n: 4,
-        ..literal
-    })
-    .unwrap()
+    RlweParams::insecure_for_tests(RlweLiteral { log_n: 4, ..literal }).unwrap()
 }
 
 fn rng(seed: u64) -> SecretRng {
@@ -51,9 +43,7 @@ fn shares(rng: &mut SecretRng, n: usize, ell: u32) -> Vec<u64> {
 
 /// Small signed integers of at most `bits` bits.
 fn small(rng: &mut SecretRng, n: usize, bits: u32) -> Vec<i64> {
-    (0..n)
-        .map(|_| (rng.next_u64() as i64) >> (64 - bits))
-        .collect()
+    (0..n).map(|_| (rng.next_u64() as i64) >> (64 - bits)).collect()
 }
 
 /// Integers as an unscaled polynomial over the first `limbs` primes, to multiply a ciphertext by.
@@ -69,11 +59,7 @@ fn clear_product(x: &[u64], w: &[i64], ell: u32) -> Vec<u64> {
         for (j, &w) in w.iter().enumerate() {
             let term = x.wrapping_mul(w as u64);
             let k = (i + j) % n;
-            out[k] = if i + j < n {
-                out[k].wrapping_add(term)
-            } else {
-                out[k].wrapping_sub(term)
-            };
+            out[k] = if i + j < n { out[k].wrapping_add(term) } else { out[k].wrapping_sub(term) };
         }
     }
     out.into_iter().map(|v| reduce(v, ell)).collect()

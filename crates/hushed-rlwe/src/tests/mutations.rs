@@ -40,9 +40,7 @@ fn ciphertext_lists() {
     let sk = SecretKey::generate(&params, &mut rng);
     let (count, limbs) = fuzz::LIST;
     let zero = || RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
-    let list: Vec<_> = (0..count)
-        .map(|_| sk.encrypt_seeded(zero(), &mut rng).unwrap())
-        .collect();
+    let list: Vec<_> = (0..count).map(|_| sk.encrypt_seeded(zero(), &mut rng).unwrap()).collect();
     let good = SeededCiphertext::list_to_bytes(&params, limbs, &list).unwrap();
     replay(4, &good, |data| fuzz::ciphertexts(&params, data));
 }

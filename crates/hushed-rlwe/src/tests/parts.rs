@@ -66,14 +66,8 @@ fn parts_are_no_artefacts_and_belong_to_their_parameters() {
     let without = keys.without(&part, &(1..3)).unwrap();
     assert!(matches!(without.to_bytes(), Err(RlweError::PartsOfKeys)));
     let other = whole.without(&(2..4)).unwrap();
-    assert!(matches!(
-        keys.without(&other, &(1..3)),
-        Err(RlweError::IncompatibleParameters)
-    ));
+    assert!(matches!(keys.without(&other, &(1..3)), Err(RlweError::IncompatibleParameters)));
     let less = part.without(&(1..2)).unwrap();
-    assert!(matches!(
-        without.without(&less, &(1..2)),
-        Err(RlweError::PartsOfKeys)
-    ));
+    assert!(matches!(without.without(&less, &(1..2)), Err(RlweError::PartsOfKeys)));
     assert!(whole.without(&(0..6)).is_err());
 }

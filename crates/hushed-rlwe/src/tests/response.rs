@@ -20,20 +20,12 @@ struct Setting {
 fn setting(params: Arc<RlweParams>, seed: u64) -> Setting {
     let mut rng = rng(seed);
     let sk = SecretKey::generate(&params, &mut rng);
-    Setting {
-        key: PublicKey::generate(&sk, &mut rng),
-        sk,
-        params,
-        rng,
-    }
+    Setting { key: PublicKey::generate(&sk, &mut rng), sk, params, rng }
 }
 
 /// A ciphertext of `x` with uniform extra noise below 2^bits.
 fn noisy(s: &mut Setting, x: &[u64], limbs: usize, ell: u32, bits: u32) -> Ciphertext {
-    let mut message = RingScale::new(&s.params, limbs, ell)
-        .unwrap()
-        .scale_up(x)
-        .unwrap();
+    let mut message = RingScale::new(&s.params, limbs, ell).unwrap().scale_up(x).unwrap();
     let noise = small(&mut s.rng, x.len(), bits);
     let ids = s.params.ciphertext_ids(limbs);
     message.add_assign(&RnsPoly::from_signed(s.params.basis(), &ids, &noise));
@@ -46,20 +38,14 @@ fn answer_and_open(s: &mut Setting, ell: u32, limbs: usize, bits: u32, used: &Po
     let x = shares(&mut s.rng, s.params.n(), ell);
     let ct = noisy(s, &x, limbs, ell, bits);
     let mut sent = Vec::new();
-    let mine = format
-        .answer(&ct, &s.key, used, &mut s.rng, &mut sent)
-        .unwrap();
+    let mine = format.answer(&ct, &s.key, used, &mut s.rng, &mut sent).unwrap();
     assert_eq!(sent.len(), format.bytes(used.len()));
     let theirs = format.open(&sent, &s.sk, used).unwrap();
     assert_eq!((mine.len(), theirs.len()), (used.len(), used.len()));
-    let errors = used
-        .as_slice()
-        .iter()
-        .zip(mine.iter().zip(&theirs))
-        .map(|(&i, (u, v))| {
-            let error = u.wrapping_add(*v).wrapping_sub(x[i]) << (64 - ell);
-            (error as i64 >> (64 - ell)).unsigned_abs()
-        });
+    let errors = used.as_slice().iter().zip(mine.iter().zip(&theirs)).map(|(&i, (u, v))| {
+        let error = u.wrapping_add(*v).wrapping_sub(x[i]) << (64 - ell);
+        (error as i64 >> (64 - ell)).unsigned_abs()
+    });
     errors.max().unwrap_or(0)
 }
 
@@ -74,10 +60,7 @@ fn shares_add_up_to_the_message() {
                 continue;
             }
             let all = Positions::all(&s.params);
-            assert!(
-                answer_and_open(&mut s, ell, limbs, bits - 1, &all) <= 1,
-                "{ell} {limbs}"
-            );
+            assert!(answer_and_open(&mut s, ell, limbs, bits - 1, &all) <= 1, "{ell} {limbs}");
         }
     }
 }
@@ -100,29 +83,17 @@ fn shares_add_up_at_the_preset_sizes() {
 #[test]
 fn only_the_used_coefficients_are_sent() {
     let mut s = setting(tiny(), 3);
-    for positions in [
-        vec![],
-        vec![0],
-        vec![255],
-        vec![3, 4, 200],
-        (0..256).step_by(8).collect(),
-    ] {
+    for positions in [vec![], vec![0], vec![255], vec![3, 4, 200], (0..256).step_by(8).collect()] {
         let used = Positions::new(&s.params, positions).unwrap();
         assert!(answer_and_open(&mut s, 64, 2, 20, &used) <= 1);
     }
     for bad in [vec![256], vec![2, 1], vec![1, 1]] {
-        assert!(matches!(
-            Positions::new(&s.params, bad),
-            Err(RlweError::Positions { n: 256 })
-        ));
+        assert!(matches!(Positions::new(&s.params, bad), Err(RlweError::Positions { n: 256 })));
     }
     let format = ResponseFormat::for_ring(&s.params, 64, 20).unwrap();
     let (_, width_b) = format.coefficient_bits();
     let per_list = |width: u32, count: usize| (width as usize * count).div_ceil(8);
-    assert_eq!(
-        format.bytes(3) - format.bytes(0),
-        per_list(64, 3) + per_list(width_b - 64, 3)
-    );
+    assert_eq!(format.bytes(3) - format.bytes(0), per_list(64, 3) + per_list(width_b - 64, 3));
 }
 
 /// The sizes that the protocols' byte formulas rely on.
@@ -141,10 +112,7 @@ fn format_sizes() {
     assert_eq!(of(37, 40), (1, (46, 38)));
     assert_eq!(of(32, 60), (1, (42, 32)));
     let refused = ResponseFormat::for_ring(&small, 64, 36).err();
-    assert!(matches!(
-        refused,
-        Some(RlweError::NoRoomForResponse { ell: 64, .. })
-    ));
+    assert!(matches!(refused, Some(RlweError::NoRoomForResponse { ell: 64, .. })));
     assert!(ResponseFormat::for_ring(&small, 65, 10).is_err());
     assert!(ResponseFormat::for_ring_at(&small, 0, 8, 10).is_err());
     assert!(ResponseFormat::for_ring_at(&small, 3, 8, 10).is_err());
@@ -164,18 +132,13 @@ fn noise_is_within_the_format_s_bound() {
         let used = Positions::all(&params);
         let mut sent = Vec::new();
         let truncation = format.truncation();
-        truncation
-            .write(&b, &a, used.as_slice(), &mut sent)
-            .unwrap();
+        truncation.write(&b, &a, used.as_slice(), &mut sent).unwrap();
         let (b, a) = truncation.read(&sent, used.as_slice()).unwrap();
         let mut phase = s.sk.phase(b, a).unwrap();
         let scale = RingScale::new(&params, format.limbs(), ell).unwrap();
         phase.sub_assign(&scale.scale_up(&x).unwrap());
         let (noise, bound) = (largest(&phase), format.noise().value());
-        let modulus: f64 = params.q()[..format.limbs()]
-            .iter()
-            .map(|&q| q as f64)
-            .product();
+        let modulus: f64 = params.q()[..format.limbs()].iter().map(|&q| q as f64).product();
         assert!(noise <= bound && noise > bound / 8.0, "{noise} {bound}");
         assert!(bound <= modulus / power_of_two(ell));
     }
@@ -195,9 +158,7 @@ fn every_response_has_its_own_zero_and_mask() {
         let mut rng = rng(1000 + run);
         [&first, &first, &second].map(|ct| {
             let mut sent = Vec::new();
-            let share = format
-                .answer(ct, &s.key, &used, &mut rng, &mut sent)
-                .unwrap();
+            let share = format.answer(ct, &s.key, &used, &mut rng, &mut sent).unwrap();
             let (b, a) = format.truncation().read(&sent, used.as_slice()).unwrap();
             (share, b, a)
         })
@@ -217,14 +178,7 @@ fn every_response_has_its_own_zero_and_mask() {
     assert!(difference(&one, 1) != difference(&two, 1));
     assert!(difference(&one, 2) != difference(&two, 2));
     // Two answers to one ciphertext differ by two zeros, which is far more than rounding.
-    assert!(
-        difference(&one, 1)
-            .limb(0)
-            .iter()
-            .filter(|&&c| c == 0)
-            .count()
-            < 4
-    );
+    assert!(difference(&one, 1).limb(0).iter().filter(|&&c| c == 0).count() < 4);
 }
 
 /// The sent values have uniform top bits, whatever the message.
@@ -235,17 +189,12 @@ fn sent_coefficients_look_uniform() {
     let used = Positions::all(&s.params);
     let ct = noisy(&mut s, &vec![0; 8192], 2, 64, 10);
     let mut sent = Vec::new();
-    let share = format
-        .answer(&ct, &s.key, &used, &mut s.rng, &mut sent)
-        .unwrap();
+    let share = format.answer(&ct, &s.key, &used, &mut s.rng, &mut sent).unwrap();
     let (b, a) = format.truncation().read(&sent, used.as_slice()).unwrap();
     let quantile = |values: &mut dyn Iterator<Item = f64>| {
         let mut cells = [0f64; 16];
         values.for_each(|v| cells[(v * 16.0) as usize] += 1.0);
-        cells
-            .iter()
-            .map(|c| (c - 512.0).powi(2) / 512.0)
-            .sum::<f64>()
+        cells.iter().map(|c| (c - 512.0).powi(2) / 512.0).sum::<f64>()
     };
     let q0 = s.params.q()[0] as f64;
     // 15 degrees of freedom: above 60 with probability 2^-21.
@@ -262,17 +211,12 @@ fn foreign_bytes_are_refused_or_harmless() {
     let used = Positions::new(&s.params, vec![1, 5, 6]).unwrap();
     let ct = noisy(&mut s, &[7; 16], 2, 64, 10);
     let mut sent = Vec::new();
-    format
-        .answer(&ct, &s.key, &used, &mut s.rng, &mut sent)
-        .unwrap();
+    format.answer(&ct, &s.key, &used, &mut s.rng, &mut sent).unwrap();
     for length in (0..sent.len()).chain([sent.len() + 1]) {
         let mut other = sent.clone();
         other.resize(length, 0);
         let opened = format.open(&other, &s.sk, &used);
-        assert!(
-            matches!(opened, Err(RlweError::Codec(CodecError::Length { .. }))),
-            "{length}"
-        );
+        assert!(matches!(opened, Err(RlweError::Codec(CodecError::Length { .. }))), "{length}");
     }
     for at in 0..sent.len() {
         for flip in [1, 0x80, 0xff] {
@@ -282,10 +226,7 @@ fn foreign_bytes_are_refused_or_harmless() {
         }
     }
     let ones = vec![0xff; sent.len()];
-    assert!(matches!(
-        format.open(&ones, &s.sk, &used),
-        Err(RlweError::Codec(_))
-    ));
+    assert!(matches!(format.open(&ones, &s.sk, &used), Err(RlweError::Codec(_))));
 }
 
 #[test]
@@ -294,14 +235,7 @@ fn truncation_rounds_and_wraps() {
     for (limbs, bits) in [(1, 0), (1, 13), (2, 0), (2, 1), (2, 35), (2, 36), (2, 99)] {
         let truncation = Truncation::new(&params, limbs, bits, bits).unwrap();
         let modulus: u128 = params.q()[..limbs].iter().map(|&q| u128::from(q)).product();
-        let edges = [
-            0,
-            1,
-            modulus - 1,
-            modulus - 2,
-            modulus / 2,
-            (1u128 << bits) / 2,
-        ];
+        let edges = [0, 1, modulus - 1, modulus - 2, modulus / 2, (1u128 << bits) / 2];
         let mut poly = RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
         for j in 0..limbs {
             for (out, value) in poly.limb_mut(j).iter_mut().zip(edges) {
@@ -315,14 +249,7 @@ fn truncation_rounds_and_wraps() {
         assert_eq!(b, a);
         b.sub_assign(&poly);
         if bits < 49 {
-            assert!(
-                largest(&b)
-                    <= if bits == 0 {
-                        0.0
-                    } else {
-                        power_of_two(bits - 1)
-                    }
-            );
+            assert!(largest(&b) <= if bits == 0 { 0.0 } else { power_of_two(bits - 1) });
         }
     }
     for (limbs, bits) in [(0, 0), (3, 0), (1, 50), (2, 100), (2, u32::MAX)] {

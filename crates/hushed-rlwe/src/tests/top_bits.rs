@@ -9,11 +9,7 @@ use crate::message::RingScale;
 use crate::noise::{NoiseBound, power_of_two};
 use crate::truncate::SeededFormat;
 
-fn encrypted(
-    sk: &SecretKey,
-    rng: &mut SecretRng,
-    (limbs, ell): (usize, u32),
-) -> (RnsPoly<Coeff>, SeededCiphertext) {
+fn encrypted(sk: &SecretKey, rng: &mut SecretRng, (limbs, ell): (usize, u32)) -> (RnsPoly<Coeff>, SeededCiphertext) {
     let params = sk.params();
     let x = shares(rng, params.n(), ell);
     let scale = RingScale::new(params, limbs, ell).unwrap();
@@ -28,13 +24,7 @@ fn the_noise_is_that_of_the_bits_that_were_not_sent() {
     let params = tiny();
     let mut rng = rng(31);
     let sk = SecretKey::generate(&params, &mut rng);
-    for (limbs, ell, drop) in [
-        (1, 20, 1),
-        (1, 16, 20),
-        (2, 40, 0),
-        (2, 40, 33),
-        (2, 30, 45),
-    ] {
+    for (limbs, ell, drop) in [(1, 20, 1), (1, 16, 20), (2, 40, 0), (2, 40, 33), (2, 30, 45)] {
         let format = SeededFormat::new(&params, limbs, drop).unwrap();
         let (message, ct) = encrypted(&sk, &mut rng, (limbs, ell));
         let bytes = format.write(ct).unwrap();
@@ -46,10 +36,7 @@ fn the_noise_is_that_of_the_bits_that_were_not_sent() {
             largest(&phase)
         };
         let (found, bound) = (noise(&read), NoiseBound::fresh_top_bits(drop).value());
-        assert!(
-            found <= bound && found > bound / 16.0,
-            "{drop}: {found} {bound}"
-        );
+        assert!(found <= bound && found > bound / 16.0, "{drop}: {found} {bound}");
         // At most half a step of 2^drop, plus the fresh error.
         assert!(drop == 0 || found <= power_of_two(drop) / 2.0 + 30.0);
 
@@ -78,10 +65,7 @@ fn every_bit_less_is_a_bit_less_a_coefficient() {
         // Rounding may take one bit more.
         let bits = 100 - drop as usize;
         let bytes = bytes(drop) - none;
-        assert!(
-            (32 * bits..=32 * (bits + 1)).contains(&bytes),
-            "{drop}: {bytes}"
-        );
+        assert!((32 * bits..=32 * (bits + 1)).contains(&bytes), "{drop}: {bytes}");
     }
     assert_eq!(bytes(0), SeededCiphertext::list_bytes(&params, 2, 1));
 }
@@ -107,19 +91,11 @@ fn other_bytes_and_shapes_are_refused() {
     bytes[end - 8..].fill(0xff);
     assert!(matches!(format.read(&bytes), Err(RlweError::Codec(_))));
     // Another format's bytes, and a ciphertext with other primes.
-    assert!(
-        SeededFormat::new(&params, 2, 0)
-            .unwrap()
-            .read(&good)
-            .is_err()
-    );
+    assert!(SeededFormat::new(&params, 2, 0).unwrap().read(&good).is_err());
     let one = SeededFormat::new(&params, 1, 10).unwrap();
     assert!(matches!(one.write(ct), Err(RlweError::Limbs { .. })));
     for (limbs, drop) in [(0, 1), (0, 0), (2, 101), (2, 127), (3, 1)] {
-        assert!(
-            SeededFormat::new(&tiny(), limbs, drop).is_err(),
-            "{limbs} {drop}"
-        );
+        assert!(SeededFormat::new(&tiny(), limbs, drop).is_err(), "{limbs} {drop}");
     }
     assert!(SeededFormat::new(&tiny(), 3, 0).is_ok());
 }

@@ -30,11 +30,7 @@ impl Field {
         }
         let half = (1u128 << drop) >> 1;
         let max = (modulus - 1 + half) >> drop;
-        Ok(Self {
-            drop,
-            width: (128 - max.leading_zeros()).max(1),
-            max,
-        })
+        Ok(Self { drop, width: (128 - max.leading_zeros()).max(1), max })
     }
 
     pub(super) fn bytes(&self, count: usize) -> usize {
@@ -45,10 +41,8 @@ impl Field {
 
     pub(super) fn write(&self, values: impl Iterator<Item = u128>, out: &mut Vec<u8>) {
         let half = (1u128 << self.drop) >> 1;
-        let (low, high): (Vec<u64>, Vec<u64>) = values
-            .map(|c| (c + half) >> self.drop)
-            .map(|t| (t as u64, (t >> 64) as u64))
-            .unzip();
+        let (low, high): (Vec<u64>, Vec<u64>) =
+            values.map(|c| (c + half) >> self.drop).map(|t| (t as u64, (t >> 64) as u64)).unzip();
         pack_bits(&low, self.width.min(64), out);
         if self.width > 64 {
             pack_bits(&high, self.width - 64, out);
@@ -56,21 +50,13 @@ impl Field {
     }
 
     /// The low and high words of the integers that `write` rounded, not yet reduced modulo Q'.
-    pub(super) fn read(
-        &self,
-        bytes: &mut Reader<'_>,
-        count: usize,
-    ) -> Result<[Vec<u64>; 2], CodecError> {
+    pub(super) fn read(&self, bytes: &mut Reader<'_>, count: usize) -> Result<[Vec<u64>; 2], CodecError> {
         let mut list = |width: u32| {
             let packed = bytes.take(packed_len(count, width).unwrap_or(usize::MAX))?;
             unpack_bits(packed, width, count).ok_or(CodecError::Padding)
         };
         let mut low = list(self.width.min(64))?;
-        let mut high = if self.width > 64 {
-            list(self.width - 64)?
-        } else {
-            vec![0; count]
-        };
+        let mut high = if self.width > 64 { list(self.width - 64)? } else { vec![0; count] };
         for (low, high) in low.iter_mut().zip(&mut high) {
             let t = u128::from(*high) << 64 | u128::from(*low);
             if t > self.max {
@@ -96,15 +82,9 @@ impl Integers {
     pub(super) fn new(params: &Arc<RlweParams>, limbs: usize) -> Result<Self, RlweError> {
         let available = params.q_len().min(MAX_LIMBS);
         if limbs == 0 || limbs > available {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available,
-            });
+            return Err(RlweError::LimbCount { given: limbs, available });
         }
-        Ok(Self {
-            params: params.clone(),
-            limbs,
-        })
+        Ok(Self { params: params.clone(), limbs })
     }
 
     /// Q'.
@@ -125,10 +105,7 @@ impl Integers {
         pointwise.reduce(&mut t, low);
         pointwise.sub_assign(&mut t, poly.limb(1));
         pointwise.mul_scalar_assign(&mut t, pointwise.modulus().neg(inverse));
-        low.iter()
-            .zip(t)
-            .map(|(&c0, t)| u128::from(c0) + u128::from(m0.value()) * u128::from(t))
-            .collect()
+        low.iter().zip(t).map(|(&c0, t)| u128::from(c0) + u128::from(m0.value()) * u128::from(t)).collect()
     }
 
     /// q_0, and its inverse modulo q_1.

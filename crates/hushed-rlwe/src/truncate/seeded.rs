@@ -36,10 +36,7 @@ impl SeededFormat {
     pub fn new(params: &Arc<RlweParams>, limbs: usize, drop: u32) -> Result<Self, RlweError> {
         let available = params.q_len();
         if limbs == 0 || limbs > available {
-            return Err(RlweError::LimbCount {
-                given: limbs,
-                available,
-            });
+            return Err(RlweError::LimbCount { given: limbs, available });
         }
         let top = match drop {
             0 => None,
@@ -49,11 +46,7 @@ impl SeededFormat {
                 Some((integers, field))
             }
         };
-        Ok(Self {
-            limbs,
-            params: params.clone(),
-            top,
-        })
+        Ok(Self { limbs, params: params.clone(), top })
     }
 
     /// The bytes of one ciphertext.
@@ -78,12 +71,7 @@ impl SeededFormat {
         };
         check_limbs(&self.params, &ct.b, self.limbs)?;
         let mut out = Vec::with_capacity(self.bytes());
-        write_header(
-            &mut out,
-            Kind::SeededTopBits,
-            &self.params,
-            self.payload(field),
-        );
+        write_header(&mut out, Kind::SeededTopBits, &self.params, self.payload(field));
         out.extend_from_slice(&ct.seed.0);
         field.write(integers.of(&ct.b.into_coeff()).into_iter(), &mut out);
         Ok(out)
@@ -96,10 +84,7 @@ impl SeededFormat {
     pub fn read(&self, bytes: &[u8]) -> Result<SeededCiphertext, RlweError> {
         let Some((integers, field)) = &self.top else {
             let list = SeededCiphertext::list_from_bytes(&self.params, self.limbs, 1, bytes)?;
-            let none = RlweError::LimbCount {
-                given: 0,
-                available: self.params.q_len(),
-            };
+            let none = RlweError::LimbCount { given: 0, available: self.params.q_len() };
             return list.into_iter().next().ok_or(none);
         };
         let length = self.payload(field);

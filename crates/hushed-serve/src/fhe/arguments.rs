@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{
-    ContextOptions, FheJobError, RunFiles, RunOptions, default_calibration, default_secret,
-};
+use super::{ContextOptions, FheJobError, RunFiles, RunOptions, default_calibration, default_secret};
 use crate::error::ServeError;
 
 /// The arguments of `hushed run` and `hushed-server run`.
@@ -15,12 +13,7 @@ pub struct RunArguments {
     pub dir: PathBuf,
 
     /// The run manifest, the same as the client's
-    #[arg(
-        long = "manifest",
-        alias = "plan",
-        value_name = "FILE",
-        env = "HUSHED_MANIFEST"
-    )]
+    #[arg(long = "manifest", alias = "plan", value_name = "FILE", env = "HUSHED_MANIFEST")]
     pub plan: PathBuf,
 
     /// The client's evaluation.keys
@@ -72,10 +65,7 @@ impl RunArguments {
         let context = ContextOptions {
             model: self.dir.clone(),
             plan: self.plan.clone(),
-            calibration: self
-                .calibration
-                .clone()
-                .unwrap_or_else(|| default_calibration(&self.dir)),
+            calibration: self.calibration.clone().unwrap_or_else(|| default_calibration(&self.dir)),
             secret: secret.ok_or(FheJobError::NoStateFolder)?,
             max_memory: self.max_memory.map(|gib| u64::from(gib) << 30),
             threads: self.threads.map(usize::from),

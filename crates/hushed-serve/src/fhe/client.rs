@@ -19,10 +19,8 @@ pub use memory::{MemoryKeys, SaveState, StoredParts};
 pub use model::ClientModel;
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
 pub use score::{
-    Chosen, Item, Scored, Wanted, check_items, chosen_in_clear, perplexity, scored_in_clear,
-    scored_in_clear_rounded, tokens_scored_in_clear,
+    Chosen, Item, Scored, Wanted, check_items, chosen_in_clear, perplexity, scored_in_clear, scored_in_clear_rounded,
+    tokens_scored_in_clear,
 };
-pub use texts::{
-    Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, Likely, Texts, decrypt, encrypt,
-};
+pub use texts::{Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, Likely, Texts, decrypt, encrypt};
 pub use warning::Warning;

@@ -75,11 +75,7 @@ impl RunContext {
     }
 
     /// Like [`RunContext::load`], for a manifest that has already been read.
-    pub(super) fn of(
-        plan: FhePlan,
-        params: Params,
-        options: &ContextOptions,
-    ) -> Result<RunContext, ServeError> {
+    pub(super) fn of(plan: FhePlan, params: Params, options: &ContextOptions) -> Result<RunContext, ServeError> {
         let (model, program, choices) = fitting(&options.model, &options.calibration, &plan)?;
         Ok(RunContext {
             plan,
@@ -106,11 +102,7 @@ impl RunContext {
         // If the machine cannot hold a run, the system would kill it after hours.
         let limit = self.max_memory.or_else(system::memory);
         match limit.filter(|&limit| limit < needed) {
-            Some(limit) => Err(FheJobError::Memory {
-                needed: needed >> 20,
-                limit: limit >> 20,
-            }
-            .into()),
+            Some(limit) => Err(FheJobError::Memory { needed: needed >> 20, limit: limit >> 20 }.into()),
             None => Ok(predicted),
         }
     }
@@ -138,10 +130,7 @@ impl RunContext {
         self.check_needed(program, &bootstrap, &options)?;
         let choices = &self.choices;
         let report = FhePlanReport::new(program, choices, false, params, &bootstrap, &options);
-        Ok(Predicted {
-            report: report.map_err(FheJobError::from)?,
-            bootstrapper,
-        })
+        Ok(Predicted { report: report.map_err(FheJobError::from)?, bootstrapper })
     }
 
     /// The model as runs read it, with the error of a run: simulated on the texts with which the manifest was made.
@@ -181,34 +170,15 @@ impl RunContext {
 
     /// Checks that the manifest's keys, its reply and whether rows of tokens are sent are those that an offer of this
     /// model lists. With fewer keys a run would fail after hours; otherwise a reply could leave more than the answer.
-    fn check_needed(
-        &self,
-        program: &Program,
-        bootstrap: &KeySpecs,
-        asked: &FheOptions,
-    ) -> Result<(), ServeError> {
+    fn check_needed(&self, program: &Program, bootstrap: &KeySpecs, asked: &FheOptions) -> Result<(), ServeError> {
         let plan = &self.plan;
-        let other = |what, planned, found| {
-            Err(FheJobError::OtherModel {
-                what,
-                planned,
-                found,
-            }
-            .into())
-        };
+        let other = |what, planned, found| Err(FheJobError::OtherModel { what, planned, found }.into());
         let real_rows = sends_real_rows(program, plan.lengths);
         if real_rows != plan.real_rows {
             let said = |sent: bool| if sent { "sent" } else { "not sent" }.to_owned();
             return other("vector of real rows", said(plan.real_rows), said(real_rows));
         }
-        let found = needed(
-            program,
-            &self.choices,
-            &self.params,
-            bootstrap,
-            asked,
-            &plan.placement,
-        );
+        let found = needed(program, &self.choices, &self.params, bootstrap, asked, &plan.placement);
         let (keys, mut reply) = found.map_err(FheJobError::from)?;
         // The manifest's simulated error may be larger; a smaller one was refused when it was read, and a reply with a
         // larger error is not sealed.
@@ -234,17 +204,9 @@ impl RunContext {
 }
 
 /// Loads the model and the calibration that the manifest was made for; fails with what does not match.
-fn fitting(
-    folder: &Path,
-    calibration: &Path,
-    plan: &FhePlan,
-) -> Result<(Model, Program, Choices), ServeError> {
+fn fitting(folder: &Path, calibration: &Path, plan: &FhePlan) -> Result<(Model, Program, Choices), ServeError> {
     let model = Model::load(folder)?;
-    let other = |what, planned: String, found: String| FheJobError::OtherModel {
-        what,
-        planned,
-        found,
-    };
+    let other = |what, planned: String, found: String| FheJobError::OtherModel { what, planned, found };
     let sizes = |(layers, width, logits): (usize, usize, Option<usize>)| match logits {
         Some(logits) => format!("{layers} layers of {width} columns, {logits} logits"),
         None => format!("{layers} layers of {width} columns"),

@@ -112,9 +112,7 @@ pub enum FheJobError {
         ours: String,
     },
     /// A secret key stored with the state of another.
-    #[error(
-        "the state is that of another secret key: the two are stored together, and only together do they count"
-    )]
+    #[error("the state is that of another secret key: the two are stored together, and only together do they count")]
     StateOfOtherKeys,
     /// A damaged record of keys or of a request.
     #[error("{path:?} is damaged ({source})")]
@@ -133,9 +131,7 @@ pub enum FheJobError {
         path: PathBuf,
     },
     /// More texts than the batch has places.
-    #[error(
-        "{texts} texts were given, and a batch of this manifest has places for {limit}: split them"
-    )]
+    #[error("{texts} texts were given, and a batch of this manifest has places for {limit}: split them")]
     TooManyTexts {
         /// Given.
         texts: usize,
@@ -165,9 +161,7 @@ pub enum FheJobError {
         asked: &'static str,
     },
     /// The texts or choices are not those that were encrypted.
-    #[error(
-        "these are not the texts that the reply answers: give those that were encrypted, in their order"
-    )]
+    #[error("these are not the texts that the reply answers: give those that were encrypted, in their order")]
     OtherTexts,
     /// A line of choices that is not an item.
     #[error(
@@ -236,9 +230,7 @@ pub enum FheJobError {
     #[error("there is no HOME for the secret of replies: give --secret")]
     NoStateFolder,
     /// The run was asked to stop.
-    #[error(
-        "the run was stopped between two layers: run it again, and it continues from its checkpoint"
-    )]
+    #[error("the run was stopped between two layers: run it again, and it continues from its checkpoint")]
     Stopped,
     /// The server offers another manifest than the client's.
     #[error(
@@ -359,18 +351,16 @@ impl FheJobError {
             | Self::OtherAnswer { .. }
             | Self::PlanChanged { .. }
             | Self::Run(FheError::InputBound | FheError::ReplyError { .. }) => Category::Mismatch,
-            Self::Plan(PlanFileError::OtherParameters { .. } | PlanFileError::Version { .. }) => {
-                Category::Mismatch
-            }
+            Self::Plan(PlanFileError::OtherParameters { .. } | PlanFileError::Version { .. }) => Category::Mismatch,
             Self::Choices(_) => Category::Folder,
             Self::Expired { .. }
             | Self::Quota { .. }
             | Self::JobGone { .. }
             | Self::JobFailed { .. }
             | Self::Stopped => Category::Refused,
-            Self::NotAsOffered { .. }
-            | Self::WrongCanary { .. }
-            | Self::Run(FheError::ReplyShape { .. }) => Category::Network,
+            Self::NotAsOffered { .. } | Self::WrongCanary { .. } | Self::Run(FheError::ReplyShape { .. }) => {
+                Category::Network
+            }
             Self::TooManyTexts { .. }
             | Self::TextTooLong { .. }
             | Self::OtherTexts
@@ -411,8 +401,7 @@ impl FheJobError {
             Self::TooManyKeys { .. } => "too-many-keys",
             Self::Plan(_) => "plan",
             Self::Choices(_) => "calibration",
-            Self::OtherModel { .. }
-            | Self::Run(FheError::InputBound | FheError::ReplyError { .. }) => "other-model",
+            Self::OtherModel { .. } | Self::Run(FheError::InputBound | FheError::ReplyError { .. }) => "other-model",
             Self::Run(FheError::ReplyShape { .. }) => "reply-shape",
             Self::Run(_) => "run",
             Self::OtherPublic { .. } | Self::BadPublic { .. } => "public-model",

@@ -19,18 +19,10 @@ pub(super) fn ledger(plan: &FhePlanReport, measured: &[(StepId, f64)]) -> Vec<St
     let planned = plan.steps.iter().map(|step| {
         let site = step.site;
         let found = measured.iter().find(|(at, _)| *at == site);
-        StepTime {
-            planned: step.work.seconds,
-            seconds: found.map(|(_, seconds)| *seconds),
-            site,
-        }
+        StepTime { planned: step.work.seconds, seconds: found.map(|(_, seconds)| *seconds), site }
     });
     let known = |at: &StepId| plan.steps.iter().any(|step| step.site == *at);
     let others = measured.iter().filter(|(at, _)| !known(at));
-    let others = others.map(|(site, seconds)| StepTime {
-        site: *site,
-        planned: 0.0,
-        seconds: Some(*seconds),
-    });
+    let others = others.map(|(site, seconds)| StepTime { site: *site, planned: 0.0, seconds: Some(*seconds) });
     planned.chain(others).collect()
 }

@@ -40,10 +40,10 @@ pub mod wire;
 pub use arguments::RunArguments;
 #[cfg(feature = "client")]
 pub use client::{
-    Answer, CanaryOutcome, Chosen, ClientModel, EncryptOptions, Encrypted, Head, Item, KeyOrder,
-    KeygenOptions, Likely, MemoryKeys, OnEvent, Remote, RemoteEvent, RemoteOptions, SaveState,
-    Scored, StoredParts, Texts, Wanted, Warning, check_items, chosen_in_clear, decrypt, encrypt,
-    keygen, perplexity, scored_in_clear, scored_in_clear_rounded, tokens_scored_in_clear,
+    Answer, CanaryOutcome, Chosen, ClientModel, EncryptOptions, Encrypted, Head, Item, KeyOrder, KeygenOptions, Likely,
+    MemoryKeys, OnEvent, Remote, RemoteEvent, RemoteOptions, SaveState, Scored, StoredParts, Texts, Wanted, Warning,
+    check_items, chosen_in_clear, decrypt, encrypt, keygen, perplexity, scored_in_clear, scored_in_clear_rounded,
+    tokens_scored_in_clear,
 };
 pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;
@@ -51,9 +51,7 @@ pub use ledger::StepTime;
 pub use progress::{JobEvent, Lines, duration, step_words};
 pub use public::PublicModel;
 pub use record::{KeyRecord, NotRight};
-pub use run::{
-    JobReport, RunBytes, RunFiles, RunOptions, default_calibration, default_secret, run,
-};
+pub use run::{JobReport, RunBytes, RunFiles, RunOptions, default_calibration, default_secret, run};
 #[cfg(feature = "arguments")]
 pub use server::FheServeArguments;
 pub use server::{Declared, FheServer, FheServerConfig};
@@ -70,9 +68,7 @@ use crate::files;
 pub use crate::files::now;
 
 /// Reads a run manifest.
-pub fn read_plan(
-    path: &Path,
-) -> Result<(FhePlan, hushed_fhe::plan::public_plan::Params), ServeError> {
+pub fn read_plan(path: &Path) -> Result<(FhePlan, hushed_fhe::plan::public_plan::Params), ServeError> {
     let bytes = files::read(path, MAX_PLAN_BYTES as u64)?;
     Ok(FhePlan::from_json(&bytes).map_err(FheJobError::from)?)
 }

@@ -58,12 +58,7 @@ pub enum JobEvent {
 
 impl From<Progress> for JobEvent {
     fn from(now: Progress) -> JobEvent {
-        JobEvent::Step {
-            done: now.done(),
-            left: now.left(),
-            part: now.part,
-            site: now.site,
-        }
+        JobEvent::Step { done: now.done(), left: now.left(), part: now.part, site: now.site }
     }
 }
 
@@ -73,21 +68,11 @@ impl JobEvent {
     pub fn line(&self) -> Option<String> {
         match self {
             Self::Keys { done, of } if done + 1 == *of => Some(format!("{of} keys read")),
-            Self::Estimate { seconds, .. } => {
-                Some(format!("about {} by the plan", duration(*seconds)))
-            }
+            Self::Estimate { seconds, .. } => Some(format!("about {} by the plan", duration(*seconds))),
             Self::Resumed { layer } => Some(format!("resuming at layer {}", layer + 1)),
-            Self::Layer {
-                layer,
-                of,
-                seconds,
-                left,
-            } => Some(format!(
-                "layer {} of {of} took {}; about {} left",
-                layer + 1,
-                duration(*seconds),
-                duration(*left)
-            )),
+            Self::Layer { layer, of, seconds, left } => {
+                Some(format!("layer {} of {of} took {}; about {} left", layer + 1, duration(*seconds), duration(*left)))
+            }
             Self::Keys { .. } | Self::Step { .. } => None,
         }
     }
@@ -123,10 +108,7 @@ pub struct Lines {
 
 impl Default for Lines {
     fn default() -> Lines {
-        Lines {
-            began: Instant::now(),
-            last: Mutex::default(),
-        }
+        Lines { began: Instant::now(), last: Mutex::default() }
     }
 }
 
@@ -138,10 +120,7 @@ impl Lines {
     }
 
     fn line_at(&self, event: &JobEvent, gone: Duration) -> Option<String> {
-        let JobEvent::Step {
-            site, done, left, ..
-        } = event
-        else {
+        let JobEvent::Step { site, done, left, .. } = event else {
             return event.line();
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,12 +156,7 @@ mod tests {
         let lines = Lines::default();
         let at = |seconds: u64, done: f64| {
             let site = attention_of_layer_2().part("first_inverse");
-            let step = JobEvent::Step {
-                site,
-                done,
-                part: 0.5,
-                left: 60.0 * 80.0,
-            };
+            let step = JobEvent::Step { site, done, part: 0.5, left: 60.0 * 80.0 };
             lines.line_at(&step, Duration::from_secs(seconds))
         };
         // No line for what was done before the first look, for little progress, or too soon.
@@ -190,18 +164,10 @@ mod tests {
         assert_eq!(at(64, 0.4), None);
         assert_eq!(at(100, 0.34), None);
         let told = at(2460, 0.351).unwrap();
-        assert_eq!(
-            told,
-            "35 %, layer 2 attention first inverse, 41.0 min gone, about 80.0 min left"
-        );
+        assert_eq!(told, "35 %, layer 2 attention first inverse, 41.0 min gone, about 80.0 min left");
         assert_eq!(at(2500, 0.42), None);
         assert!(at(2520, 0.42).is_some());
-        let layer = JobEvent::Layer {
-            layer: 0,
-            of: 6,
-            seconds: 90.0,
-            left: 7200.0,
-        };
+        let layer = JobEvent::Layer { layer: 0, of: 6, seconds: 90.0, left: 7200.0 };
         let line = "layer 1 of 6 took 90.0 s; about 2.0 h left";
         assert_eq!(lines.line(&layer).as_deref(), Some(line));
         let resumed = JobEvent::Resumed { layer: 1 };

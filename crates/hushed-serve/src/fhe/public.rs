@@ -110,31 +110,17 @@ impl PublicModel {
     pub fn from_bytes(bytes: Vec<u8>, path: &Path, expected: &str) -> Result<Self, ServeError> {
         let hash = Digest(Sha256::digest(&bytes).into());
         if hash.to_string() != expected {
-            return Err(FheJobError::OtherPublic {
-                path: path.to_owned(),
-                found: hash,
-                expected: expected.to_owned(),
-            }
-            .into());
+            return Err(
+                FheJobError::OtherPublic { path: path.to_owned(), found: hash, expected: expected.to_owned() }.into()
+            );
         }
-        let bad = || FheJobError::BadPublic {
-            path: path.to_owned(),
-        };
+        let bad = || FheJobError::BadPublic { path: path.to_owned() };
         let parsed = Self::parse(&bytes, bad)?;
         let (bundle, embedding, norm) = parsed;
-        Ok(Self {
-            bytes,
-            hash,
-            bundle,
-            embedding,
-            norm,
-        })
+        Ok(Self { bytes, hash, bundle, embedding, norm })
     }
 
-    fn parse(
-        bytes: &[u8],
-        bad: impl Fn() -> FheJobError,
-    ) -> Result<(Bundle, Embedding, Option<Norm>), ServeError> {
+    fn parse(bytes: &[u8], bad: impl Fn() -> FheJobError) -> Result<(Bundle, Embedding, Option<Norm>), ServeError> {
         let mut reader = Reader(bytes);
         let header = (|| {
             let magic = reader.array::<4>("magic").ok()?;

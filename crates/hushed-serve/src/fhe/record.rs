@@ -98,11 +98,7 @@ impl KeyRecord {
 
 pub(super) fn check_time(id: &Hash, expires: u64) -> Result<(), ServeError> {
     match now().checked_sub(expires) {
-        Some(seconds) => Err(FheJobError::Expired {
-            id: Digest(*id),
-            seconds,
-        }
-        .into()),
+        Some(seconds) => Err(FheJobError::Expired { id: Digest(*id), seconds }.into()),
         None => Ok(()),
     }
 }
@@ -117,10 +113,8 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ServeError> {
 
 /// Writes a record that nobody else can read.
 pub(super) fn write(path: &Path, record: &impl Serialize) -> Result<(), ServeError> {
-    let mut bytes = serde_json::to_vec_pretty(record).map_err(|source| FheJobError::Record {
-        path: path.to_owned(),
-        source,
-    })?;
+    let mut bytes =
+        serde_json::to_vec_pretty(record).map_err(|source| FheJobError::Record { path: path.to_owned(), source })?;
     bytes.push(b'\n');
     Ok(atomic::write(path, Access::Private, &bytes).map_err(FheJobError::from)?)
 }

@@ -108,10 +108,7 @@ pub fn default_calibration(model: &Path) -> PathBuf {
 
 /// Loads a context for a single run ([`RunContext::run`]). Faults in the request's files are found before the model is
 /// read.
-pub fn run(
-    options: &RunOptions,
-    watch: &(dyn Fn(JobEvent) + Sync),
-) -> Result<JobReport, ServeError> {
+pub fn run(options: &RunOptions, watch: &(dyn Fn(JobEvent) + Sync)) -> Result<JobReport, ServeError> {
     let began = Instant::now();
     let (plan, params) = read_plan(&options.context.plan)?;
     let keys = options.files.check(&plan, &params)?;
@@ -159,10 +156,7 @@ impl RunFiles {
         let spill = SpillFolder::open(self.spill.as_deref().unwrap_or(self.folder()));
         let spill = spill.map_err(FheJobError::from)?;
         // Room for the reply and two checkpoints too, which may be on the same disk.
-        let checkpoints = self
-            .checkpoint
-            .as_ref()
-            .map_or(0, |_| 2 * checkpoint_bytes(plan, params));
+        let checkpoints = self.checkpoint.as_ref().map_or(0, |_| 2 * checkpoint_bytes(plan, params));
         system::check_room(spill.path(), predicted.disk + reply + checkpoints)?;
         Ok(Some(spill))
     }
@@ -174,11 +168,7 @@ impl RunContext {
     ///
     /// # Errors
     /// [`ServeError::Fhe`], [`ServeError::File`]: see [`FheJobError`]. Whatever was there before stays.
-    pub fn run(
-        &self,
-        files: &RunFiles,
-        watch: &(dyn Fn(JobEvent) + Sync),
-    ) -> Result<JobReport, ServeError> {
+    pub fn run(&self, files: &RunFiles, watch: &(dyn Fn(JobEvent) + Sync)) -> Result<JobReport, ServeError> {
         self.run_until(files, &Arc::default(), watch)
     }
 
@@ -217,29 +207,14 @@ impl RunContext {
                         let _ = fs::remove_file(checkpoint_path(folder, &head.id));
                     }
                     let report = self.report(&head.id, began, Default::default())?;
-                    Ok(JobReport {
-                        done_before: true,
-                        ..report
-                    })
+                    Ok(JobReport { done_before: true, ..report })
                 }
-                _ => Err(FheJobError::OtherReply {
-                    path: files.out.clone(),
-                }
-                .into()),
+                _ => Err(FheJobError::OtherReply { path: files.out.clone() }.into()),
             };
         }
-        let saved = files
-            .checkpoint
-            .as_deref()
-            .map(|folder| Saved::open(folder, plan, params, &head.id))
-            .transpose()?;
-        let work = Work {
-            keys: file,
-            batch,
-            spill,
-            save: saved.as_ref().map(|saved| saved.path.as_path()),
-            stop,
-        };
+        let saved =
+            files.checkpoint.as_deref().map(|folder| Saved::open(folder, plan, params, &head.id)).transpose()?;
+        let work = Work { keys: file, batch, spill, save: saved.as_ref().map(|saved| saved.path.as_path()), stop };
         let out = || AtomicFile::create(&files.out, Access::Usual);
         let done = self.work(work, out, &files.out, watch)?;
         if let Some(saved) = saved {
@@ -284,23 +259,12 @@ impl RunContext {
             (true, None) => return Err(FheJobError::from(FheError::no_spill_folder()).into()),
         };
         let id = batch.head().id;
-        let work = Work {
-            keys,
-            batch,
-            spill,
-            save: None,
-            stop: &Arc::default(),
-        };
+        let work = Work { keys, batch, spill, save: None, stop: &Arc::default() };
         let done = self.work(work, || Ok(out), Path::new("<reply>"), watch)?;
         self.report(&id, began, done)
     }
 
-    fn report(
-        &self,
-        request: &[u8],
-        began: Instant,
-        (steps, spilled, counts): Done,
-    ) -> Result<JobReport, ServeError> {
+    fn report(&self, request: &[u8], began: Instant, (steps, spilled, counts): Done) -> Result<JobReport, ServeError> {
         let predicted = &self.predicted()?.report;
         Ok(JobReport {
             request: hex(request),
@@ -325,10 +289,7 @@ impl RunContext {
         watch: &(dyn Fn(JobEvent) + Sync),
     ) -> Result<Done, ServeError> {
         let (plan, params) = (&self.plan, &self.params);
-        let Predicted {
-            report: predicted,
-            bootstrapper,
-        } = self.predicted()?;
+        let Predicted { report: predicted, bootstrapper } = self.predicted()?;
         let secret = read_secret(&self.secret)?;
         let threads = self.threads.unwrap_or(0);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -337,23 +298,10 @@ impl RunContext {
             watch(match event {
                 Event::Resumed { layer } => JobEvent::Resumed { layer },
                 Event::Step(now) => now.into(),
-                Event::Layer {
-                    layer,
-                    of,
-                    seconds,
-                    left,
-                } => JobEvent::Layer {
-                    layer,
-                    of,
-                    seconds,
-                    left,
-                },
+                Event::Layer { layer, of, seconds, left } => JobEvent::Layer { layer, of, seconds, left },
             });
         };
-        watch(JobEvent::Estimate {
-            seconds: predicted.work.seconds,
-            layers: plan.layers,
-        });
+        watch(JobEvent::Estimate { seconds: predicted.work.seconds, layers: plan.layers });
         let done = pool.install(|| -> Result<_, FheJobError> {
             // Reading keys occupies at most one thread.
             let (engine, model) = rayon::join(
@@ -412,12 +360,7 @@ struct Saved {
 }
 
 impl Saved {
-    fn open(
-        folder: &Path,
-        plan: &FhePlan,
-        params: &Params,
-        request: &[u8],
-    ) -> Result<Saved, ServeError> {
+    fn open(folder: &Path, plan: &FhePlan, params: &Params, request: &[u8]) -> Result<Saved, ServeError> {
         make_folder(folder)?;
         let path = checkpoint_path(folder, request);
         let lock = folder.join(format!("{}.lock", hex(request)));
@@ -452,8 +395,7 @@ fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
         }
         let made = ReplySecret::from_os();
         let written = AtomicFile::create(path, Access::Private).and_then(|mut file| {
-            file.write_all(made.bytes().as_slice())
-                .map_err(FileError::io("write", path))?;
+            file.write_all(made.bytes().as_slice()).map_err(FileError::io("write", path))?;
             file.commit_new()
         });
         written.map_err(FheJobError::from)?;
@@ -462,10 +404,7 @@ fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
     let metadata = metadata.map_err(FheJobError::from)?;
     atomic::check_private(path, &metadata).map_err(FheJobError::from)?;
     let bytes = Zeroizing::new(files::read(path, 32)?);
-    let unusable = || FileError::Unusable {
-        path: path.to_owned(),
-        what: "length",
-    };
+    let unusable = || FileError::Unusable { path: path.to_owned(), what: "length" };
     let secret = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| unusable());
     let secret = Zeroizing::new(secret.map_err(FheJobError::from)?);
     Ok(ReplySecret::from_bytes(secret))

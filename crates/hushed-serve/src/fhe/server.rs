@@ -70,10 +70,7 @@ impl Declared {
     /// As lines of text.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!(
-            "every client gets the public model of {} bytes",
-            self.public_bytes
-        )];
+        let mut lines = vec![format!("every client gets the public model of {} bytes", self.public_bytes)];
         lines.extend(self.exposures.iter().cloned());
         lines
     }
@@ -101,25 +98,13 @@ impl FheServer {
             let limit = rate.amount();
             return Err(ServeError::LessThanABatch { places, limit });
         }
-        let declared = Declared {
-            public_bytes: public.bytes().len() as u64,
-            exposures: plan.exposures.clone(),
-        };
-        let limits = Limits {
-            quota: config.owner_quota,
-            keep: config.keep,
-        };
+        let declared = Declared { public_bytes: public.bytes().len() as u64, exposures: plan.exposures.clone() };
+        let limits = Limits { quota: config.owner_quota, keep: config.keep };
         let storage = Storage::open(&config.store, plan.clone(), params.clone(), limits)?;
         let jobs = Jobs::open(storage, context, Arc::clone(&listener.metrics))?;
         Ok(FheServer {
             jobs: Arc::new(jobs),
-            shared: Shared {
-                listener,
-                plan: bytes,
-                plan_hash,
-                public,
-                places,
-            },
+            shared: Shared { listener, plan: bytes, plan_hash, public, places },
             declared,
         })
     }
@@ -166,9 +151,9 @@ impl FheServer {
             jobs = jobs.under_way(),
             "serving runs under encryption"
         );
-        let done = shared.listener.run(stop, &|entry, socket, peer, outcome| {
-            session::serve(shared, jobs, entry, socket, peer, outcome)
-        });
+        let done = shared
+            .listener
+            .run(stop, &|entry, socket, peer, outcome| session::serve(shared, jobs, entry, socket, peer, outcome));
         jobs.stop();
         let give_up = Instant::now() + shared.listener.deadlines.drain;
         while !started.is_finished() && Instant::now() < give_up {
@@ -189,15 +174,9 @@ impl FheServer {
     }
 
     /// Starts a detached thread: if it still runs when the server has ended, it dies with the process.
-    fn start(
-        &self,
-        name: &str,
-        work: impl FnOnce(&Jobs) + Send + 'static,
-    ) -> Result<JoinHandle<()>, ServeError> {
+    fn start(&self, name: &str, work: impl FnOnce(&Jobs) + Send + 'static) -> Result<JoinHandle<()>, ServeError> {
         let jobs = Arc::clone(&self.jobs);
         let thread = thread::Builder::new().name(name.to_owned());
-        thread
-            .spawn(move || work(&jobs))
-            .map_err(ServeError::Thread)
+        thread.spawn(move || work(&jobs)).map_err(ServeError::Thread)
     }
 }

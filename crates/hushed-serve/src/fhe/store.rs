@@ -12,9 +12,7 @@ use hushed_fhe::files::atomic::{Access, AtomicFile};
 use hushed_fhe::files::{FileError, keys::KeyFile};
 use hushed_fhe::plan::public_plan::Params;
 
-use super::record::{
-    JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, SECRET, VERSION, check_time,
-};
+use super::record::{JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, SECRET, VERSION, check_time};
 use super::{FheJobError, read_plan};
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -50,9 +48,7 @@ impl KeyStore {
     /// The store in this folder.
     #[must_use]
     pub fn new(folder: &Path) -> KeyStore {
-        KeyStore {
-            folder: folder.to_owned(),
-        }
+        KeyStore { folder: folder.to_owned() }
     }
 
     /// All keys, oldest first. Folders without a record do not count as keys; a damaged record is an error.
@@ -92,16 +88,12 @@ impl KeyStore {
     /// [`FheJobError::NoSuchKeys`], and the errors of [`KeyStore::list`].
     pub fn find(&self, id: &str) -> Result<StoredKeys, ServeError> {
         let all = self.list()?;
-        let mut found = all.into_iter().filter(|keys| {
-            id.len() >= LEAST_DIGITS && keys.record.id.starts_with(&id.to_ascii_lowercase())
-        });
+        let mut found = all
+            .into_iter()
+            .filter(|keys| id.len() >= LEAST_DIGITS && keys.record.id.starts_with(&id.to_ascii_lowercase()));
         match (found.next(), found.next()) {
             (Some(keys), None) => Ok(keys),
-            _ => Err(FheJobError::NoSuchKeys {
-                id: id.chars().take(64).collect(),
-                path: self.folder.clone(),
-            }
-            .into()),
+            _ => Err(FheJobError::NoSuchKeys { id: id.chars().take(64).collect(), path: self.folder.clone() }.into()),
         }
     }
 
@@ -118,18 +110,9 @@ impl KeyStore {
     ///
     /// # Errors
     /// [`FheJobError::Quota`], [`FheJobError::Expired`], [`FheJobError::File`], [`FheJobError::Plan`].
-    pub fn add(
-        &self,
-        plan: &Path,
-        keys: &Path,
-        owner: &str,
-        quota: u64,
-    ) -> Result<StoredKeys, ServeError> {
+    pub fn add(&self, plan: &Path, keys: &Path, owner: &str, quota: u64) -> Result<StoredKeys, ServeError> {
         let (plan, params) = read_plan(plan)?;
-        let placed = Placed::Copied {
-            taken: self.taken(owner)?,
-            quota,
-        };
+        let placed = Placed::Copied { taken: self.taken(owner)?, quota };
         self.place(&plan, &params, keys, owner, placed)
     }
 
@@ -181,12 +164,7 @@ impl KeyStore {
         if let Placed::Copied { taken, quota } = placed {
             let left = quota.saturating_sub(taken);
             if bytes > left {
-                return Err(FheJobError::Quota {
-                    owner: owner.to_owned(),
-                    needed: bytes,
-                    left,
-                }
-                .into());
+                return Err(FheJobError::Quota { owner: owner.to_owned(), needed: bytes, left }.into());
             }
             super::system::check_room(&self.folder, bytes)?;
         }
@@ -217,11 +195,7 @@ impl KeyStore {
             let _ = fs::remove_file(folder.join(RECORD));
             return Err(FheJobError::from(error).into());
         }
-        Ok(StoredKeys {
-            record,
-            folder,
-            secret: false,
-        })
+        Ok(StoredKeys { record, folder, secret: false })
     }
 }
 
@@ -247,11 +221,7 @@ enum Placed {
 
 impl StoredKeys {
     fn read(folder: PathBuf) -> Result<StoredKeys, ServeError> {
-        Ok(StoredKeys {
-            record: KeyRecord::read(&folder)?,
-            secret: folder.join(SECRET).is_file(),
-            folder,
-        })
+        Ok(StoredKeys { record: KeyRecord::read(&folder)?, secret: folder.join(SECRET).is_file(), folder })
     }
 
     /// Like [`KeyStore::delete`].
@@ -327,25 +297,12 @@ mod tests {
     fn the_keys_of_all_clients_of_a_server() {
         let work = tempfile::tempdir().unwrap();
         let root = work.path();
-        put(
-            &root.join("owners/ann/keys/1111222233334444"),
-            "1111222233334444",
-            "ann",
-        );
-        put(
-            &root.join("owners/bob/keys/5555666677778888"),
-            "5555666677778888",
-            "bob",
-        );
+        put(&root.join("owners/ann/keys/1111222233334444"), "1111222233334444", "ann");
+        put(&root.join("owners/bob/keys/5555666677778888"), "5555666677778888", "bob");
         make_folder(&root.join("owners/bob/jobs")).unwrap();
         make_folder(&root.join("owners/eve")).unwrap();
         let store = KeyStore::new(root);
-        let ids: Vec<String> = store
-            .list()
-            .unwrap()
-            .into_iter()
-            .map(|keys| keys.record.id)
-            .collect();
+        let ids: Vec<String> = store.list().unwrap().into_iter().map(|keys| keys.record.id).collect();
         assert_eq!(ids, ["1111222233334444", "5555666677778888"]);
         let gone = store.delete("55556666").unwrap();
         assert_eq!(gone.record.owner.as_deref(), Some("bob"));

@@ -20,12 +20,7 @@ pub(super) fn check_room(folder: &Path, bytes: u64) -> Result<(), ServeError> {
     if bytes.saturating_add(SPARE) <= free {
         return Ok(());
     }
-    Err(FheJobError::from(FileError::NoRoom {
-        path: folder.to_owned(),
-        needed: bytes,
-        free,
-    })
-    .into())
+    Err(FheJobError::from(FileError::NoRoom { path: folder.to_owned(), needed: bytes, free }).into())
 }
 
 #[cfg(unix)]

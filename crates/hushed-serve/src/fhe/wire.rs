@@ -42,11 +42,8 @@ pub fn agreement() -> Digest {
 /// again is the same job; as the request is encrypted, nobody can guess its id.
 #[must_use]
 pub fn job_id(plan: &Digest, keys: &Digest, request: &Digest) -> Digest {
-    let hash = Sha256::new()
-        .chain_update(b"hushed job 1")
-        .chain_update(plan.0)
-        .chain_update(keys.0)
-        .chain_update(request.0);
+    let hash =
+        Sha256::new().chain_update(b"hushed job 1").chain_update(plan.0).chain_update(keys.0).chain_update(request.0);
     Digest(hash.finalize().into())
 }
 
@@ -227,8 +224,7 @@ impl Failure {
     #[must_use]
     pub fn named(name: &str) -> Failure {
         let mut all = Self::ALL.into_iter().map(|(_, failure)| failure);
-        all.find(|failure| failure.name() == name)
-            .unwrap_or(Self::Other)
+        all.find(|failure| failure.name() == name).unwrap_or(Self::Other)
     }
 
     fn code(self) -> u8 {
@@ -239,9 +235,7 @@ impl Failure {
     fn from_code(code: u8) -> Result<Failure, WireFault> {
         let mut all = Self::ALL.into_iter();
         let found = all.find(|(known, _)| *known == code);
-        found
-            .map(|(_, failure)| failure)
-            .ok_or(WireFault::Undefined { field: "failure" })
+        found.map(|(_, failure)| failure).ok_or(WireFault::Undefined { field: "failure" })
     }
 }
 
@@ -308,11 +302,7 @@ impl Request {
                 file.write(&mut out);
                 out.extend_from_slice(&bytes.to_le_bytes());
             }
-            Self::Put {
-                file,
-                offset,
-                bytes,
-            } => {
+            Self::Put { file, offset, bytes } => {
                 out.push(2);
                 file.write(&mut out);
                 out.extend_from_slice(&offset.to_le_bytes());
@@ -341,26 +331,17 @@ impl Request {
         let mut reader = Reader(bytes);
         let request = match reader.array("tag")? {
             [0] => Self::End,
-            [1] => Self::Offer {
-                file: Upload::read(&mut reader)?,
-                bytes: u64::from_le_bytes(reader.array("length")?),
-            },
+            [1] => Self::Offer { file: Upload::read(&mut reader)?, bytes: u64::from_le_bytes(reader.array("length")?) },
             [2] => Self::Put {
                 file: Upload::read(&mut reader)?,
                 offset: u64::from_le_bytes(reader.array("offset")?),
                 bytes: part(u32::from_le_bytes(reader.array("length")?), 1)?,
             },
-            [3] => Self::Get {
-                file: Download::read(&mut reader)?,
-                offset: u64::from_le_bytes(reader.array("offset")?),
-            },
-            [4] => Self::Submit {
-                keys: Digest(reader.array("keys")?),
-                request: Digest(reader.array("request")?),
-            },
-            [5] => Self::Status {
-                job: Digest(reader.array("job")?),
-            },
+            [3] => {
+                Self::Get { file: Download::read(&mut reader)?, offset: u64::from_le_bytes(reader.array("offset")?) }
+            }
+            [4] => Self::Submit { keys: Digest(reader.array("keys")?), request: Digest(reader.array("request")?) },
+            [5] => Self::Status { job: Digest(reader.array("job")?) },
             _ => return Err(WireFault::Undefined { field: "tag" }),
         };
         reader.finish()?;
@@ -408,9 +389,7 @@ impl Response {
         let mut reader = Reader(bytes);
         let response = match reader.array("tag")? {
             [0] => Self::Refused(Refusal::read(&mut reader)?),
-            [1] => Self::Have {
-                bytes: u64::from_le_bytes(reader.array("length")?),
-            },
+            [1] => Self::Have { bytes: u64::from_le_bytes(reader.array("length")?) },
             [2] => Self::Part {
                 total: u64::from_le_bytes(reader.array("length")?),
                 bytes: part(u32::from_le_bytes(reader.array("length")?), 0)?,
@@ -432,12 +411,7 @@ impl JobState {
                 out.extend_from_slice(&ahead.to_le_bytes());
                 out.extend_from_slice(&left.to_le_bytes());
             }
-            Self::Running {
-                layer,
-                of,
-                part,
-                left,
-            } => {
+            Self::Running { layer, of, part, left } => {
                 out.push(2);
                 out.extend_from_slice(&layer.to_le_bytes());
                 out.extend_from_slice(&of.to_le_bytes());
@@ -465,9 +439,7 @@ impl JobState {
                 part: u16::from_le_bytes(reader.array("part")?),
                 left: u32::from_le_bytes(reader.array("estimate")?),
             },
-            [3] => Self::Done {
-                bytes: u64::from_le_bytes(reader.array("length")?),
-            },
+            [3] => Self::Done { bytes: u64::from_le_bytes(reader.array("length")?) },
             [4] => {
                 let [code] = reader.array("failure")?;
                 Self::Failed(Failure::from_code(code)?)
@@ -475,9 +447,9 @@ impl JobState {
             _ => return Err(WireFault::Undefined { field: "state" }),
         };
         match state {
-            Self::Running {
-                layer, of, part, ..
-            } if layer > of || part > 1000 => Err(WireFault::Undefined { field: "progress" }),
+            Self::Running { layer, of, part, .. } if layer > of || part > 1000 => {
+                Err(WireFault::Undefined { field: "progress" })
+            }
             state => Ok(state),
         }
     }

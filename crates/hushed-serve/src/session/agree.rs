@@ -31,20 +31,13 @@ impl Identity {
             Party::Client => b"client",
             Party::Server => b"server",
         };
-        let hash = Sha256::new()
-            .chain_update(b"hushed confirmation 1 ")
-            .chain_update(name)
-            .chain_update(self.0.0);
+        let hash = Sha256::new().chain_update(b"hushed confirmation 1 ").chain_update(name).chain_update(self.0.0);
         hash.finalize().into()
     }
 
     /// Checks the tag received from `party`.
     pub(crate) fn check(&self, party: Party, shown: &[u8; 32]) -> Result<(), ServeError> {
-        if bool::from(self.tag(party).ct_eq(shown)) {
-            Ok(())
-        } else {
-            Err(ServeError::WrongConfirmation)
-        }
+        if bool::from(self.tag(party).ct_eq(shown)) { Ok(()) } else { Err(ServeError::WrongConfirmation) }
     }
 }
 

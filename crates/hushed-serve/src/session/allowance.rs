@@ -114,21 +114,14 @@ impl ClientCounts {
         }
         let lock = lock(&path)?;
         let counts = match path.try_exists() {
-            Ok(false) => Counts {
-                version: VERSION,
-                clients: Clients::new(),
-                bits: Clients::new(),
-            },
+            Ok(false) => Counts { version: VERSION, clients: Clients::new(), bits: Clients::new() },
             // If its metadata cannot be read, neither can the file, and reading it says why.
             _ => read(&path)?,
         };
         // An unwritable folder shows now, not at the first client.
         disk(&path, &counts.sealed(&path)?)?;
         Ok(ClientCounts {
-            limits: Limits {
-                texts: limits.texts,
-                bits: limits.bits,
-            },
+            limits: Limits { texts: limits.texts, bits: limits.bits },
             batches: Batches::new(counts, path, disk),
             _lock: lock,
         })
@@ -172,9 +165,7 @@ impl ClientCounts {
             tracing::error!("more clients than can be counted: none that is new is served");
             return Err(Refusal::Uncounted);
         }
-        self.batches
-            .save(state, Some(added))
-            .map_err(|_| Refusal::Uncounted)
+        self.batches.save(state, Some(added)).map_err(|_| Refusal::Uncounted)
     }
 }
 
@@ -205,12 +196,8 @@ impl Limits {
     fn above(self, charge: Charge) -> Result<(), Refusal> {
         let limit = |rate: Rate| u32::try_from(rate.amount).unwrap_or(u32::MAX);
         match (self.texts, self.bits) {
-            (Some(rate), _) if charge.texts > rate.amount => {
-                Err(Refusal::AboveAllowance { limit: limit(rate) })
-            }
-            (_, Some(rate)) if charge.bits > rate.amount => {
-                Err(Refusal::AboveOpenedBits { limit: limit(rate) })
-            }
+            (Some(rate), _) if charge.texts > rate.amount => Err(Refusal::AboveAllowance { limit: limit(rate) }),
+            (_, Some(rate)) if charge.bits > rate.amount => Err(Refusal::AboveOpenedBits { limit: limit(rate) }),
             _ => Ok(()),
         }
     }
@@ -239,10 +226,7 @@ impl Rate {
 
     /// Seconds until this many more may run; `None` if they may now.
     fn wait(self, parts: &[Part], amount: u64, now: u64) -> Option<u32> {
-        let counting = parts
-            .iter()
-            .map(|part| (self.until(part, now), part.amount))
-            .filter(|(until, _)| *until > now);
+        let counting = parts.iter().map(|part| (self.until(part, now), part.amount)).filter(|(until, _)| *until > now);
         let mut counting: Vec<(u64, u64)> = counting.collect();
         counting.sort_unstable();
         let all = counting.iter().map(|(_, amount)| *amount);
@@ -265,21 +249,13 @@ impl Rate {
 fn add(parts: &mut Vec<Part>, end: u64, amount: u64) {
     match parts.iter_mut().find(|part| part.end == end) {
         Some(part) => part.amount = part.amount.saturating_add(amount),
-        None => parts.push(Part {
-            end,
-            amount,
-            seen: None,
-        }),
+        None => parts.push(Part { end, amount, seen: None }),
     }
     parts.sort_by_key(|part| part.end);
     while parts.len() > MOST_PARTS {
         let Some(last) = parts.pop() else { break };
         if let Some(part) = parts.last_mut() {
-            *part = Part {
-                end: last.end,
-                amount: part.amount.saturating_add(last.amount),
-                seen: None,
-            };
+            *part = Part { end: last.end, amount: part.amount.saturating_add(last.amount), seen: None };
         }
     }
 }
@@ -317,20 +293,13 @@ fn expire(clients: &mut Clients, rate: Rate, now: u64) -> bool {
 impl Counts {
     /// Each kind of count with its limit. What has no limit stays as it is.
     fn limited(&mut self, limits: Limits) -> impl Iterator<Item = (Rate, &mut Clients)> {
-        let kinds = [
-            (limits.texts, &mut self.clients),
-            (limits.bits, &mut self.bits),
-        ];
-        kinds
-            .into_iter()
-            .filter_map(|(rate, clients)| Some((rate?, clients)))
+        let kinds = [(limits.texts, &mut self.clients), (limits.bits, &mut self.bits)];
+        kinds.into_iter().filter_map(|(rate, clients)| Some((rate?, clients)))
     }
 
     fn expire(&mut self, limits: Limits, now: u64) -> bool {
         let kinds = self.limited(limits);
-        kinds.fold(false, |changed, (rate, clients)| {
-            expire(clients, rate, now) | changed
-        })
+        kinds.fold(false, |changed, (rate, clients)| expire(clients, rate, now) | changed)
     }
 
     /// Why this may not run now, if it may not: the longer of the waits.
@@ -349,17 +318,9 @@ impl Counts {
 
     /// Adds a pass; false if it is of a new client, and there are too many.
     fn add(&mut self, added: &Added) -> bool {
-        let kinds = [
-            (added.texts, &mut self.clients),
-            (added.bits, &mut self.bits),
-        ];
-        let full = |clients: &Clients| {
-            clients.len() >= MOST_CLIENTS && !clients.contains_key(&added.owner)
-        };
-        if kinds
-            .iter()
-            .any(|(part, clients)| part.is_some() && full(clients))
-        {
+        let kinds = [(added.texts, &mut self.clients), (added.bits, &mut self.bits)];
+        let full = |clients: &Clients| clients.len() >= MOST_CLIENTS && !clients.contains_key(&added.owner);
+        if kinds.iter().any(|(part, clients)| part.is_some() && full(clients)) {
             return false;
         }
         for (part, clients) in kinds {
@@ -406,21 +367,14 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 fn fault(path: &Path, fault: CountsFault) -> ServeError {
-    ServeError::Counts {
-        path: path.to_owned(),
-        fault,
-    }
+    ServeError::Counts { path: path.to_owned(), fault }
 }
 
 fn lock(path: &Path) -> Result<File, ServeError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     let place = path.with_file_name(name);
-    let file = File::create(&place).map_err(|source| ServeError::File {
-        operation: "lock",
-        path: place,
-        source,
-    })?;
+    let file = File::create(&place).map_err(|source| ServeError::File { operation: "lock", path: place, source })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(_) => Err(fault(path, CountsFault::InUse)),
@@ -466,10 +420,7 @@ mod tests {
     }
 
     fn texts(texts: usize) -> Charge {
-        Charge {
-            texts: texts as u64,
-            bits: 0,
-        }
+        Charge { texts: texts as u64, bits: 0 }
     }
 
     #[test]
@@ -478,9 +429,7 @@ mod tests {
             assert_eq!(good.parse::<Rate>().unwrap().to_string(), good);
         }
         assert_eq!(" 7 / day".parse::<Rate>().unwrap().to_string(), "7/DAY");
-        for wrong in [
-            "", "5", "/DAY", "5/", "5/YEAR", "0/DAY", "-1/DAY", "5/DAY/2",
-        ] {
+        for wrong in ["", "5", "/DAY", "5/", "5/YEAR", "0/DAY", "-1/DAY", "5/DAY/2"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
         }
     }
@@ -500,10 +449,7 @@ mod tests {
                 Err(Refusal::Allowance { seconds }) => {
                     // The wait that the client was told is enough, and not much too long.
                     let again = now + u64::from(seconds);
-                    assert!(
-                        seconds <= 86_400 + 3600
-                            && counts.count_at(&ann, texts(some), again - 1).is_err()
-                    );
+                    assert!(seconds <= 86_400 + 3600 && counts.count_at(&ann, texts(some), again - 1).is_err());
                     now = again;
                     counts.count_at(&ann, texts(some), now).unwrap();
                     served.push((now, some));
@@ -513,9 +459,7 @@ mod tests {
             now += step % 3600;
         }
         for (from, _) in &served {
-            let window = served
-                .iter()
-                .filter(|(at, _)| (*from..from + 86_400).contains(at));
+            let window = served.iter().filter(|(at, _)| (*from..from + 86_400).contains(at));
             let texts: usize = window.map(|(_, texts)| texts).sum();
             assert!(texts <= 100, "{texts}");
         }
@@ -538,9 +482,7 @@ mod tests {
         let again = 1_800_000_000 + 3600 + 150;
         counts.count_at(&owner(1), texts(1), again).unwrap();
         assert!(counts.count_at(&owner(1), texts(1), again).is_err());
-        counts
-            .count_at(&owner(1), texts(1), again + 3600 + 150)
-            .unwrap();
+        counts.count_at(&owner(1), texts(1), again + 3600 + 150).unwrap();
     }
 
     #[test]
@@ -561,9 +503,7 @@ mod tests {
             counts.count_at(&bob, texts(1), now).unwrap();
         }
         assert!(counts.count_at(&ann, texts(1), 1_800_000_120).is_err());
-        counts
-            .count_at(&ann, texts(100), 1_800_000_000 + 86_400 + 3600)
-            .unwrap();
+        counts.count_at(&ann, texts(100), 1_800_000_000 + 86_400 + 3600).unwrap();
     }
 
     #[test]
@@ -689,13 +629,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let limits = limits(folder.path(), "100000/DAY", None);
         let calls = AtomicU64::new(0);
-        let disk: Disk =
-            Box::new(
-                move |path, bytes| match calls.fetch_add(1, Ordering::SeqCst) % 5 {
-                    4 => files::write(Path::new("/nonexistent/file"), bytes),
-                    _ => files::write(path, bytes),
-                },
-            );
+        let disk: Disk = Box::new(move |path, bytes| match calls.fetch_add(1, Ordering::SeqCst) % 5 {
+            4 => files::write(Path::new("/nonexistent/file"), bytes),
+            _ => files::write(path, bytes),
+        });
         let counts = ClientCounts::on(&limits, disk).unwrap();
         let (allowed, refused) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {

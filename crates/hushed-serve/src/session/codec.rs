@@ -39,31 +39,18 @@ pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
     pub(crate) fn take(&mut self, n: usize, field: &'static str) -> Result<&'a [u8], WireFault> {
-        let (head, tail) = self
-            .0
-            .split_at_checked(n)
-            .ok_or(WireFault::Short { field })?;
+        let (head, tail) = self.0.split_at_checked(n).ok_or(WireFault::Short { field })?;
         self.0 = tail;
         Ok(head)
     }
 
-    pub(crate) fn array<const N: usize>(
-        &mut self,
-        field: &'static str,
-    ) -> Result<[u8; N], WireFault> {
-        let (head, tail) = self
-            .0
-            .split_first_chunk::<N>()
-            .ok_or(WireFault::Short { field })?;
+    pub(crate) fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], WireFault> {
+        let (head, tail) = self.0.split_first_chunk::<N>().ok_or(WireFault::Short { field })?;
         self.0 = tail;
         Ok(*head)
     }
 
     pub(crate) fn finish(self) -> Result<(), WireFault> {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err(WireFault::Trailing)
-        }
+        if self.0.is_empty() { Ok(()) } else { Err(WireFault::Trailing) }
     }
 }

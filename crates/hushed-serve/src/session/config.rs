@@ -69,10 +69,7 @@ impl ClientAccess {
             (None, None) => Self::Anyone,
             (Some(tokens), None) => Self::Tokens(tokens),
             (None, Some(authorities)) => Self::Certificates(authorities),
-            (Some(tokens), Some(authorities)) => Self::TokensAndCertificates {
-                tokens,
-                authorities,
-            },
+            (Some(tokens), Some(authorities)) => Self::TokensAndCertificates { tokens, authorities },
         }
     }
 }

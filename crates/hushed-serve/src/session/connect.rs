@@ -128,9 +128,7 @@ impl ClientConfig {
     pub fn unpinned(&self, chats: bool) -> Option<Unpinned> {
         match self.files {
             _ if self.bundle.is_some() => None,
-            FilePins {
-                tokenizer: None, ..
-            } => Some(Unpinned::Tokenizer),
+            FilePins { tokenizer: None, .. } => Some(Unpinned::Tokenizer),
             FilePins { template: None, .. } if chats => Some(Unpinned::Template),
             FilePins { .. } => None,
         }
@@ -182,14 +180,9 @@ pub(crate) fn open(config: &ClientConfig) -> Result<Session, ServeError> {
 
 /// The host of `HOST:PORT`, without the brackets of an IPv6 address.
 fn host(address: &str) -> Result<String, ServeError> {
-    let wrong = || ServeError::Address {
-        address: address.to_owned(),
-    };
+    let wrong = || ServeError::Address { address: address.to_owned() };
     let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-    let host = host
-        .strip_prefix('[')
-        .and_then(|h| h.strip_suffix(']'))
-        .unwrap_or(host);
+    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     if host.is_empty() || port.parse::<u16>().is_err() {
         return Err(wrong());
     }

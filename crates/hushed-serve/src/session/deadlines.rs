@@ -46,10 +46,6 @@ impl Deadlines {
 
     /// Limits after authentication, for a part of the session that may take `whole`.
     pub(crate) fn within(&self, whole: Duration) -> Limits {
-        Limits {
-            silence: self.silence,
-            until: Instant::now().checked_add(whole),
-            ..Limits::session()
-        }
+        Limits { silence: self.silence, until: Instant::now().checked_add(whole), ..Limits::session() }
     }
 }

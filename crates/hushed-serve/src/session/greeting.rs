@@ -12,8 +12,7 @@ use crate::error::ServeError;
 use crate::session::agree;
 use crate::session::allowance::Charge;
 use crate::session::wire::{
-    self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, REPLY, Refusal,
-    Reply, WireFault,
+    self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, REPLY, Refusal, Reply, WireFault,
 };
 
 /// Ends a session. After a refusal the client already knows why; after a failure it is told that there was one.
@@ -73,37 +72,26 @@ fn known(hello: &[u8], listener: &Listener, agreed: &Agreed) -> Result<Hello, St
     let hello = match Hello::decode(hello) {
         Ok(hello) => hello,
         Err(WireFault::Version { .. }) => {
-            return refuse(Refusal::OtherVersion {
-                server: wire::VERSION,
-            });
+            return refuse(Refusal::OtherVersion { server: wire::VERSION });
         }
         Err(fault) => return Err(ServeError::malformed("hello")(fault).into()),
     };
-    listener
-        .check_token(hello.token.as_ref())
-        .map_err(Stop::Refuse)?;
+    listener.check_token(hello.token.as_ref()).map_err(Stop::Refuse)?;
     if hello.agreement == agreed.other {
         return refuse(Refusal::OtherProtocol { fhe: agreed.fhe });
     }
     if hello.agreement != agreed.agreement {
-        return refuse(Refusal::OtherAgreement {
-            server: agreed.agreement,
-        });
+        return refuse(Refusal::OtherAgreement { server: agreed.agreement });
     }
     match agreed.bundle {
-        Some(server) if hello.pinned.is_some_and(|pinned| pinned != server) => {
-            refuse(Refusal::OtherBundle { server })
-        }
+        Some(server) if hello.pinned.is_some_and(|pinned| pinned != server) => refuse(Refusal::OtherBundle { server }),
         _ => Ok(hello),
     }
 }
 
 /// Sends a welcome and checks the client's confirmation, so both sides know that they saw the same session. Returns the
 /// confirmation and the identity from which this side's tag is derived.
-pub(crate) fn confirmed(
-    session: &mut Session,
-    welcome: &Reply,
-) -> Result<(Confirm, agree::Identity), Stop> {
+pub(crate) fn confirmed(session: &mut Session, welcome: &Reply) -> Result<(Confirm, agree::Identity), Stop> {
     session.send_vec(REPLY, welcome.encode())?;
     session.flush()?;
     let identity = agree::Identity::of(session)?;

@@ -16,27 +16,16 @@ pub(crate) fn replied(
     agreement: Digest,
     pinned: Option<Digest>,
 ) -> Result<Reply, ServeError> {
-    let hello = Hello {
-        nonce: agree::nonce()?,
-        agreement,
-        pinned,
-        token: config.token.clone(),
-    };
+    let hello = Hello { nonce: agree::nonce()?, agreement, pinned, token: config.token.clone() };
     session.send_vec(HELLO, hello.encode())?;
     let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
     Reply::decode(&reply).map_err(ServeError::malformed("welcome"))
 }
 
 /// Sends the client's confirmation of a welcome. Returns the identity that the server confirms too.
-pub(crate) fn confirm(
-    session: &mut Session,
-    wants_bundle: bool,
-) -> Result<agree::Identity, ServeError> {
+pub(crate) fn confirm(session: &mut Session, wants_bundle: bool) -> Result<agree::Identity, ServeError> {
     let identity = agree::Identity::of(session)?;
-    let confirm = Confirm {
-        tag: identity.tag(Party::Client),
-        wants_bundle,
-    };
+    let confirm = Confirm { tag: identity.tag(Party::Client), wants_bundle };
     session.send_vec(CONFIRM, confirm.encode())?;
     Ok(identity)
 }

@@ -54,9 +54,7 @@ impl Listener {
     /// Listens. Connections wait until [`Listener::run`].
     pub(crate) fn open(entrance: &Entrance) -> Result<Listener, ServeError> {
         if entrance.max_sessions == 0 {
-            return Err(ServeError::NothingAllowed {
-                name: "the number of sessions",
-            });
+            return Err(ServeError::NothingAllowed { name: "the number of sessions" });
         }
         let socket = hushed_net::Listener::bind(&entrance.listen)?;
         let address = socket.local_addr();
@@ -71,13 +69,9 @@ impl Listener {
             ClientAccess::Anyone => (None, None),
             ClientAccess::Tokens(path) => (Some(Accepted::from_file(path)?), None),
             ClientAccess::Certificates(path) => (None, Some(tls::read_authorities(path)?)),
-            ClientAccess::TokensAndCertificates {
-                tokens,
-                authorities,
-            } => (
-                Some(Accepted::from_file(tokens)?),
-                Some(tls::read_authorities(authorities)?),
-            ),
+            ClientAccess::TokensAndCertificates { tokens, authorities } => {
+                (Some(Accepted::from_file(tokens)?), Some(tls::read_authorities(authorities)?))
+            }
         };
         let identity = match &entrance.identity {
             ServerIdentity::Development(dir) => tls::load_or_create_dev_certificate(dir)?,
@@ -111,9 +105,7 @@ impl Listener {
     /// The address of the metrics, if there is one.
     #[must_use]
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.metrics_socket
-            .as_ref()
-            .map(hushed_net::Listener::local_addr)
+        self.metrics_socket.as_ref().map(hushed_net::Listener::local_addr)
     }
 
     /// SHA-256 of the certificate: what clients pin.
@@ -179,9 +171,7 @@ impl Listener {
     /// Counts a connection as one of the sessions, and as one of this client's. A client that shows who it is cannot
     /// have the last place: with one place only, it can.
     pub(crate) fn admit(&self, entry: &Entry<'_>, owner: &Owner) -> Result<(), Refusal> {
-        let refused = |limit| Refusal::TooManySessions {
-            limit: u32::try_from(limit).unwrap_or(u32::MAX),
-        };
+        let refused = |limit| Refusal::TooManySessions { limit: u32::try_from(limit).unwrap_or(u32::MAX) };
         let own = self.authenticates.then_some(owner);
         entry.admit(self.max_sessions, own).map_err(refused)
     }
@@ -198,9 +188,7 @@ impl Listener {
                 let (metrics, done) = (&*self.metrics, &done);
                 let answer = move || metrics::serve(socket, metrics, stop, done);
                 let thread = thread::Builder::new().name("hushed-metrics".to_owned());
-                thread
-                    .spawn_scoped(scope, answer)
-                    .map_err(ServeError::Thread)?;
+                thread.spawn_scoped(scope, answer).map_err(ServeError::Thread)?;
             }
             self.accept(scope, stop, serve);
             self.drain();
@@ -209,12 +197,8 @@ impl Listener {
         })
     }
 
-    fn accept<'scope, F>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        stop: &AtomicBool,
-        serve: &'scope F,
-    ) where
+    fn accept<'scope, F>(&'scope self, scope: &'scope Scope<'scope, '_>, stop: &AtomicBool, serve: &'scope F)
+    where
         F: Fn(&Entry<'_>, TcpStream, SocketAddr, &mut Outcome) -> Result<(), Stop> + Sync,
     {
         let mut evictions = Evictions::default();
@@ -300,10 +284,7 @@ impl Listener {
         }
         let broken_off = registry.break_off();
         if broken_off > 0 {
-            tracing::warn!(
-                sessions = broken_off,
-                "broke off sessions that did not end in time"
-            );
+            tracing::warn!(sessions = broken_off, "broke off sessions that did not end in time");
         }
         tracing::info!("stopped");
     }

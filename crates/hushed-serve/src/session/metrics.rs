@@ -70,11 +70,7 @@ impl Default for Metrics {
             registry: Registry::default(),
         };
         for (name, help, gauge) in [
-            (
-                "sessions_running",
-                "Connections that are open",
-                &all.running,
-            ),
+            ("sessions_running", "Connections that are open", &all.running),
             ("jobs", "Runs under encryption that wait or run", &all.jobs),
         ] {
             registry.register(name, help, gauge.clone());
@@ -83,32 +79,16 @@ impl Default for Metrics {
             ("texts", "Texts that were answered", &all.texts),
             ("tokens", "Tokens of these texts", &all.tokens),
             ("text_sent_bytes", "Bytes sent for these texts", &all.sent),
-            (
-                "text_received_bytes",
-                "Bytes received for these texts",
-                &all.received,
-            ),
+            ("text_received_bytes", "Bytes received for these texts", &all.received),
         ] {
             registry.register(name, help, counter.clone());
         }
         let help = "Time that these texts took, waiting included";
         registry.register("text_seconds", help, all.seconds.clone());
         for (name, help, family) in [
-            (
-                "jobs_ended",
-                "Runs under encryption that ended, by how",
-                &all.jobs_ended,
-            ),
-            (
-                "sessions",
-                "Sessions that were let in or broke before, by how they ended",
-                &all.ended,
-            ),
-            (
-                "refused",
-                "Sessions that this server refused, by reason",
-                &all.refused,
-            ),
+            ("jobs_ended", "Runs under encryption that ended, by how", &all.jobs_ended),
+            ("sessions", "Sessions that were let in or broke before, by how they ended", &all.ended),
+            ("refused", "Sessions that this server refused, by reason", &all.refused),
         ] {
             registry.register(name, help, family.clone());
         }
@@ -160,12 +140,7 @@ impl Metrics {
 }
 
 /// Answers requests until `done`; reports that it is not ready once `stopping`.
-pub(crate) fn serve(
-    listener: &Listener,
-    metrics: &Metrics,
-    stopping: &AtomicBool,
-    done: &AtomicBool,
-) {
+pub(crate) fn serve(listener: &Listener, metrics: &Metrics, stopping: &AtomicBool, done: &AtomicBool) {
     loop {
         match listener.accept(|| done.load(Ordering::SeqCst)) {
             Ok(None) => return,
@@ -190,11 +165,7 @@ fn answer(socket: &TcpStream, metrics: &Metrics, stopping: bool) -> io::Result<(
         Some("/readyz") if stopping => ("503 Service Unavailable", TEXT, "stopping\n".to_owned()),
         Some("/readyz") => ("200 OK", TEXT, "ready\n".to_owned()),
         Some("/metrics") => ("200 OK", TYPE, metrics.render()),
-        Some(_) => (
-            "404 Not Found",
-            TEXT,
-            "see /healthz, /readyz, /metrics\n".to_owned(),
-        ),
+        Some(_) => ("404 Not Found", TEXT, "see /healthz, /readyz, /metrics\n".to_owned()),
         None => ("400 Bad Request", TEXT, "GET only\n".to_owned()),
     };
     let response = format!(

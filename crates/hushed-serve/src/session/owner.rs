@@ -14,12 +14,8 @@ impl Owner {
     /// if neither is. The name reveals neither.
     pub(crate) fn of(token: Option<&Token>, key: Option<Digest>) -> Owner {
         let hash = match (token, key) {
-            (Some(token), _) => Sha256::new()
-                .chain_update(b"hushed owner 1")
-                .chain_update(token.digest().0),
-            (None, Some(key)) => Sha256::new()
-                .chain_update(b"hushed owner by public key 1")
-                .chain_update(key.0),
+            (Some(token), _) => Sha256::new().chain_update(b"hushed owner 1").chain_update(token.digest().0),
+            (None, Some(key)) => Sha256::new().chain_update(b"hushed owner by public key 1").chain_update(key.0),
             (None, None) => return Owner("anyone".to_owned()),
         };
         let name = Digest(hash.finalize().into()).to_string();

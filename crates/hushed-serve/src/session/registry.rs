@@ -86,12 +86,10 @@ enum Place {
 
 impl State {
     fn waiting(&self, known: bool) -> impl Iterator<Item = (u64, &Connection, bool)> {
-        self.connections
-            .iter()
-            .filter_map(move |(number, c)| match c.place {
-                Place::Waits { known: k, spoke } if k == known => Some((*number, c, spoke)),
-                _ => None,
-            })
+        self.connections.iter().filter_map(move |(number, c)| match c.place {
+            Place::Waits { known: k, spoke } if k == known => Some((*number, c, spoke)),
+            _ => None,
+        })
     }
 
     /// The connection whose place a newcomer takes; `None` if a place is free.
@@ -108,9 +106,7 @@ impl State {
         if !own && waiting < room {
             return None;
         }
-        let candidates = self
-            .waiting(known)
-            .filter(|(_, connection, _)| !own || connection.origin == origin);
+        let candidates = self.waiting(known).filter(|(_, connection, _)| !own || connection.origin == origin);
         // Silent ones first; numbers grow, so the smallest is the oldest.
         let first = candidates.min_by_key(|(number, connection, spoke)| {
             let most = std::cmp::Reverse(of(&connection.origin));
@@ -151,12 +147,7 @@ pub(crate) enum Entered<'a> {
 
 impl Registry {
     /// Enters a connection from `address` until the entry is dropped. `spoke`: it has sent a byte.
-    pub(crate) fn enter(
-        &self,
-        socket: &TcpStream,
-        address: IpAddr,
-        spoke: bool,
-    ) -> io::Result<Entered<'_>> {
+    pub(crate) fn enter(&self, socket: &TcpStream, address: IpAddr, spoke: bool) -> io::Result<Entered<'_>> {
         let origin = Origin::of(address);
         let mut state = self.lock();
         let ending = state.connections.values();
@@ -182,13 +173,7 @@ impl Registry {
             working: false,
         };
         state.connections.insert(number, connection);
-        Ok(Entered::In {
-            entry: Entry {
-                registry: self,
-                number,
-            },
-            evicted: victim.is_some(),
-        })
+        Ok(Entered::In { entry: Entry { registry: self, number }, evicted: victim.is_some() })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -267,8 +252,7 @@ impl Entry<'_> {
             return Err(limit);
         }
         let own = limit.saturating_sub(1).max(1);
-        let is_its =
-            |connection: &&Connection| client.is_some() && connection.client.as_ref() == client;
+        let is_its = |connection: &&Connection| client.is_some() && connection.client.as_ref() == client;
         if state.connections.values().filter(is_its).count() >= own {
             return Err(own);
         }
@@ -345,17 +329,13 @@ mod tests {
     #[test]
     fn f4_an_address_has_its_share_and_the_oldest_silent_one_goes_first() {
         let (registry, socket) = (Registry::default(), socket());
-        let mut all: Vec<_> = (0..SHARE)
-            .map(|_| enter(&registry, &socket, address(1)))
-            .collect();
+        let mut all: Vec<_> = (0..SHARE).map(|_| enter(&registry, &socket, address(1))).collect();
         all[0].spoke();
         let other = enter(&registry, &socket, address(2));
         all.push(enter(&registry, &socket, address(1)));
         let lost = |all: &[Entry<'_>]| -> Vec<usize> {
             let lost = all.iter().enumerate();
-            lost.filter(|(_, e)| e.was_evicted())
-                .map(|(i, _)| i)
-                .collect()
+            lost.filter(|(_, e)| e.was_evicted()).map(|(i, _)| i).collect()
         };
         // The oldest has sent something: a client at that address still gets through.
         assert_eq!(lost(&all), [1]);

@@ -19,8 +19,7 @@ impl Token {
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let length = (1..=MAX_TOKEN_BYTES).contains(&bytes.len());
-        (length && bytes.iter().all(u8::is_ascii_graphic))
-            .then(|| Self(Zeroizing::new(bytes.to_vec())))
+        (length && bytes.iter().all(u8::is_ascii_graphic)).then(|| Self(Zeroizing::new(bytes.to_vec())))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

@@ -94,12 +94,7 @@ impl Hello {
             _ => None,
         };
         reader.finish()?;
-        Ok(Self {
-            nonce,
-            agreement,
-            pinned,
-            token,
-        })
+        Ok(Self { nonce, agreement, pinned, token })
     }
 }
 
@@ -342,10 +337,7 @@ fn prefix(reader: &mut Reader<'_>) -> Result<PrefixFacts, WireFault> {
     let field = "number of tokens of the prefix";
     match u32::from_le_bytes(reader.array(field)?) {
         0 => Err(WireFault::Undefined { field }),
-        tokens => Ok(PrefixFacts {
-            tokens,
-            text: Digest(reader.array("hash of the prefix")?),
-        }),
+        tokens => Ok(PrefixFacts { tokens, text: Digest(reader.array("hash of the prefix")?) }),
     }
 }
 

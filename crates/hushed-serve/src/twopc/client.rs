@@ -93,10 +93,7 @@ impl Client {
         }
         session.set_limits(config.deadlines.within(config.deadlines.setup));
         let mut backend = Protocol::establish(session, Arc::<Layers>::default())?;
-        let setup = Cost {
-            time: began.elapsed(),
-            stats: backend.ctx().session.stats(),
-        };
+        let setup = Cost { time: began.elapsed(), stats: backend.ctx().session.stats() };
         Ok(Self {
             backend,
             program: model.program(),
@@ -128,10 +125,7 @@ impl Client {
     /// Maximum tokens per text that this server accepts.
     #[must_use]
     pub fn max_tokens(&self) -> usize {
-        self.model
-            .public
-            .max_tokens
-            .min(self.welcome.max_tokens as usize)
+        self.model.public.max_tokens.min(self.welcome.max_tokens as usize)
     }
 
     /// Maximum tokens per pass, padding included, over all its texts.
@@ -255,10 +249,7 @@ impl Client {
             let source = ImageError::NoImages;
             return Err(ServeError::Image { index: 0, source });
         }
-        let options = Options {
-            batch,
-            ..Options::default()
-        };
+        let options = Options { batch, ..Options::default() };
         options.check()?;
         let columns = self.program.patches().map(|patches| patches.linear.inputs);
         let other = |image: &Pixels| Some(image.patches().cols()) != columns;
@@ -272,17 +263,11 @@ impl Client {
 
     /// The error for a server whose model has another task.
     pub(super) fn other_task(&self) -> ServeError {
-        ServeError::Refused(Refusal::OtherTask {
-            task: self.public().task(),
-        })
+        ServeError::Refused(Refusal::OtherTask { task: self.public().task() })
     }
 
     /// Checks that the texts may run and returns their tokens.
-    fn checked<S: AsRef<str>>(
-        &self,
-        texts: &[S],
-        options: &Options,
-    ) -> Result<Vec<TokenIds>, ServeError> {
+    fn checked<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
         options.check()?;
         self.enough_left(texts.len())?;
         self.tokens(texts, options)
@@ -331,19 +316,13 @@ impl Client {
         let name = |place: &u32| names.get(*place as usize).cloned().unwrap_or_default();
         match self.answers().top() {
             None => self.each_of(items, options, progress, &logits, |index, answer| {
-                let class = |row: Vec<f64>| Class {
-                    top: by_size(&row).iter().map(name).collect(),
-                    logits: Some(row),
-                };
+                let class = |row: Vec<f64>| Class { top: by_size(&row).iter().map(name).collect(), logits: Some(row) };
                 each(index, answer.classed(class));
             }),
             Some(top) => {
                 let run: Run<_> = &|party, model, input| labels(party, model, input, top);
                 self.each_of(items, options, progress, run, |index, answer| {
-                    let class = |places: Vec<u32>| Class {
-                        top: places.iter().map(name).collect(),
-                        logits: None,
-                    };
+                    let class = |places: Vec<u32>| Class { top: places.iter().map(name).collect(), logits: None };
                     each(index, answer.classed(class));
                 })
             }
@@ -436,11 +415,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ServeError::Text`] and [`ServeError::TextAboveLimit`], with the index of the text.
-    pub(super) fn tokens<S: AsRef<str>>(
-        &self,
-        texts: &[S],
-        options: &Options,
-    ) -> Result<Vec<TokenIds>, ServeError> {
+    pub(super) fn tokens<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
         let too_long = options.too_long;
         let public = self.public();
         let limit = self.max_tokens();
@@ -455,37 +430,20 @@ impl Client {
             let ids = ids.map_err(refused)?;
             let tokens = ids.rows().total;
             if tokens > theirs {
-                return Err(ServeError::TextAboveLimit {
-                    index,
-                    tokens,
-                    limit,
-                });
+                return Err(ServeError::TextAboveLimit { index, tokens, limit });
             }
             Ok(options.pad(ids, tokenizer.padding_id(), limit))
         };
         texts.iter().enumerate().map(one).collect()
     }
 
-    fn observe(
-        &mut self,
-        text: usize,
-        sharing: usize,
-        texts: usize,
-        progress: Arc<Mutex<OnProgress>>,
-    ) {
+    fn observe(&mut self, text: usize, sharing: usize, texts: usize, progress: Arc<Mutex<OnProgress>>) {
         let layers = self.model.public.config.layers;
         let mut layer = 0;
         self.backend.observe(move |step| {
             layer = step.layer().unwrap_or(layer);
             let mut call = progress.lock().unwrap_or_else(PoisonError::into_inner);
-            call(Progress {
-                text,
-                sharing,
-                texts,
-                step: step.to_string(),
-                layer,
-                layers,
-            });
+            call(Progress { text, sharing, texts, step: step.to_string(), layer, layers });
         });
     }
 
@@ -535,10 +493,7 @@ impl Client {
         let pass = Arc::new(Pass {
             first,
             texts: texts.len(),
-            cost: Cost {
-                time: began.elapsed(),
-                stats,
-            },
+            cost: Cost { time: began.elapsed(), stats },
             sites: sites.collect(),
         });
         let answered = texts.iter().zip(answers).map(|(text, values)| Answered {
@@ -614,10 +569,7 @@ mod tests {
             assert_eq!(refused(long), Refusal::TooLong { limit: 8 });
             let many = unbridled().embed(&["a", "b"], TooLong::Refuse, None);
             assert_eq!(refused(many), Refusal::TooManyTexts { limit: 1 });
-            let batch = Options {
-                batch: 4,
-                ..Options::default()
-            };
+            let batch = Options { batch: 4, ..Options::default() };
             let together = unbridled().embed(&["a b c d", "a b c d"], batch, None);
             assert_eq!(refused(together), Refusal::PassTooLarge { limit: 8 });
         });
@@ -658,39 +610,21 @@ mod tests {
                 let limit = Refusal::TooLong { limit: 8 };
                 assert!(matches!(refused, Some(ServeError::Refused(r)) if r == limit));
             }
-            let embed = Request::Embed {
-                rows: vec![3],
-                padded: false,
-                public_table: false,
-            };
+            let embed = Request::Embed { rows: vec![3], padded: false, public_table: false };
             let task = Task::Generate;
             let other = Refusal::OtherTask { task };
             assert!(matches!(ask(embed), Some(ServeError::Refused(r)) if r == other));
             // More products ahead than the server holds, a table that is private, and a pass that uses products never
             // made.
             let far = Refusal::TooFarAhead { limit: 1 };
-            let ahead = |passes, public_table| {
-                Request::Ahead(Ahead {
-                    passes,
-                    padded: false,
-                    public_table,
-                })
-            };
-            let refused =
-                |request, r| matches!(ask(request), Some(ServeError::Refused(found)) if found == r);
+            let ahead = |passes, public_table| Request::Ahead(Ahead { passes, padded: false, public_table });
+            let refused = |request, r| matches!(ask(request), Some(ServeError::Refused(found)) if found == r);
             assert!(refused(ahead(2, false), far));
             assert!(refused(ahead(1, true), Refusal::PrivateTable));
             assert!(ask(ahead(1, false)).is_none());
             let mut client = Client::connect(config).unwrap();
-            let mut generation = client
-                .generate(
-                    "a",
-                    &GenerateOptions {
-                        max_tokens: 1,
-                        ..GenerateOptions::default()
-                    },
-                )
-                .unwrap();
+            let mut generation =
+                client.generate("a", &GenerateOptions { max_tokens: 1, ..GenerateOptions::default() }).unwrap();
             generation.next().unwrap().unwrap();
             drop(generation);
             let error = client.ask(&with(false, 1, true)).unwrap_err();
@@ -700,10 +634,7 @@ mod tests {
             let mut client = Client::connect(config).unwrap();
             assert_eq!(client.texts_left(), 1);
             client.welcome.max_texts = u32::MAX;
-            let two = GenerateOptions {
-                max_tokens: 2,
-                ..GenerateOptions::default()
-            };
+            let two = GenerateOptions { max_tokens: 2, ..GenerateOptions::default() };
             let mut generation = client.generate("a", &two).unwrap();
             let token = generation.next().unwrap().unwrap();
             assert_eq!((token.top.len(), token.top[0]), (3, token.id));
@@ -727,11 +658,7 @@ mod tests {
             let ask = |passes: usize, begins, rows, dropped, ahead| {
                 let mut client = Client::connect(config).unwrap();
                 client.welcome.max_texts = u32::MAX;
-                let options = GenerateOptions {
-                    max_tokens: 4,
-                    draft: 2,
-                    ..GenerateOptions::default()
-                };
+                let options = GenerateOptions { max_tokens: 4, draft: 2, ..GenerateOptions::default() };
                 let generation = client.generate("a", &options).unwrap();
                 let mut wrong = |_: &[u32], most| vec![0; most];
                 let mut generation = generation.guessing(&mut wrong);
@@ -751,9 +678,7 @@ mod tests {
                     temperature: 0,
                     seed: 0,
                 });
-                client
-                    .ask(&request)
-                    .map_or_else(|error| error.name(), |()| "go")
+                client.ask(&request).map_or_else(|error| error.name(), |()| "go")
             };
             assert_eq!(ask(1, false, 3, 0, false), "go");
             assert_eq!(ask(1, false, 4, 0, false), "too-many-drafts");
@@ -775,11 +700,7 @@ mod tests {
         let config = ServerConfig::local(folder, certificates.path());
         served(&config, |config| {
             let ask = |rows: Vec<u32>, padded, public_table| {
-                Client::connect(config).unwrap().ask(&Request::Embed {
-                    rows,
-                    padded,
-                    public_table,
-                })
+                Client::connect(config).unwrap().ask(&Request::Embed { rows, padded, public_table })
             };
             for (rows, padded) in [(vec![16], false), (vec![17, 18], false), (vec![17], true)] {
                 assert_eq!(ask(rows, padded, false).unwrap_err().name(), "peer-gone");
@@ -792,10 +713,7 @@ mod tests {
     }
 
     fn impossible() -> RunError {
-        RunError::NoSuchPlace {
-            place: 9,
-            places: 3,
-        }
+        RunError::NoSuchPlace { place: 9, places: 3 }
     }
 
     /// An impossible answer to the first text: all passes follow, and then the end of the session, byte for byte in
@@ -848,11 +766,7 @@ mod tests {
         served(&config, |config| {
             for pad_output in [false, true] {
                 let mut client = Client::connect(config).unwrap();
-                let options = GenerateOptions {
-                    max_tokens: 5,
-                    pad_output,
-                    ..GenerateOptions::default()
-                };
+                let options = GenerateOptions { max_tokens: 5, pad_output, ..GenerateOptions::default() };
                 let mut generation = client.generate("a b", &options).unwrap();
                 // As if the first pass had opened it.
                 generation.fault = Some(impossible().into());

@@ -95,12 +95,7 @@ impl Encoder {
     /// # Errors
     /// As [`Client::connect`].
     pub fn open(config: ClientConfig) -> Result<Self, ServeError> {
-        let mut state = State {
-            config,
-            session: None,
-            used: Instant::now(),
-            watched: false,
-        };
+        let mut state = State { config, session: None, used: Instant::now(), watched: false };
         let open = state.session()?;
         let facts = Facts::of(&open.client);
         let public = open.client.public().clone();
@@ -128,11 +123,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`ServeError::Text`], with the index of the text.
-    pub fn tokenize<S: AsRef<str>>(
-        &self,
-        texts: &[S],
-        too_long: TooLong,
-    ) -> Result<Vec<Vec<u32>>, ServeError> {
+    pub fn tokenize<S: AsRef<str>>(&self, texts: &[S], too_long: TooLong) -> Result<Vec<Vec<u32>>, ServeError> {
         let one = |(index, text): (usize, &S)| {
             let refused = |source| ServeError::Text { index, source };
             let tokenizer = self.public.tokenizer().map_err(refused)?;
@@ -148,12 +139,7 @@ impl Encoder {
     /// # Errors
     /// As [`Client::embed`]; `forked` in a process other than the one that opened it. Most errors end the session; the
     /// next call opens another.
-    pub fn encode<S: AsRef<str>>(
-        &self,
-        texts: &[S],
-        options: Options,
-        watch: Watch,
-    ) -> Result<Encoded, ServeError> {
+    pub fn encode<S: AsRef<str>>(&self, texts: &[S], options: Options, watch: Watch) -> Result<Encoded, ServeError> {
         self.check_process()?;
         options.check()?;
         let mut state = self.lock();
@@ -252,25 +238,14 @@ impl State {
         if client.texts_left() == 0 {
             return Err(ServeError::TooManyTexts { texts: 1, limit: 0 });
         }
-        Ok(Open {
-            client,
-            reported: None,
-        })
+        Ok(Open { client, reported: None })
     }
 
-    fn encode<S: AsRef<str>>(
-        &mut self,
-        texts: &[S],
-        options: &Options,
-        watch: Watch,
-    ) -> Result<Encoded, ServeError> {
+    fn encode<S: AsRef<str>>(&mut self, texts: &[S], options: &Options, watch: Watch) -> Result<Encoded, ServeError> {
         let mut spent = Spent::default();
         let mut answers: Vec<Option<Embedding>> = texts.iter().map(|_| None).collect();
         if texts.is_empty() {
-            return Ok(Encoded {
-                answers: Vec::new(),
-                spent,
-            });
+            return Ok(Encoded { answers: Vec::new(), spent });
         }
         let mut open = self.session()?;
         let ids = match open.client.tokens(texts, options) {
@@ -294,23 +269,19 @@ impl State {
             let part = left.get(..open.client.texts_left()).unwrap_or(left);
             open.client.stop_when(Arc::clone(&watch.stop));
             let follow = progress.as_ref().map(|f| further(f, first, ids.len()));
-            open.client
-                .embed_tokens(part, options, follow, |i, answer| {
-                    spent.add_pass(i, &answer);
-                    let place = order.get(first + i).and_then(|&at| answers.get_mut(at));
-                    if let Some(place) = place {
-                        *place = Some(answer);
-                    }
-                })?;
+            open.client.embed_tokens(part, options, follow, |i, answer| {
+                spent.add_pass(i, &answer);
+                let place = order.get(first + i).and_then(|&at| answers.get_mut(at));
+                if let Some(place) = place {
+                    *place = Some(answer);
+                }
+            })?;
             spent.add_session(&mut open);
             first += part.len();
         }
         self.session = Some(open);
         let answers: Option<Vec<Embedding>> = answers.into_iter().collect();
-        Ok(Encoded {
-            answers: answers.ok_or(ServeError::NoAnswer)?,
-            spent,
-        })
+        Ok(Encoded { answers: answers.ok_or(ServeError::NoAnswer)?, spent })
     }
 }
 
@@ -361,11 +332,7 @@ fn further(progress: &Arc<Mutex<OnProgress>>, first: usize, texts: usize) -> OnP
     let progress = Arc::clone(progress);
     Box::new(move |p: Progress| {
         let mut call = progress.lock().unwrap_or_else(PoisonError::into_inner);
-        call(Progress {
-            text: first + p.text,
-            texts,
-            ..p
-        });
+        call(Progress { text: first + p.text, texts, ..p });
     })
 }
 

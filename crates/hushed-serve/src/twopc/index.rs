@@ -96,12 +96,7 @@ impl IndexFile {
     ///
     /// # Errors
     /// [`ServeError::File`]; [`IndexFault`]; the index is then as it was.
-    pub fn add_ready<S: AsRef<str>>(
-        &mut self,
-        model: &Model,
-        texts: &[S],
-        path: &Path,
-    ) -> Result<(), ServeError> {
+    pub fn add_ready<S: AsRef<str>>(&mut self, model: &Model, texts: &[S], path: &Path) -> Result<(), ServeError> {
         self.is_of(model)?;
         let documents = self.documents() + texts.len();
         if documents > MAX_DOCUMENTS {
@@ -111,9 +106,7 @@ impl IndexFile {
         let file = SafeTensors::deserialize(&bytes);
         let tensor = file.and_then(|file| file.tensor(VECTORS));
         let wanted = [texts.len(), self.width];
-        let ready = tensor
-            .ok()
-            .filter(|t| t.dtype() == Dtype::F32 && t.shape() == wanted);
+        let ready = tensor.ok().filter(|t| t.dtype() == Dtype::F32 && t.shape() == wanted);
         let ready = ready.ok_or_else(|| IndexFault::NotVectors {
             path: path.to_owned(),
             documents: texts.len(),
@@ -155,12 +148,8 @@ impl IndexFile {
             (0..n).filter(kept).flat_map(row)
         };
         let (n, width, bytes) = (self.documents(), self.width, self.record_bytes);
-        self.vectors = rows(n, width)
-            .filter_map(|i| self.vectors.get(i).copied())
-            .collect();
-        self.records = rows(n, bytes)
-            .filter_map(|i| self.records.get(i).copied())
-            .collect();
+        self.vectors = rows(n, width).filter_map(|i| self.vectors.get(i).copied()).collect();
+        self.records = rows(n, bytes).filter_map(|i| self.records.get(i).copied()).collect();
         Ok(())
     }
 
@@ -186,8 +175,7 @@ impl IndexFile {
 
     fn decode(bytes: &[u8]) -> Result<IndexFile, IndexFault> {
         let broken = IndexFault::NotAnIndex;
-        let tensors = SafeTensors::deserialize(bytes)
-            .map_err(|_| broken("its header or its length is wrong"))?;
+        let tensors = SafeTensors::deserialize(bytes).map_err(|_| broken("its header or its length is wrong"))?;
         let tensor = |name, dtype| match tensors.tensor(name) {
             Ok(tensor) if tensor.dtype() == dtype => Ok(tensor),
             _ => Err(broken("a tensor is missing, or of another type")),
@@ -195,9 +183,7 @@ impl IndexFile {
         let vectors = tensor(VECTORS, Dtype::F32)?;
         let records = tensor(RECORDS, Dtype::U8)?;
         let probe = tensor(PROBE_NAME, Dtype::F32)?;
-        let (&[n, width], &[rows, record_bytes], &[probed]) =
-            (vectors.shape(), records.shape(), probe.shape())
-        else {
+        let (&[n, width], &[rows, record_bytes], &[probed]) = (vectors.shape(), records.shape(), probe.shape()) else {
             return Err(broken("a tensor has another number of dimensions"));
         };
         if n != rows || width != probed || width == 0 || record_bytes > MAX_RECORD_BYTES {
@@ -236,25 +222,18 @@ impl IndexFile {
         if n == 0 {
             return Err(IndexFault::Documents(n));
         }
-        let bytes =
-            |numbers: &[f32]| -> Vec<u8> { numbers.iter().flat_map(|v| v.to_le_bytes()).collect() };
+        let bytes = |numbers: &[f32]| -> Vec<u8> { numbers.iter().flat_map(|v| v.to_le_bytes()).collect() };
         let (vectors, probe) = (bytes(&self.vectors), bytes(&self.probe));
         let tensors = [
             (VECTORS, Dtype::F32, vec![n, self.width], &vectors),
-            (
-                RECORDS,
-                Dtype::U8,
-                vec![n, self.record_bytes],
-                &self.records,
-            ),
+            (RECORDS, Dtype::U8, vec![n, self.record_bytes], &self.records),
             (PROBE_NAME, Dtype::F32, vec![self.width], &probe),
         ];
         let view = |(name, dtype, shape, data)| {
             let data: &Vec<u8> = data;
             Ok((name, TensorView::new(dtype, shape, data)?))
         };
-        let views: Result<Vec<_>, safetensors::SafeTensorError> =
-            tensors.into_iter().map(view).collect();
+        let views: Result<Vec<_>, safetensors::SafeTensorError> = tensors.into_iter().map(view).collect();
         let file = views.and_then(|views| serialize(views, None));
         let file = file.map_err(|_| IndexFault::NotAnIndex("its sizes contradict each other"))?;
         match file.len() as u64 <= MAX_INDEX_BYTES {
@@ -270,12 +249,7 @@ impl IndexFile {
     pub fn for_server(self, model: &Model) -> Result<Index, ServeError> {
         self.is_of(model)?;
         let records = (self.record_bytes, self.records.as_slice());
-        Ok(Index::new(
-            self.documents(),
-            self.width,
-            &self.vectors,
-            records,
-        )?)
+        Ok(Index::new(self.documents(), self.width, &self.vectors, records)?)
     }
 
     /// Checks that it was made with this model.
@@ -319,8 +293,7 @@ fn numbers(tensor: &TensorView<'_>) -> Vec<f32> {
 
 /// As much of a text as fits `bytes`, in whole characters.
 fn cut(text: &str, bytes: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes))
-        .unwrap_or_default()
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -341,25 +314,16 @@ mod tests {
         let model = tiny_model();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index");
-        made(&["hello", "日本語", "the weather is lovely"], 7)
-            .write(&path)
-            .unwrap();
+        made(&["hello", "日本語", "the weather is lovely"], 7).write(&path).unwrap();
         let mut index = IndexFile::read(&path).unwrap();
         assert_eq!((index.documents(), index.record_bytes()), (3, 7));
         let records = |index: &IndexFile| {
             let rows = index.records.chunks_exact(7).map(String::from_utf8_lossy);
-            rows.map(|r| r.trim_end_matches('\0').to_owned())
-                .collect::<Vec<_>>()
+            rows.map(|r| r.trim_end_matches('\0').to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(records(&index), ["hello", "日本", "the wea"]);
         index.add(&model, &["a"], || ()).unwrap();
-        assert!(matches!(
-            index.remove(&[0, 99]),
-            Err(IndexFault::NoSuchPlace {
-                place: 99,
-                documents: 4
-            })
-        ));
+        assert!(matches!(index.remove(&[0, 99]), Err(IndexFault::NoSuchPlace { place: 99, documents: 4 })));
         index.remove(&[0, 2]).unwrap();
         assert_eq!(records(&index), ["日本", "a"]);
         let alone = made(&["日本語", "a"], 7);
@@ -396,10 +360,7 @@ mod tests {
         refused(&long[alone.width..], [1, alone.width]);
         refused(&long, [alone.width, 2]);
         for bad in [0.0, f32::NAN, f32::INFINITY] {
-            refused(
-                &[&long[alone.width..], &vec![bad; alone.width]].concat(),
-                [2, alone.width],
-            );
+            refused(&[&long[alone.width..], &vec![bad; alone.width]].concat(), [2, alone.width]);
         }
     }
 

@@ -154,10 +154,7 @@ impl Kept {
         stop: &Arc<AtomicBool>,
     ) -> Result<Found, ServeError> {
         // The search itself reports what is wrong with `top`.
-        let found = Wanted {
-            top: wanted.top.min(self.documents).min(usize::from(MAX_TOP)),
-            ..wanted
-        };
+        let found = Wanted { top: wanted.top.min(self.documents).min(usize::from(MAX_TOP)), ..wanted };
         self.run(found.charge().min(self.max_texts), |client| {
             client.stop_when(Arc::clone(stop));
             client.search(query, wanted, options, None)

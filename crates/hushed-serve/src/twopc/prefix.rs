@@ -19,9 +19,7 @@ use crate::session::wire::PrefixFacts;
 /// [`ServeError::File`]; [`ServeError::NotText`].
 pub fn read_prefix(path: &Path) -> Result<String, ServeError> {
     let bytes = files::read(path, MAX_TEXT_BYTES as u64)?;
-    String::from_utf8(bytes).map_err(|_| ServeError::NotText {
-        path: path.to_owned(),
-    })
+    String::from_utf8(bytes).map_err(|_| ServeError::NotText { path: path.to_owned() })
 }
 
 /// A prefix before it is run.
@@ -57,9 +55,6 @@ impl Text {
 
     /// Runs the model on it.
     pub(super) fn run(self, program: &Program) -> Result<Offered, ServeError> {
-        Ok(Offered {
-            prefix: Arc::new(Prefix::run(program, self.tokens)?),
-            facts: self.facts,
-        })
+        Ok(Offered { prefix: Arc::new(Prefix::run(program, self.tokens)?), facts: self.facts })
     }
 }

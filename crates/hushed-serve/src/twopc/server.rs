@@ -9,9 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, ModelError, Task};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::{
-    Answers, Index, Layers, RunError, Sampled, Sampler, opened_bits, out_of_range, sampled,
-};
+use hushed_mpc::{Answers, Index, Layers, RunError, Sampled, Sampler, opened_bits, out_of_range, sampled};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
@@ -69,10 +67,7 @@ impl Server {
         }
         let charge = answers.charge(logits);
         if charge > config.max_texts {
-            return Err(ServeError::LessThanAnAnswer {
-                charge,
-                limit: config.max_texts,
-            });
+            return Err(ServeError::LessThanAnAnswer { charge, limit: config.max_texts });
         }
         let index = match &config.index {
             Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
@@ -88,13 +83,7 @@ impl Server {
         let memory = match config.max_memory {
             Some(limit) => {
                 let rows = (prefixed, max_tokens);
-                Some(Room::of(
-                    &model.program(),
-                    config,
-                    rows,
-                    index.as_ref(),
-                    limit,
-                )?)
+                Some(Room::of(&model.program(), config, rows, index.as_ref(), limit)?)
             }
             None => None,
         };
@@ -113,18 +102,12 @@ impl Server {
                 layers
             }
         };
-        let Sampled {
-            mut beyond,
-            inexact,
-        } = sampled(&model)?;
+        let Sampled { mut beyond, inexact } = sampled(&model)?;
         if let Some(beyond) = beyond.pop() {
             return Err(RunError::from(beyond).into());
         }
         for fit in inexact {
-            tracing::warn!(
-                site = fit.site,
-                "rows of this norm are small: answers are inexact (`hushed check`)"
-            );
+            tracing::warn!(site = fit.site, "rows of this norm are small: answers are inexact (`hushed check`)");
         }
         let program = model.program();
         let prefix = match prefix {
@@ -227,9 +210,7 @@ impl Server {
             max_tokens = shared.max_tokens,
             "serving"
         );
-        shared.listener.run(stop, &|entry, socket, peer, outcome| {
-            session::serve(shared, entry, socket, peer, outcome)
-        })
+        shared.listener.run(stop, &|entry, socket, peer, outcome| session::serve(shared, entry, socket, peer, outcome))
     }
 }
 
@@ -271,9 +252,6 @@ mod tests {
             stop.store(true, Ordering::SeqCst);
         });
         let metrics = server.shared.listener.metrics.render();
-        assert!(
-            metrics.contains("hushed_sessions_total{end=\"panic\"} 2"),
-            "{metrics}"
-        );
+        assert!(metrics.contains("hushed_sessions_total{end=\"panic\"} 2"), "{metrics}");
     }
 }

@@ -23,10 +23,7 @@ fn bytes(e: &Embedding) -> Result<usize, ServeError> {
     let bytes = e.vocabulary.saturating_mul(e.width).saturating_mul(4);
     match bytes <= MAX_TABLE_BYTES {
         true => Ok(bytes),
-        false => Err(ServeError::TableTooLarge {
-            bytes,
-            limit: MAX_TABLE_BYTES,
-        }),
+        false => Err(ServeError::TableTooLarge { bytes, limit: MAX_TABLE_BYTES }),
     }
 }
 
@@ -67,11 +64,7 @@ pub(crate) fn send(session: &mut Session, e: &Embedding) -> Result<(), ServeErro
 
 /// Receives the table of a model with these sizes and this hash, as bytes.
 #[cfg(feature = "client")]
-pub(crate) fn receive(
-    session: &mut Session,
-    e: &Embedding,
-    offered: Digest,
-) -> Result<Vec<u8>, ServeError> {
+pub(crate) fn receive(session: &mut Session, e: &Embedding, offered: Digest) -> Result<Vec<u8>, ServeError> {
     let mut bytes = Vec::with_capacity(bytes(e)?);
     let mut left = e.vocabulary;
     while left > 0 {

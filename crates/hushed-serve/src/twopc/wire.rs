@@ -126,11 +126,7 @@ impl Request {
         match self {
             Self::End => vec![0],
             Self::Table => vec![2],
-            Self::Embed {
-                rows,
-                padded,
-                public_table,
-            } => {
+            Self::Embed { rows, padded, public_table } => {
                 let count = u16::try_from(rows.len()).unwrap_or(u16::MAX);
                 let flag = |set: bool, flag: u8| if set { flag } else { 0 };
                 let flags = flag(*padded, PADDED) | flag(*public_table, PUBLIC_TABLE);
@@ -261,11 +257,9 @@ fn ahead(reader: &mut Reader<'_>) -> Result<Ahead, WireFault> {
     }
     let field = "number of passes";
     match u16::from_le_bytes(reader.array(field)?) {
-        passes @ 1..=MAX_AHEAD => Ok(Ahead {
-            passes,
-            padded: flags & PADDED != 0,
-            public_table: flags & PUBLIC_TABLE != 0,
-        }),
+        passes @ 1..=MAX_AHEAD => {
+            Ok(Ahead { passes, padded: flags & PADDED != 0, public_table: flags & PUBLIC_TABLE != 0 })
+        }
         _ => Err(WireFault::Undefined { field }),
     }
 }

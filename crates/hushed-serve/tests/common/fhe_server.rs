@@ -17,10 +17,7 @@ use super::offered::Offered;
 pub fn config(offered: &Offered, work: &Path) -> FheServerConfig {
     FheServerConfig {
         entrance: Entrance {
-            deadlines: Deadlines {
-                silence: Duration::from_secs(20),
-                ..Deadlines::default()
-            },
+            deadlines: Deadlines { silence: Duration::from_secs(20), ..Deadlines::default() },
             ..Entrance::local(work.join("certificate"))
         },
         context: offered.options(work).context,

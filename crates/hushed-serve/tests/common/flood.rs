@@ -49,11 +49,7 @@ impl Flood {
                 }
             }
         });
-        Flood {
-            opened,
-            stop,
-            thread: Some(thread),
-        }
+        Flood { opened, stop, thread: Some(thread) }
     }
 
     /// Connections so far.

@@ -12,17 +12,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hushed_model::testing::tiny_folder;
-use hushed_serve::{
-    Client, ClientConfig, Deadlines, ServeError, Server, ServerConfig, ServerTrust, TooLong,
-};
+use hushed_serve::{Client, ClientConfig, Deadlines, ServeError, Server, ServerConfig, ServerTrust, TooLong};
 use tempfile::TempDir;
 
 /// Short enough that a test of a deadline is quick, long enough for a busy machine.
 pub fn deadlines() -> Deadlines {
-    Deadlines {
-        silence: Duration::from_secs(20),
-        ..Deadlines::default()
-    }
+    Deadlines { silence: Duration::from_secs(20), ..Deadlines::default() }
 }
 
 /// A running server, stopped and joined on drop.
@@ -45,28 +40,17 @@ impl Running {
         change(&mut config);
         let server = Server::bind(&config).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let (address, metrics) = (
-            server.listener().local_addr(),
-            server.listener().metrics_addr(),
-        );
+        let (address, metrics) = (server.listener().local_addr(), server.listener().metrics_addr());
         let pin = server.listener().fingerprint().to_string();
         let thread = thread::spawn({
             let stop = Arc::clone(&stop);
             move || server.run(&stop)
         });
-        Running {
-            folder,
-            address,
-            metrics,
-            pin,
-            stop,
-            thread: Some(thread),
-        }
+        Running { folder, address, metrics, pin, stop, thread: Some(thread) }
     }
 
     pub fn client(&self) -> ClientConfig {
-        let mut config =
-            ClientConfig::new(self.address.to_string(), ServerTrust::Pin(self.pin.clone()));
+        let mut config = ClientConfig::new(self.address.to_string(), ServerTrust::Pin(self.pin.clone()));
         config.deadlines = deadlines();
         config
     }
@@ -99,9 +83,7 @@ impl Drop for Running {
 
 /// The error of a session that must not be established.
 pub fn refused(config: &ClientConfig) -> ServeError {
-    Client::connect(config)
-        .err()
-        .expect("the session must be refused")
+    Client::connect(config).err().expect("the session must be refused")
 }
 
 /// Checks that a server still serves.

@@ -16,8 +16,7 @@ use hushed_model::testing::{tiny_folder, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong, Weigh, cosine};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
-    self, Answer, ContextOptions, JobEvent, KeyRecord, KeygenOptions, PublicModel, RunFiles,
-    RunOptions,
+    self, Answer, ContextOptions, JobEvent, KeyRecord, KeygenOptions, PublicModel, RunFiles, RunOptions,
 };
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -65,10 +64,7 @@ impl Offered {
         let made = OFFERED.get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
             let files = ["plan.json", "private.json", "one.json", "hidden.json"];
-            let all = files.map(|file| Offered {
-                folder: folder.path().to_owned(),
-                file,
-            });
+            let all = files.map(|file| Offered { folder: folder.path().to_owned(), file });
             all[0].make(tiny_folder);
             (folder, all)
         });
@@ -92,10 +88,7 @@ impl Offered {
 
     /// What another process has made.
     pub fn at(folder: PathBuf) -> Offered {
-        Offered {
-            folder,
-            file: "plan.json",
-        }
+        Offered { folder, file: "plan.json" }
     }
 
     pub fn get() -> &'static Offered {
@@ -131,17 +124,8 @@ impl Offered {
         static OFFERED: OnceLock<(TempDir, [Offered; 5])> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
-            let files = [
-                "private.json",
-                "rows.json",
-                "alone.json",
-                "logits.json",
-                "paired.json",
-            ];
-            let all = files.map(|file| Offered {
-                folder: folder.path().to_owned(),
-                file,
-            });
+            let files = ["private.json", "rows.json", "alone.json", "logits.json", "paired.json"];
+            let all = files.map(|file| Offered { folder: folder.path().to_owned(), file });
             all[0].make(decoder_folder);
             (folder, all)
         });
@@ -153,10 +137,7 @@ impl Offered {
         static OFFERED: OnceLock<(TempDir, Offered)> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
-            let offered = Offered {
-                folder: folder.path().to_owned(),
-                file: "private.json",
-            };
+            let offered = Offered { folder: folder.path().to_owned(), file: "private.json" };
             offered.make(|to| {
                 decoder_folder(to)?;
                 let config = fs::read(to.join("config.json"))?;
@@ -177,11 +158,7 @@ impl Offered {
         let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
         let program = model.program_of_all_rows();
         let decodes = program.vocabulary().is_some();
-        let all: Vec<TokenIds> = sample()
-            .iter()
-            .map(tokens)
-            .filter(|text| text.ids().len() <= ROWS)
-            .collect();
+        let all: Vec<TokenIds> = sample().iter().map(tokens).filter(|text| text.ids().len() <= ROWS).collect();
         let sample = Sample {
             texts: &all,
             hostile: &[],
@@ -245,8 +222,7 @@ impl Offered {
                 placement: None,
             };
             options.placement = packed_placement(&program, &choices, &params, &options).unwrap();
-            let report =
-                FhePlanReport::new(&program, &choices, false, &params, &bootstrap, &options);
+            let report = FhePlanReport::new(&program, &choices, false, &params, &bootstrap, &options);
             let mut placement = report.unwrap().placement;
             assert!(!placement.spills());
             assert_eq!(placement.columns > 1, places == 1);
@@ -254,8 +230,7 @@ impl Offered {
                 // As with little memory: in some plans half of a layer is spilled, in others both halves.
                 placement.pairs = file == "paired.json";
                 placement.spill_attention = true;
-                placement.spill_feed_forward =
-                    !lengths.encrypted() || answer == AnswerRows::Rows || placement.pairs;
+                placement.spill_feed_forward = !lengths.encrypted() || answer == AnswerRows::Rows || placement.pairs;
             }
             let plan = Offer {
                 program: &program,
@@ -267,11 +242,7 @@ impl Offered {
                 placement: &placement,
                 public_sha256: public.hash().0,
                 calibration_sha256: Sha256::digest(&calibration).into(),
-                texts: &declared::texts(
-                    model.public.tokenizer().unwrap(),
-                    ROWS,
-                    Some(tokens(&canary.text)),
-                ),
+                texts: &declared::texts(model.public.tokenizer().unwrap(), ROWS, Some(tokens(&canary.text))),
                 // A single text leaves no place for it; the decoder has room for two.
                 canary: (places > 1 || decodes).then(|| canary.clone()),
                 exposures: vec!["the server sees what it sees".to_owned()],
@@ -374,9 +345,7 @@ impl Offered {
 }
 
 pub fn sample() -> Vec<String> {
-    let words = [
-        "the", "private", "world", "is", "a", "hello", "key", "sea", "7", "12", "red!", "no?",
-    ];
+    let words = ["the", "private", "world", "is", "a", "hello", "key", "sea", "7", "12", "red!", "no?"];
     (0..48)
         .map(|t| {
             let length = 1 + t % 6;
@@ -398,10 +367,6 @@ pub fn assert_close(offered: &Offered, texts: &[String], answer: &Answer) {
     let clear = model.embed(texts.iter().map(tokens).collect()).unwrap();
     assert_eq!(answer.embeddings.len(), clear.len());
     for (found, expected) in answer.embeddings.iter().zip(&clear) {
-        assert!(
-            cosine(found, expected) > 0.998,
-            "{}",
-            cosine(found, expected)
-        );
+        assert!(cosine(found, expected) > 0.998, "{}", cosine(found, expected));
     }
 }

@@ -239,8 +239,5 @@ fn what_is_refused_of_encoders_is_refused_of_decoders() {
         &mut |_, _| {},
     );
     let error = sent.err().unwrap();
-    assert!(
-        matches!(error, ServeError::Fhe(FheJobError::BadPublic { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, ServeError::Fhe(FheJobError::BadPublic { .. })), "{error}");
 }

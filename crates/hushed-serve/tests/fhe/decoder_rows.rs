@@ -9,9 +9,7 @@ use crate::offered::Offered;
 use hushed_fhe::{AnswerRows, answer_in_clear};
 use hushed_model::{Model, TooLong, likeliest, log_probabilities};
 use hushed_serve::ServeError;
-use hushed_serve::fhe::{
-    self, Answer, Item, KeyRecord, Remote, RemoteEvent, RemoteOptions, Wanted,
-};
+use hushed_serve::fhe::{self, Answer, Item, KeyRecord, Remote, RemoteEvent, RemoteOptions, Wanted};
 
 fn quiet(_: RemoteEvent) {}
 
@@ -20,11 +18,7 @@ fn name<T>(result: Result<T, ServeError>) -> &'static str {
 }
 
 fn item(prompt: &str, endings: &[&str], label: Option<usize>) -> Item {
-    Item {
-        prompt: prompt.to_owned(),
-        endings: endings.iter().map(|&ending| ending.to_owned()).collect(),
-        label,
-    }
+    Item { prompt: prompt.to_owned(), endings: endings.iter().map(|&ending| ending.to_owned()).collect(), label }
 }
 
 fn items() -> Vec<Item> {
@@ -48,8 +42,7 @@ fn clear(model: &Model, text: &str) -> Vec<f64> {
     let apart = rows.clone().next_back().unwrap().iter().zip(&last);
     assert!(apart.into_iter().all(|(a, b)| (a - b).abs() < 1e-12));
     let next = rows.zip(ids.ids().iter().skip(1));
-    next.map(|(row, &id)| log_probabilities(table, row).unwrap()[id as usize])
-        .collect()
+    next.map(|(row, &id)| log_probabilities(table, row).unwrap()[id as usize]).collect()
 }
 
 /// Compares every likelihood, perplexity and choice with the clear model's.
@@ -75,10 +68,7 @@ fn assert_right(model: &Model, answer: &Answer) {
     assert!(worst < 0.05 && worst > 0.0, "{worst}");
     let perplexity = fhe::perplexity(&scored).unwrap();
     let expected = (-sum / f64::from(u32::try_from(count).unwrap())).exp();
-    assert!(
-        (perplexity / expected - 1.0).abs() < 0.02,
-        "{perplexity} {expected}"
-    );
+    assert!((perplexity / expected - 1.0).abs() < 0.02, "{perplexity} {expected}");
 
     let chosen = answer.chosen(&items()).unwrap();
     let in_clear = fhe::chosen_in_clear(model, &items()).unwrap();
@@ -198,10 +188,7 @@ fn a_decoder_is_asked_over_a_connection() {
     let server = Running::start(&config(offered, &work.join("rows")));
     let keys = work.join("keys");
     let asks = |server: &Running, keys: &Path, wanted| {
-        Remote::new(RemoteOptions {
-            wanted: Some(wanted),
-            ..server.remote(keys.to_owned())
-        })
+        Remote::new(RemoteOptions { wanted: Some(wanted), ..server.remote(keys.to_owned()) })
     };
     let remote = asks(&server, &keys, Wanted::Likelihoods);
     let unshared = [item("th", &["e", "is"], None)];
@@ -229,10 +216,7 @@ fn a_decoder_is_asked_over_a_connection() {
     let server = Running::start(&config(offered, &work.join("last")));
     let keys = work.join("other-keys");
     let refused = asks(&server, &keys, Wanted::Likelihoods);
-    assert_eq!(
-        name(refused.submit_items(&items(), &mut quiet)),
-        "other-answer"
-    );
+    assert_eq!(name(refused.submit_items(&items(), &mut quiet)), "other-answer");
     assert!(!keys.join("evaluation.keys").exists());
     let remote = asks(&server, &keys, Wanted::Next);
     let texts = Item::texts(&items());

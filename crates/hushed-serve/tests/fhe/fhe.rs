@@ -14,8 +14,7 @@ use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use hushed_model::{Model, TooLong, length, nearness};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
-    self, JobEvent, JobReport, KeyOrder, KeyRecord, KeyStore, KeygenOptions, PublicModel, RunFiles,
-    RunOptions, Warning,
+    self, JobEvent, JobReport, KeyOrder, KeyRecord, KeyStore, KeygenOptions, PublicModel, RunFiles, RunOptions, Warning,
 };
 use sha2::{Digest, Sha256};
 
@@ -27,10 +26,7 @@ struct Told(Mutex<Vec<(f64, f64)>>);
 
 impl Told {
     fn take(&self, event: &JobEvent) {
-        if let JobEvent::Step {
-            done, part, left, ..
-        } = event
-        {
+        if let JobEvent::Step { done, part, left, .. } = event {
             assert!((0.0..=1.0).contains(part) && *left >= 0.0);
             self.0.lock().unwrap().push((*done, *left));
         }
@@ -99,12 +95,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
         let before = step.site.layer() == Some(0) || step.site.to_string().starts_with("input.");
         assert_eq!(step.seconds.is_none(), before, "{step:?}");
     }
-    assert!(
-        report
-            .steps
-            .iter()
-            .any(|s| s.site.to_string() == "checkpoint")
-    );
+    assert!(report.steps.iter().any(|s| s.site.to_string() == "checkpoint"));
     assert!(!report.done_before && report.request == sent.id);
     assert!(!checkpoint.exists());
 
@@ -112,12 +103,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     let disk = work.join("disk");
     let mut whole = options.clone();
     whole.context.threads = Some(1);
-    whole.files = RunFiles {
-        out: work.join("again"),
-        checkpoint: None,
-        spill: Some(disk.clone()),
-        ..whole.files
-    };
+    whole.files = RunFiles { out: work.join("again"), checkpoint: None, spill: Some(disk.clone()), ..whole.files };
     let told = Told::default();
     let uninterrupted = fhe::run(&whole, &|event| told.take(&event)).unwrap();
     told.check();
@@ -127,11 +113,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     let taken: f64 = steps.iter().map(|step| step.seconds.unwrap()).sum();
     assert!(taken > 0.0 && taken <= uninterrupted.seconds);
     let unplanned = steps.iter().filter(|step| step.planned == 0.0);
-    assert!(
-        unplanned
-            .clone()
-            .any(|step| step.site.to_string() == "reply")
-    );
+    assert!(unplanned.clone().any(|step| step.site.to_string() == "reply"));
     assert!(steps.len() > 30 && unplanned.count() < 8);
     // What was done before the checkpoint is not counted again.
     let counts = [&report, &uninterrupted].map(|report| report.counts);
@@ -282,10 +264,7 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
     let text = fs::read_to_string(offered.path("calibration-fhe.json")).unwrap();
     let other = work.join("calibration.json");
     fs::write(&other, text.replacen("\"texts\":", "\"texts\": ", 1)).unwrap();
-    assert_eq!(
-        run(&|o| o.context.calibration = other.clone()),
-        "other-model"
-    );
+    assert_eq!(run(&|o| o.context.calibration = other.clone()), "other-model");
     // Plans of another run, with keys and a request made for them: one key more or fewer, another reply.
     type Change = fn(&mut FhePlan);
     let changes: [Change; 4] = [
@@ -326,10 +305,7 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
             bad[at] ^= 0x40;
             fs::write(&path, bad).unwrap();
             let found = run(&|_| {});
-            assert!(
-                ["file-damaged", "other-file", "keys-incomplete"].contains(&found),
-                "{found}"
-            );
+            assert!(["file-damaged", "other-file", "keys-incomplete"].contains(&found), "{found}");
         }
         for length in [0, 31, 100, good.len() / 2, good.len() - 1] {
             fs::write(&path, &good[..length]).unwrap();
@@ -358,10 +334,7 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
     assert_eq!(name(one("")), "text-refused");
     assert_eq!(name(one(&"a ".repeat(40))), "too-long");
     assert_eq!(name(encrypt(&vec!["a".to_owned(); 16])), "too-many-texts");
-    assert_eq!(
-        one(&"a ".repeat(14)).unwrap().warnings,
-        [Warning::Repetitive { text: 0 }]
-    );
+    assert_eq!(one(&"a ".repeat(14)).unwrap().warnings, [Warning::Repetitive { text: 0 }]);
     // The name of a special token inside a text is text: here five pieces that the vocabulary has not, then `a`.
     assert_eq!(one("[SEP] a").unwrap().tokens[0], 8);
     // A bound that only some texts keep is refused whatever the text.
@@ -415,10 +388,7 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
     bytes[last] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let (plan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
-    assert_eq!(
-        name(PublicModel::read(&path, &plan.public_sha256)),
-        "public-model"
-    );
+    assert_eq!(name(PublicModel::read(&path, &plan.public_sha256)), "public-model");
     for length in [0, 10, 40, bytes.len() / 2] {
         fs::write(&path, &bytes[..length]).unwrap();
         let hash = hushed_fhe::plan::public_plan::hex(&Sha256::digest(&bytes[..length]));
@@ -432,11 +402,7 @@ fn a_program_with_the_clients_code_can_be_told_by_its_marker() {
     let program = fs::read(std::env::current_exe().unwrap()).unwrap();
     // In parts, so that this test does not put it there itself.
     let marker = ["hushed-serve", "fhe", "owner", "here"].join(" ");
-    assert!(
-        program
-            .windows(marker.len())
-            .any(|w| w == marker.as_bytes())
-    );
+    assert!(program.windows(marker.len()).any(|w| w == marker.as_bytes()));
 }
 
 #[test]
@@ -448,28 +414,19 @@ fn keys_are_listed_taken_in_within_a_quota_and_deleted() {
     let plan = offered.path("plan.json");
     let own = KeyStore::new(&work.join("keys"));
     let listed = own.list().unwrap();
-    assert_eq!(
-        (listed.len(), &listed[0].record, listed[0].secret),
-        (1, &made, true)
-    );
+    assert_eq!((listed.len(), &listed[0].record, listed[0].secret), (1, &made, true));
     let keys = listed[0].keys();
     assert_eq!(fs::metadata(&keys).unwrap().len(), made.bytes);
 
     let store = KeyStore::new(&work.join("store"));
-    assert_eq!(
-        name(store.add(&plan, &keys, "ann", made.bytes - 1)),
-        "quota"
-    );
+    assert_eq!(name(store.add(&plan, &keys, "ann", made.bytes - 1)), "quota");
     let taken = store.add(&plan, &keys, "ann", made.bytes).unwrap();
     assert_eq!(taken.record.id, made.id);
     assert_eq!(taken.record.owner.as_deref(), Some("ann"));
     assert!(!taken.secret);
     assert!(fs::read(taken.keys()).unwrap() == fs::read(&keys).unwrap());
     // Adding them once is enough; more exceeds the quota.
-    assert_eq!(
-        store.add(&plan, &keys, "ann", made.bytes).unwrap().record,
-        taken.record
-    );
+    assert_eq!(store.add(&plan, &keys, "ann", made.bytes).unwrap().record, taken.record);
     offered.keygen(&work.join("more")).unwrap();
     let more = work.join("more/evaluation.keys");
     assert_eq!(name(store.add(&plan, &more, "ann", made.bytes)), "quota");
@@ -489,10 +446,7 @@ fn keys_are_listed_taken_in_within_a_quota_and_deleted() {
 #[test]
 fn a_classifier_is_answered_with_logits() {
     let folder = tempfile::tempdir().unwrap();
-    let offered = Offered {
-        folder: folder.path().to_owned(),
-        file: "private.json",
-    };
+    let offered = Offered { folder: folder.path().to_owned(), file: "private.json" };
     offered.make(|dir| tiny_classifier_folder(dir, &TINY_LABELS));
     let (plan, _) = FhePlan::from_json(&fs::read(offered.plan()).unwrap()).unwrap();
     assert_eq!((plan.logits, plan.reply.ciphertexts), (Some(3), 1));
@@ -511,10 +465,7 @@ fn a_classifier_is_answered_with_logits() {
         assert!(found.len() == 3 && near > 0.99, "{near}");
     }
 
-    let one = Offered {
-        file: "one.json",
-        ..offered
-    };
+    let one = Offered { file: "one.json", ..offered };
     let work = tempfile::tempdir().unwrap();
     one.keygen(&work.path().join("keys")).unwrap();
     one.encrypt(work.path(), &texts()[..1]).unwrap();
@@ -544,12 +495,7 @@ fn c7_a_plan_that_orders_too_much_is_refused_before_a_key_is_made() {
     let (at, mut rest) = (at.unwrap(), plan.keys.clone());
     rest.retain(|k| k.key != PlannedUse::Galois);
     let rotations = (3..1024).step_by(2).flat_map(|element| {
-        (2..5).map(move |limbs| PlannedKey {
-            key: PlannedUse::Galois,
-            element,
-            limbs,
-            special: 1,
-        })
+        (2..5).map(move |limbs| PlannedKey { key: PlannedUse::Galois, element, limbs, special: 1 })
     });
     rest.splice(at..at, rotations);
     plan.keys = rest;
@@ -562,20 +508,12 @@ fn c7_a_plan_that_orders_too_much_is_refused_before_a_key_is_made() {
     assert_eq!(told.name(), "too-many-keys");
     let number = order.keys.to_string();
     assert!(told.to_string().contains(&number), "{told}");
-    let narrow = KeygenOptions {
-        most_keys: order.keys,
-        most_bytes: order.bytes - 1,
-        ..usual
-    };
+    let narrow = KeygenOptions { most_keys: order.keys, most_bytes: order.bytes - 1, ..usual };
     assert_eq!(name(make(&hostile, narrow)), "too-many-keys");
 
     // What is announced before keys are made is what there is afterwards.
     let order = KeyOrder::read(&offered.plan()).unwrap();
-    let exact = KeygenOptions {
-        most_keys: order.keys,
-        most_bytes: order.bytes,
-        ..usual
-    };
+    let exact = KeygenOptions { most_keys: order.keys, most_bytes: order.bytes, ..usual };
     let record = make(&offered.plan(), exact).unwrap();
     let file = fs::metadata(keys.join("evaluation.keys")).unwrap();
     assert_eq!((record.bytes, file.len()), (order.bytes, order.bytes));

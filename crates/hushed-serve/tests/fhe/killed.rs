@@ -12,21 +12,14 @@ use crate::offered::{Offered, assert_close, texts as encoder_texts};
 use hushed_serve::fhe::{self, JobEvent, JobReport, RunFiles};
 
 /// Set in a process that will be killed: the folder that it works in, the offered one, and the file of its plan.
-const SET: [&str; 3] = [
-    "HUSHED_TEST_FHE_CHILD",
-    "HUSHED_TEST_FHE_OFFERED",
-    "HUSHED_TEST_FHE_PLAN",
-];
+const SET: [&str; 3] = ["HUSHED_TEST_FHE_CHILD", "HUSHED_TEST_FHE_OFFERED", "HUSHED_TEST_FHE_PLAN"];
 
 /// In a process that will be killed, runs its request; false in any other.
 pub fn is_child() -> bool {
     let [Ok(work), Ok(folder), Ok(file)] = SET.map(std::env::var) else {
         return false;
     };
-    let offered = Offered {
-        folder: folder.into(),
-        file: file.leak(),
-    };
+    let offered = Offered { folder: folder.into(), file: file.leak() };
     let work = Path::new(&work);
     let told = |event| {
         if let JobEvent::Layer { layer: 0, .. } = event {
@@ -69,11 +62,7 @@ fn go_on(offered: &Offered, work: &Path) -> [JobReport; 2] {
     assert_eq!(*resumed.lock().unwrap(), Some(1));
     let mut whole = options.clone();
     whole.context.threads = Some(1);
-    whole.files = RunFiles {
-        out: work.join("again"),
-        checkpoint: None,
-        ..whole.files
-    };
+    whole.files = RunFiles { out: work.join("again"), checkpoint: None, ..whole.files };
     let all = fhe::run(&whole, &|_| {}).unwrap();
     let reply = fs::read(work.join("reply")).unwrap();
     assert!(reply == fs::read(work.join("again")).unwrap());

@@ -13,8 +13,7 @@ use hushed_fhe::fuzz::forged_reply;
 use hushed_model::TooLong;
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
-    self, ClientModel, KeygenOptions, MemoryKeys, RunBytes, RunContext, SaveState, StoredParts,
-    Texts,
+    self, ClientModel, KeygenOptions, MemoryKeys, RunBytes, RunContext, SaveState, StoredParts, Texts,
 };
 
 fn name<T>(result: Result<T, ServeError>) -> &'static str {
@@ -22,11 +21,7 @@ fn name<T>(result: Result<T, ServeError>) -> &'static str {
 }
 
 fn all(texts: &[String]) -> Texts<'_> {
-    Texts {
-        texts,
-        too_long: TooLong::Refuse,
-        lengths: Some("public"),
-    }
+    Texts { texts, too_long: TooLong::Refuse, lengths: Some("public") }
 }
 
 /// A client of this manifest, with its evaluation keys.
@@ -64,11 +59,7 @@ fn a_run_in_memory_gives_the_bytes_of_files() {
     let context = RunContext::load(&options.context).unwrap();
     let spill = work.join("spill");
     fs::create_dir(&spill).unwrap();
-    let bytes = RunBytes {
-        keys: &evaluation,
-        request: &request,
-        spill: Some(&spill),
-    };
+    let bytes = RunBytes { keys: &evaluation, request: &request, spill: Some(&spill) };
     let run = |bytes: RunBytes<'_>| {
         let mut reply = Vec::new();
         let report = context.run_in_memory(bytes, &mut reply, &|_| {})?;
@@ -82,32 +73,17 @@ fn a_run_in_memory_gives_the_bytes_of_files() {
     assert!(reply == fs::read(&options.files.out).unwrap());
 
     // Bytes are refused for the same reasons as files.
-    let nowhere = RunBytes {
-        spill: None,
-        ..bytes
-    };
+    let nowhere = RunBytes { spill: None, ..bytes };
     assert_eq!(name(run(nowhere)), "run");
     let (_, others) = client(&model);
-    let other = RunBytes {
-        keys: &others,
-        ..bytes
-    };
+    let other = RunBytes { keys: &others, ..bytes };
     assert_eq!(name(run(other)), "other-file");
-    let cut = RunBytes {
-        request: &request[..request.len() - 1],
-        ..bytes
-    };
+    let cut = RunBytes { request: &request[..request.len() - 1], ..bytes };
     assert_eq!(name(run(cut)), "file-damaged");
     let mut bad = evaluation.clone();
     let last = bad.len() - 1;
     bad[last] ^= 1;
-    assert_eq!(
-        name(run(RunBytes {
-            keys: &bad,
-            ..bytes
-        })),
-        "other-file"
-    );
+    assert_eq!(name(run(RunBytes { keys: &bad, ..bytes })), "other-file");
 
     // A flipped byte of a reply is found before the secret key is used; a good one is counted.
     let mut bad = reply.clone();
@@ -196,8 +172,7 @@ fn l4_a_request_is_recorded_before_it_is_complete() {
     });
     let mut keys = MemoryKeys::restore(&model, &secret, &state, save).unwrap();
     let out = &mut Watched(complete.clone());
-    keys.encrypt(&model, all(&texts()[..1]), out, &mut |_, _| {})
-        .unwrap();
+    keys.encrypt(&model, all(&texts()[..1]), out, &mut |_, _| {}).unwrap();
     assert!(saved.load(Ordering::Relaxed) && complete.load(Ordering::Relaxed));
 }
 
@@ -215,12 +190,7 @@ fn m3_a_forged_reply_to_a_single_text_retires_the_keys() {
             hex::decode_to_slice(&sent.id, &mut id).unwrap();
             let keys = keys.record().hash();
             let (plan, request) = (seed.0.hash(), sent.content.0);
-            let head = ReplyHead {
-                plan,
-                keys,
-                id,
-                request,
-            };
+            let head = ReplyHead { plan, keys, id, request };
             Ok::<_, ServeError>((sent.id, head))
         };
         let (_, head) = sent(&mut keys).unwrap();
@@ -278,11 +248,7 @@ fn stored_keys_keep_count_and_retirement() {
     let mut options = offered.options(work);
     options.context.plan = path;
     let context = RunContext::load(&options.context).unwrap();
-    let bytes = RunBytes {
-        keys: &evaluation,
-        request: &request,
-        spill: Some(work),
-    };
+    let bytes = RunBytes { keys: &evaluation, request: &request, spill: Some(work) };
     let mut reply = Vec::new();
     context.run_in_memory(bytes, &mut reply, &|_| {}).unwrap();
 
@@ -312,10 +278,7 @@ fn stored_keys_keep_count_and_retirement() {
     assert_eq!(name(restore(b"{}")), "record-damaged");
     let mut later: serde_json::Value = serde_json::from_slice(&state).unwrap();
     later["version"] = 2.into();
-    assert_eq!(
-        name(restore(later.to_string().as_bytes())),
-        "record-damaged"
-    );
+    assert_eq!(name(restore(later.to_string().as_bytes())), "record-damaged");
     // A new set's state beside the old secret key would forget that it is retired.
     let fresh = client(&model).0.into_stored().unwrap().state;
     assert_eq!(name(restore(&fresh)), "other-keys");
@@ -330,16 +293,10 @@ fn stored_keys_keep_count_and_retirement() {
     assert_eq!(name(again.decrypt(&other, &reply)), "other-plan");
     let mut damaged = public;
     damaged[100] ^= 1;
-    assert_eq!(
-        name(ClientModel::from_bytes(&manifest, damaged)),
-        "public-model"
-    );
+    assert_eq!(name(ClientModel::from_bytes(&manifest, damaged)), "public-model");
     assert_eq!(name(ClientModel::from_bytes(b"{", Vec::new())), "plan");
     // An order that is too large.
-    let options = KeygenOptions {
-        most_keys: 1,
-        ..KeygenOptions::days(1)
-    };
+    let options = KeygenOptions { most_keys: 1, ..KeygenOptions::days(1) };
     let made = MemoryKeys::generate(&model, options, &mut Vec::new(), &mut |_, _| {});
     assert_eq!(name(made), "too-many-keys");
 }

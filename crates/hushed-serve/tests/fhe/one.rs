@@ -61,8 +61,5 @@ fn a_text_goes_out_and_its_answer_comes_back() {
     let job = remote.submit(&texts()[..1], &mut |_| ()).unwrap();
     let answer = remote.collect(&job, &mut |_| ()).unwrap();
     assert_close(offered, &texts()[..1], &answer);
-    assert_eq!(
-        name(remote.submit(&texts()[..2], &mut |_| ())),
-        "too-many-texts"
-    );
+    assert_eq!(name(remote.submit(&texts()[..2], &mut |_| ())), "too-many-texts");
 }

@@ -19,8 +19,7 @@ use hushed_model::testing::tiny_folder;
 use hushed_serve::fhe::wire::JobState;
 use hushed_serve::fhe::{self, FheServer, FheServerConfig, KeyRecord, Remote, RemoteEvent};
 use hushed_serve::{
-    Client, ClientAccess, ClientLimits, Digest, Refusal, ServeError, Server, ServerConfig,
-    ServerTrust, Token, TooLong,
+    Client, ClientAccess, ClientLimits, Digest, Refusal, ServeError, Server, ServerConfig, ServerTrust, Token, TooLong,
 };
 
 /// Set in a process that will be killed: the folder that its server works in.
@@ -61,10 +60,7 @@ fn texts_go_out_and_answers_come_back() {
     let made = options.make_keys.take();
     let without = Remote::new(options);
     assert_eq!(name(without.submit(&texts(), &mut quiet)), "no-keys");
-    let remote = Remote::new(fhe::RemoteOptions {
-        make_keys: made,
-        ..server.remote(keys.clone())
-    });
+    let remote = Remote::new(fhe::RemoteOptions { make_keys: made, ..server.remote(keys.clone()) });
     // Left by a call that ended while making keys.
     fs::write(keys.join("secret.key"), b"half").unwrap();
     fs::write(keys.join("evaluation.keys.0.draft"), b"half").unwrap();
@@ -83,12 +79,7 @@ fn texts_go_out_and_answers_come_back() {
     let again = other.submit(&texts(), &mut |event| events.push(event));
     assert_eq!(again.unwrap(), job);
     let is_new = |event: &RemoteEvent| {
-        matches!(
-            event,
-            RemoteEvent::Sending { .. }
-                | RemoteEvent::Encrypted(_)
-                | RemoteEvent::Plan { first: true, .. }
-        )
+        matches!(event, RemoteEvent::Sending { .. } | RemoteEvent::Encrypted(_) | RemoteEvent::Plan { first: true, .. })
     };
     assert!(!events.iter().any(is_new));
 
@@ -151,9 +142,7 @@ fn break_after(server: SocketAddr, limits: &'static [usize]) -> SocketAddr {
                 while left > 0 {
                     let most = left.min(piece.len());
                     match client.read(&mut piece[..most]) {
-                        Ok(got) if got > 0 && server.write_all(&piece[..got]).is_ok() => {
-                            left -= got
-                        }
+                        Ok(got) if got > 0 && server.write_all(&piece[..got]).is_ok() => left -= got,
                         _ => break,
                     }
                 }
@@ -172,10 +161,7 @@ fn an_upload_that_breaks_goes_on_where_it_was() {
     let work = work.path();
     let server = Running::start(&config(offered, work));
     // The first session agrees on the plan. The keys are two frames of 4 MiB and a little more.
-    let address = break_after(
-        server.address,
-        &[usize::MAX, 5 << 20, 4_300_000, usize::MAX],
-    );
+    let address = break_after(server.address, &[usize::MAX, 5 << 20, 4_300_000, usize::MAX]);
     let mut options = server.remote(work.join("keys"));
     options.connection.server = address.to_string();
     let remote = Remote::new(options);
@@ -185,9 +171,7 @@ fn an_upload_that_breaks_goes_on_where_it_was() {
             lost += 1;
             from.push(None);
         }
-        RemoteEvent::Sending {
-            what: "keys", done, ..
-        } => from.push(Some(done)),
+        RemoteEvent::Sending { what: "keys", done, .. } => from.push(Some(done)),
         _ => {}
     });
     let job = job.unwrap();
@@ -201,11 +185,7 @@ fn an_upload_that_breaks_goes_on_where_it_was() {
         })
         .collect();
     assert_eq!(starts, [4 << 20, 8 << 20]);
-    assert_close(
-        offered,
-        &texts(),
-        &remote.collect(&job, &mut quiet).unwrap(),
-    );
+    assert_close(offered, &texts(), &remote.collect(&job, &mut quiet).unwrap());
     let uploads = work.join("store/owners/anyone/uploads");
     assert_eq!(fs::read_dir(uploads).unwrap().count(), 0);
 }
@@ -214,11 +194,7 @@ fn an_upload_that_breaks_goes_on_where_it_was() {
 fn child(work: &Path) {
     let folder = PathBuf::from(std::env::var_os("HUSHED_TEST_FHE_OFFERED").unwrap());
     let server = FheServer::bind(&config(&Offered::at(folder), work)).unwrap();
-    let told = format!(
-        "{} {}",
-        server.listener().local_addr(),
-        server.listener().fingerprint()
-    );
+    let told = format!("{} {}", server.listener().local_addr(), server.listener().fingerprint());
     fs::write(work.join("draft"), told).unwrap();
     fs::rename(work.join("draft"), work.join("listening")).unwrap();
     server.run(&AtomicBool::new(false)).unwrap();
@@ -259,12 +235,8 @@ fn a_server_that_was_killed_goes_on_with_the_same_bytes() {
     let job = remote.submit(&texts(), &mut quiet).unwrap();
     let folder = work.join(format!("store/owners/anyone/jobs/{job}"));
     let has_checkpoint = || {
-        let found = fs::read_dir(folder.join("checkpoints"))
-            .into_iter()
-            .flatten();
-        found
-            .flatten()
-            .any(|entry| entry.path().extension().is_some_and(|e| e == "checkpoint"))
+        let found = fs::read_dir(folder.join("checkpoints")).into_iter().flatten();
+        found.flatten().any(|entry| entry.path().extension().is_some_and(|e| e == "checkpoint"))
     };
     until(&has_checkpoint);
     killed.kill().unwrap();
@@ -311,18 +283,12 @@ fn what_is_asked_later_does_not_depend_on_what_was_opened() {
     assert!(opened.canary.unwrap().is_good() && reply.is_file());
     // The same texts again are another job, and nothing is asked about the first.
     let mut again = false;
-    let other = remote.submit(texts, &mut |event| {
-        again |= matches!(event, RemoteEvent::Again)
-    });
+    let other = remote.submit(texts, &mut |event| again |= matches!(event, RemoteEvent::Again));
     let other = other.unwrap();
     assert!(other != job && !again);
     // A damaged reply is detected before it is opened, so that job stays what it is.
     let damaged = keys.join(format!("jobs/{other}.reply"));
-    fs::write(
-        &damaged,
-        vec![0; fs::metadata(&reply).unwrap().len() as usize],
-    )
-    .unwrap();
+    fs::write(&damaged, vec![0; fs::metadata(&reply).unwrap().len() as usize]).unwrap();
     assert!(remote.collect(&other, &mut quiet).is_err());
     assert!(!damaged.exists());
     assert_eq!(remote.submit(texts, &mut quiet).unwrap(), other);
@@ -386,14 +352,7 @@ fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
     );
     assert_eq!(name(encrypted), "keys-retired");
     // Opening the local reply again gives the same result, and what was sent before can still be fetched.
-    assert!(
-        !remote
-            .collect(&job, &mut quiet)
-            .unwrap()
-            .canary
-            .unwrap()
-            .is_good()
-    );
+    assert!(!remote.collect(&job, &mut quiet).unwrap().canary.unwrap().is_good());
     remote.collect(&waiting, &mut quiet).unwrap();
     assert_eq!(KeyRecord::read(&keys).unwrap().not_right.len(), 2);
 
@@ -453,14 +412,7 @@ fn c5_another_reply_does_not_bring_keys_back() {
     let both = texts();
     let job = remote.submit(&both[..1], &mut quiet).unwrap();
     let other = remote.submit(&both[1..2], &mut quiet).unwrap();
-    assert!(
-        remote
-            .collect(&other, &mut quiet)
-            .unwrap()
-            .canary
-            .unwrap()
-            .is_good()
-    );
+    assert!(remote.collect(&other, &mut quiet).unwrap().canary.unwrap().is_good());
     let (secret, away) = (keys.join("secret.key"), keys.join("away"));
     fs::rename(&secret, &away).unwrap();
     assert_eq!(name(remote.collect(&job, &mut quiet)), "file");
@@ -509,10 +461,7 @@ fn what_does_not_fit_is_refused() {
     for keys in [keys.clone(), work.join("pinned")] {
         let mut options = server.remote(keys);
         options.connection.files.tokenizer = Some(Digest([7; 32]));
-        assert_eq!(
-            name(Remote::new(options).agree(&mut quiet)),
-            "other-tokenizer"
-        );
+        assert_eq!(name(Remote::new(options).agree(&mut quiet)), "other-tokenizer");
     }
     // The server has another plan than the one that was kept.
     let other = Running::start(&config(&both[1], &work.join("other")));
@@ -560,11 +509,7 @@ fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
     let work = tempfile::tempdir().unwrap();
     let work = work.path();
     let tokens = work.join("tokens");
-    fs::write(
-        &tokens,
-        "the token of ann\nthe-token-of-ann\nthe-token-of-bob\n",
-    )
-    .unwrap();
+    fs::write(&tokens, "the token of ann\nthe-token-of-ann\nthe-token-of-bob\n").unwrap();
     let mut config = config(offered, work);
     config.entrance.access = ClientAccess::Tokens(tokens.clone());
     assert_eq!(name(FheServer::bind(&config)), "token-file");
@@ -576,20 +521,15 @@ fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
         Remote::new(options)
     };
     assert_eq!(name(remote(None).agree(&mut quiet)), "no-token");
-    assert_eq!(
-        name(remote(Some("somebody-elses-token")).agree(&mut quiet)),
-        "bad-token"
-    );
+    assert_eq!(name(remote(Some("somebody-elses-token")).agree(&mut quiet)), "bad-token");
     let ann = remote(Some("the-token-of-ann"));
     let job = ann.submit(&texts()[..2], &mut quiet).unwrap();
     // Even knowing all that ann knows, bob does not see her job.
     let bob = remote(Some("the-token-of-bob"));
     assert_eq!(name(bob.collect(&job, &mut quiet)), "job-gone");
     assert_eq!(ann.collect(&job, &mut quiet).unwrap().embeddings.len(), 2);
-    let owners: Vec<PathBuf> = fs::read_dir(work.join("store/owners"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let owners: Vec<PathBuf> =
+        fs::read_dir(work.join("store/owners")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(owners.len(), 1);
     assert!(!owners[0].to_string_lossy().contains("ann"));
 
@@ -613,10 +553,7 @@ fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
 #[test]
 fn a_second_job_does_not_read_the_model_folder_again() {
     let operator = tempfile::tempdir().unwrap();
-    let offered = Offered {
-        folder: operator.path().to_owned(),
-        file: "plan.json",
-    };
+    let offered = Offered { folder: operator.path().to_owned(), file: "plan.json" };
     offered.make(tiny_folder);
     let work = tempfile::tempdir().unwrap();
     let work = work.path();
@@ -653,10 +590,7 @@ fn f8_batches_count_as_their_places_over_restarts() {
     let job = remote.submit(&texts()[..1], &mut quiet).unwrap();
     // The same job again does not count as more texts.
     assert_eq!(remote.submit(&texts()[..1], &mut quiet).unwrap(), job);
-    assert_eq!(
-        remote.collect(&job, &mut quiet).unwrap().embeddings.len(),
-        1
-    );
+    assert_eq!(remote.collect(&job, &mut quiet).unwrap().embeddings.len(), 1);
     let refused = |remote: &Remote| match remote.submit(&texts()[1..2], &mut quiet) {
         Err(ServeError::Refused(Refusal::Allowance { seconds })) => seconds > 80_000,
         _ => false,

@@ -2,23 +2,15 @@
 
 use hushed_model::Model;
 use hushed_model::testing::{tiny_folder, tiny_generator, tiny_golden};
-use hushed_serve::{
-    Category, Client, GenerateOptions, Generated, Made, Server, ServerConfig, Terms,
-};
+use hushed_serve::{Category, Client, GenerateOptions, Generated, Made, Server, ServerConfig, Terms};
 
 use crate::common::Running;
 use crate::generate::{PROMPT, all, assert_greedy_of, ids, options, start};
 
-const PLAIN: Terms = Terms {
-    padded: false,
-    public_table: false,
-};
+const PLAIN: Terms = Terms { padded: false, public_table: false };
 
 fn with(ahead: u16, max_tokens: usize) -> GenerateOptions {
-    GenerateOptions {
-        ahead,
-        ..options(max_tokens)
-    }
+    GenerateOptions { ahead, ..options(max_tokens) }
 }
 
 fn bytes(token: &Generated) -> u64 {
@@ -39,10 +31,7 @@ fn a_text_goes_on_with_products_made_ahead() {
         config.max_memory = Some(1);
         config.entrance.max_sessions = 1;
     });
-    let models = [
-        (tiny, tiny_generator()),
-        (streaming, Model::load(&tiny_golden("llama")).unwrap()),
-    ];
+    let models = [(tiny, tiny_generator()), (streaming, Model::load(&tiny_golden("llama")).unwrap())];
     for (server, model) in models {
         let mut client = server.connect().unwrap();
         let plain = all(&mut client, &options(3));
@@ -90,15 +79,9 @@ fn products_are_made_on_the_terms_of_their_text() {
         (generation.made_ahead(), bytes(&tokens[1]))
     };
     let private = made(&mut client, &with(2, 3));
-    let public = GenerateOptions {
-        public_table: true,
-        ..with(2, 3)
-    };
+    let public = GenerateOptions { public_table: true, ..with(2, 3) };
     let public = made(&mut client, &public);
-    let padded = GenerateOptions {
-        bucket: Some(16),
-        ..with(2, 3)
-    };
+    let padded = GenerateOptions { bucket: Some(16), ..with(2, 3) };
     let padded = made(&mut client, &padded);
     let sum = |made: Made| made.cost.stats.bytes_sent + made.cost.stats.bytes_received;
     assert!(sum(public.0) < sum(private.0));
@@ -108,10 +91,7 @@ fn products_are_made_on_the_terms_of_their_text() {
     assert!(private.1 > public.1 + 6 * vocabulary);
     assert!(padded.1 > private.1);
 
-    let terms = Terms {
-        public_table: true,
-        ..PLAIN
-    };
+    let terms = Terms { public_table: true, ..PLAIN };
     assert_eq!(client.make_ahead(2, terms).unwrap().passes, 2);
     let other = made(&mut client, &options(3));
     assert_eq!((other.0.passes, client.passes_ahead()), (0, 0));
@@ -135,14 +115,8 @@ fn a_server_makes_as_much_ahead_as_its_operator_allows() {
     let mut client = server.connect().unwrap();
     let sent = client.stats().bytes_sent;
     let refused = client.generate(PROMPT, &with(1, 2)).err().unwrap();
-    assert_eq!(
-        (refused.name(), refused.category()),
-        ("too-far-ahead", Category::Refused)
-    );
-    assert_eq!(
-        client.make_ahead(1, PLAIN).err().unwrap().name(),
-        "too-far-ahead"
-    );
+    assert_eq!((refused.name(), refused.category()), ("too-far-ahead", Category::Refused));
+    assert_eq!(client.make_ahead(1, PLAIN).err().unwrap().name(), "too-far-ahead");
     assert_eq!(client.stats().bytes_sent, sent);
     client.close().unwrap();
 
@@ -164,10 +138,7 @@ fn a_server_makes_as_much_ahead_as_its_operator_allows() {
     });
     let mut client = server.connect().unwrap();
     let sent = client.stats().bytes_sent;
-    assert_eq!(
-        client.make_ahead(2, PLAIN).err().unwrap().name(),
-        "too-many-texts"
-    );
+    assert_eq!(client.make_ahead(2, PLAIN).err().unwrap().name(), "too-many-texts");
     assert_eq!(client.stats().bytes_sent, sent);
     assert_eq!(client.make_ahead(1, PLAIN).unwrap().passes, 1);
     client.close().unwrap();

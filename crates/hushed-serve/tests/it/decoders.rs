@@ -4,12 +4,10 @@ use hushed_model::testing::{mutations, tiny_folder};
 use hushed_mpc::Answers;
 use hushed_serve::fhe::wire::{self, CHUNK, Download, Failure, JobState, PART, Upload, frames};
 use hushed_serve::session::wire::{
-    Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, PrefixFacts, Reply, VERSION, Welcome,
-    WireFault,
+    Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, PrefixFacts, Reply, VERSION, Welcome, WireFault,
 };
 use hushed_serve::twopc::wire::{
-    Ahead, Answer, MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next,
-    Request, Search,
+    Ahead, Answer, MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
 };
 use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 
@@ -32,30 +30,16 @@ fn welcome() -> Welcome {
         max_pass_tokens: 10,
         max_texts: 9,
         table: Some(Digest([8; 32])),
-        index: Some(IndexFacts {
-            documents: 11,
-            record_bytes: 12,
-            scores: true,
-        }),
+        index: Some(IndexFacts { documents: 11, record_bytes: 12, scores: true }),
         answers: Answers::Top(2),
-        prefix: Some(PrefixFacts {
-            tokens: 13,
-            text: Digest([9; 32]),
-        }),
+        prefix: Some(PrefixFacts { tokens: 13, text: Digest([9; 32]) }),
         max_ahead: 14,
         max_drafts: 15,
     }
 }
 
 fn search() -> Search {
-    Search {
-        rows: 300,
-        padded: true,
-        public_table: false,
-        top: 5,
-        records: true,
-        scores: true,
-    }
+    Search { rows: 300, padded: true, public_table: false, top: 5, records: true, scores: true }
 }
 
 /// The next row of a text, whose products may have been made ahead.
@@ -89,22 +73,14 @@ fn drafts(rows: u32, dropped: u16) -> Request {
 }
 
 fn ahead(passes: u16) -> Request {
-    Request::Ahead(Ahead {
-        passes,
-        padded: false,
-        public_table: true,
-    })
+    Request::Ahead(Ahead { passes, padded: false, public_table: true })
 }
 
 fn refusals() -> Vec<Refusal> {
     vec![
         Refusal::OtherVersion { server: 3 },
-        Refusal::OtherAgreement {
-            server: Digest([1; 32]),
-        },
-        Refusal::OtherBundle {
-            server: Digest([2; 32]),
-        },
+        Refusal::OtherAgreement { server: Digest([1; 32]) },
+        Refusal::OtherBundle { server: Digest([2; 32]) },
         Refusal::NoToken,
         Refusal::BadToken,
         Refusal::TooManySessions { limit: 4 },
@@ -130,9 +106,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Allowance { seconds: 11 },
         Refusal::AboveAllowance { limit: 12 },
         Refusal::Uncounted,
-        Refusal::OtherTask {
-            task: hushed_serve::Task::Generate,
-        },
+        Refusal::OtherTask { task: hushed_serve::Task::Generate },
         Refusal::NoIndex,
         Refusal::NoScores,
         Refusal::TooFarAhead { limit: 13 },
@@ -142,69 +116,32 @@ fn refusals() -> Vec<Refusal> {
 }
 
 fn request(rows: &[u32], padded: bool) -> Request {
-    Request::Embed {
-        rows: rows.to_vec(),
-        padded,
-        public_table: padded,
-    }
+    Request::Embed { rows: rows.to_vec(), padded, public_table: padded }
 }
 
 fn fhe_welcome() -> FheWelcome {
-    FheWelcome {
-        nonce: [4; 32],
-        plan: Digest([5; 32]),
-        plan_bytes: 6,
-        public: Digest([7; 32]),
-        public_bytes: 8,
-    }
+    FheWelcome { nonce: [4; 32], plan: Digest([5; 32]), plan_bytes: 6, public: Digest([7; 32]), public_bytes: 8 }
 }
 
 fn requests() -> Vec<wire::Request> {
     let (a, b) = (Digest([1; 32]), Digest([2; 32]));
     vec![
         wire::Request::End,
-        wire::Request::Offer {
-            file: Upload::Keys(a),
-            bytes: 3 << 30,
-        },
-        wire::Request::Put {
-            file: Upload::Request(b),
-            offset: 1 << 29,
-            bytes: PART as u32,
-        },
-        wire::Request::Get {
-            file: Download::Plan,
-            offset: 0,
-        },
-        wire::Request::Get {
-            file: Download::Public,
-            offset: 7,
-        },
-        wire::Request::Get {
-            file: Download::Reply(a),
-            offset: 7,
-        },
-        wire::Request::Submit {
-            keys: a,
-            request: b,
-        },
+        wire::Request::Offer { file: Upload::Keys(a), bytes: 3 << 30 },
+        wire::Request::Put { file: Upload::Request(b), offset: 1 << 29, bytes: PART as u32 },
+        wire::Request::Get { file: Download::Plan, offset: 0 },
+        wire::Request::Get { file: Download::Public, offset: 7 },
+        wire::Request::Get { file: Download::Reply(a), offset: 7 },
+        wire::Request::Submit { keys: a, request: b },
         wire::Request::Status { job: a },
     ]
 }
 
 fn response() -> Vec<wire::Response> {
-    let running = JobState::Running {
-        layer: 2,
-        of: 6,
-        part: 1000,
-        left: 4000,
-    };
+    let running = JobState::Running { layer: 2, of: 6, part: 1000, left: 4000 };
     vec![
         wire::Response::Have { bytes: 5 },
-        wire::Response::Part {
-            total: 1 << 40,
-            bytes: 0,
-        },
+        wire::Response::Part { total: 1 << 40, bytes: 0 },
         wire::Response::Job(JobState::Unknown),
         wire::Response::Job(JobState::Queued { ahead: 1, left: 2 }),
         wire::Response::Job(running),
@@ -214,15 +151,8 @@ fn response() -> Vec<wire::Response> {
 }
 
 fn corpus() -> Vec<Vec<u8>> {
-    let bare = Hello {
-        pinned: None,
-        token: None,
-        ..hello()
-    };
-    let confirm = Confirm {
-        tag: [7; 32],
-        wants_bundle: true,
-    };
+    let bare = Hello { pinned: None, token: None, ..hello() };
+    let confirm = Confirm { tag: [7; 32], wants_bundle: true };
     let mut all = vec![
         vec![],
         hello().encode(),
@@ -245,31 +175,21 @@ fn corpus() -> Vec<Vec<u8>> {
     all.push(Reply::Fhe(fhe_welcome()).encode());
     all.extend(requests().iter().map(wire::Request::encode));
     all.extend(response().iter().map(wire::Response::encode));
-    all.extend(
-        refusals()
-            .iter()
-            .map(|r| wire::Response::Refused(*r).encode()),
-    );
+    all.extend(refusals().iter().map(|r| wire::Response::Refused(*r).encode()));
     all
 }
 
 #[test]
 fn control_messages_come_back() {
     assert!(Hello::decode(&hello().encode()) == Ok(hello()));
-    assert_eq!(
-        Reply::decode(&Reply::Welcome(welcome()).encode()),
-        Ok(Reply::Welcome(welcome()))
-    );
+    assert_eq!(Reply::decode(&Reply::Welcome(welcome()).encode()), Ok(Reply::Welcome(welcome())));
     for refusal in refusals() {
         let reply = Reply::Refused(refusal);
         assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
         let answer = Answer::Refused(refusal);
         assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
     }
-    let longest = Hello {
-        token: Token::from_bytes(&[b'x'; 256]),
-        ..hello()
-    };
+    let longest = Hello { token: Token::from_bytes(&[b'x'; 256]), ..hello() };
     assert!(longest.encode().len() <= MAX_GREETING);
     assert!(Hello::decode(&longest.encode()) == Ok(longest));
     for bytes in corpus() {
@@ -293,10 +213,7 @@ fn messages_about_runs_under_encryption_come_back() {
             assert!(wire::Request::decode(&bytes[..cut]).is_err());
         }
     }
-    for response in response()
-        .into_iter()
-        .chain(refusals().into_iter().map(wire::Response::Refused))
-    {
+    for response in response().into_iter().chain(refusals().into_iter().map(wire::Response::Refused)) {
         let bytes = response.encode();
         assert!(bytes.len() <= wire::MAX_RESPONSE);
         assert_eq!(wire::Response::decode(&bytes), Ok(response));
@@ -311,30 +228,17 @@ fn messages_about_runs_under_encryption_come_back() {
         assert_eq!(Failure::named(failure.name()), failure);
     }
     // A part of nothing or of too much, progress beyond the end, an unknown failure.
-    let put = |bytes: u32| wire::Request::Put {
-        file: Upload::Keys(Digest([0; 32])),
-        offset: 0,
-        bytes,
-    };
+    let put = |bytes: u32| wire::Request::Put { file: Upload::Keys(Digest([0; 32])), offset: 0, bytes };
     for bytes in [0, PART as u32 + 1, u32::MAX] {
         assert!(wire::Request::decode(&put(bytes).encode()).is_err());
     }
     for (layer, of, part) in [(7, 6, 0), (0, 6, 1001)] {
-        let state = JobState::Running {
-            layer,
-            of,
-            part,
-            left: 0,
-        };
+        let state = JobState::Running { layer, of, part, left: 0 };
         assert!(wire::Response::decode(&wire::Response::Job(state).encode()).is_err());
     }
     assert!(wire::Response::decode(&[3, 4, 0]).is_err());
-    for (part, expected) in [
-        (0, vec![]),
-        (1, vec![1]),
-        (CHUNK as u64, vec![CHUNK]),
-        (CHUNK as u64 + 1, vec![CHUNK, 1]),
-    ] {
+    for (part, expected) in [(0, vec![]), (1, vec![1]), (CHUNK as u64, vec![CHUNK]), (CHUNK as u64 + 1, vec![CHUNK, 1])]
+    {
         assert_eq!(frames(part).collect::<Vec<_>>(), expected);
     }
 }
@@ -359,10 +263,7 @@ fn impossible_fields_are_refused() {
     assert_eq!(fault(&|b| b.push(0)), Some(WireFault::Trailing));
 
     for answers in [Answers::Top(0), Answers::Top(101)] {
-        let reply = Reply::Welcome(Welcome {
-            answers,
-            ..welcome()
-        });
+        let reply = Reply::Welcome(Welcome { answers, ..welcome() });
         let fault = WireFault::Undefined { field: "answers" };
         assert_eq!(Reply::decode(&reply.encode()), Err(fault));
     }
@@ -371,10 +272,7 @@ fn impossible_fields_are_refused() {
     let decode = |bytes: &[u8]| Request::decode(bytes);
     assert_eq!(decode(&[6]), undefined("tag"));
     for passes in [0, MAX_AHEAD + 1] {
-        assert_eq!(
-            decode(&ahead(passes).encode()),
-            undefined("number of passes")
-        );
+        assert_eq!(decode(&ahead(passes).encode()), undefined("number of passes"));
     }
     let mut bytes = ahead(MAX_AHEAD).encode();
     assert_eq!(decode(&bytes), Ok(ahead(MAX_AHEAD)));
@@ -394,17 +292,10 @@ fn impossible_fields_are_refused() {
         let pass = drafts(rows, dropped);
         assert_eq!(decode(&pass.encode()), Ok(pass));
     }
-    assert_eq!(
-        decode(&drafts(2 + most, 0).encode()),
-        undefined("number of tokens")
-    );
+    assert_eq!(decode(&drafts(2 + most, 0).encode()), undefined("number of tokens"));
     let many = decode(&drafts(1, MAX_DRAFTS + 1).encode());
     assert_eq!(many, undefined("number of dropped tokens"));
-    for (flags, dropped, field) in [
-        (4 | 64, 0, "flags"),
-        (128, 0, "flags"),
-        (4, 1, "number of dropped tokens"),
-    ] {
+    for (flags, dropped, field) in [(4 | 64, 0, "flags"), (128, 0, "flags"), (4, 1, "number of dropped tokens")] {
         let mut bytes = drafts(5, dropped).encode();
         bytes[1] = flags;
         assert_eq!(decode(&bytes), undefined(field));
@@ -475,17 +366,8 @@ fn mutated_control_messages() {
 
 #[test]
 fn mutated_files_of_tokens() {
-    let hashed = format!(
-        "# two clients\r\n  {}\n\nsha256:{}\n",
-        "a".repeat(16),
-        "0f".repeat(32)
-    );
-    let others = [
-        "",
-        "short\n",
-        "sha256: \n",
-        "0123456789abcdef\n0123456789abcdef",
-    ];
+    let hashed = format!("# two clients\r\n  {}\n\nsha256:{}\n", "a".repeat(16), "0f".repeat(32));
+    let others = ["", "short\n", "sha256: \n", "0123456789abcdef\n0123456789abcdef"];
     let others = others.map(|text| text.as_bytes().to_vec());
     let corpus = [&[hashed.into_bytes()][..], &others].concat();
     mutations(&corpus, 10_000, 3, fuzz::tokens);
@@ -510,10 +392,7 @@ fn bundles() {
     let file = folder.path().join("a.bundle");
     bundle.write(&file).unwrap();
     assert!(Bundle::read(&file).unwrap().bytes() == bundle.bytes());
-    assert!(matches!(
-        bundle.write(&folder.path().join("no/such/folder")),
-        Err(ServeError::File { .. })
-    ));
+    assert!(matches!(bundle.write(&folder.path().join("no/such/folder")), Err(ServeError::File { .. })));
 
     let with = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = bundle.bytes().to_vec();
@@ -524,10 +403,7 @@ fn bundles() {
     assert!(bad(with(&|b| b[0] = 0)));
     assert!(bad(with(&|b| b[4] = 0)));
     assert!(bad(with(&|b| b[6] = 9)));
-    assert!(matches!(
-        with(&|b| b[8] ^= 1),
-        ServeError::BundleOfOtherAgreement
-    ));
+    assert!(matches!(with(&|b| b[8] ^= 1), ServeError::BundleOfOtherAgreement));
     assert!(bad(with(&|b| b[24] ^= 1)));
     assert!(bad(with(&|b| b.truncate(b.len() - 1))));
     assert!(bad(with(&|b| b.push(0))));
@@ -545,14 +421,7 @@ fn digests_are_read_as_they_are_written() {
     let digest = Digest(std::array::from_fn(|i| i as u8 * 7));
     assert_eq!(digest.to_string().parse(), Ok(digest));
     assert_eq!(digest.to_string().to_uppercase().parse(), Ok(digest));
-    for wrong in [
-        "",
-        "0",
-        &"0".repeat(63),
-        &"0".repeat(65),
-        &"g".repeat(64),
-        &"é".repeat(32),
-    ] {
+    for wrong in ["", "0", &"0".repeat(63), &"0".repeat(65), &"g".repeat(64), &"é".repeat(32)] {
         assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
     }
 }

@@ -4,18 +4,14 @@ use hushed_model::testing::{tiny_folder, tiny_generator, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong};
 use hushed_mpc::Answers;
 use hushed_serve::{
-    Category, Client, Drafted, Finish, GenerateOptions, Generated, Penalties, Sent, Server,
-    ServerConfig, Work,
+    Category, Client, Drafted, Finish, GenerateOptions, Generated, Penalties, Sent, Server, ServerConfig, Work,
 };
 
 use crate::common::Running;
 use crate::generate::{PROMPT, all, assert_greedy_after, assert_greedy_of, ids, options, start};
 
 fn with(draft: u16, max_tokens: usize) -> GenerateOptions {
-    GenerateOptions {
-        draft,
-        ..options(max_tokens)
-    }
+    GenerateOptions { draft, ..options(max_tokens) }
 }
 
 /// Generates a text with these guesses; returns it, what became of the drafts, and how many texts it counted as. Checks
@@ -26,10 +22,7 @@ fn guessed(
     mut guess: impl FnMut(&[u32], usize) -> Vec<u32> + Send,
 ) -> (Vec<Generated>, Drafted, usize) {
     let (before, stats) = (client.texts_left(), client.stats());
-    let mut generation = client
-        .generate(PROMPT, options)
-        .unwrap()
-        .guessing(&mut guess);
+    let mut generation = client.generate(PROMPT, options).unwrap().guessing(&mut guess);
     let tokens = generation.by_ref().collect::<Result<_, _>>().unwrap();
     let (drafted, sent) = (generation.drafted(), generation.take_sent());
     assert!(generation.take_sent().is_empty());
@@ -79,16 +72,10 @@ fn a_text_goes_on_with_drafts() {
         let (mut right, mut also) = (oracle(&model), oracle(&model));
         let tokens = model.public.config.vocabulary as u32;
         for bucket in [None, Some(16)] {
-            let options = GenerateOptions {
-                bucket,
-                ..with(3, 9)
-            };
+            let options = GenerateOptions { bucket, ..with(3, 9) };
             let (found, drafted, counted) = guessed(&mut client, &options, &mut right);
             assert_greedy_of(&model, &ids(&found));
-            assert!(
-                drafted.right > 0 && drafted.passes < found.len(),
-                "{drafted:?}"
-            );
+            assert!(drafted.right > 0 && drafted.passes < found.len(), "{drafted:?}");
             assert_eq!(counted, drafted.passes + drafted.drafts);
             // One token per pass carries its cost.
             let passes = found.iter().filter(|t| t.cost.stats.bytes_sent > 0);
@@ -109,10 +96,7 @@ fn a_text_goes_on_with_drafts() {
             };
             let (found, drafted, _) = guessed(&mut client, &options, half);
             assert_greedy_of(&model, &ids(&found));
-            assert!(
-                0 < drafted.right && drafted.right < drafted.drafts,
-                "{drafted:?}"
-            );
+            assert!(0 < drafted.right && drafted.right < drafted.drafts, "{drafted:?}");
         }
         // Guessed from what occurred before.
         assert_greedy_of(&model, &ids(&all(&mut client, &with(4, 12))));
@@ -139,30 +123,16 @@ fn drafts_have_the_likeliest_ids_too() {
     assert_greedy_of(&model, &ids(&found));
     assert!(drafted.right > 0, "{drafted:?}");
     // `texts_left` counts rows, three texts each.
-    assert_eq!(
-        before - client.texts_left(),
-        drafted.passes + drafted.drafts
-    );
+    assert_eq!(before - client.texts_left(), drafted.passes + drafted.drafts);
     assert_eq!(before, 1000 / 3);
-    let mut text = model
-        .tokens(PROMPT, TooLong::Refuse)
-        .unwrap()
-        .ids()
-        .to_vec();
+    let mut text = model.tokens(PROMPT, TooLong::Refuse).unwrap().ids().to_vec();
     for token in &found {
-        let logits = model
-            .embed(vec![TokenIds::new(text.clone())])
-            .unwrap()
-            .remove(0);
+        let logits = model.embed(vec![TokenIds::new(text.clone())]).unwrap().remove(0);
         let mut order = logits.clone();
         order.sort_by(|a, b| b.total_cmp(a));
         assert!(token.top.len() == 3 && token.top[0] == token.id);
         for (&id, logit) in token.top.iter().zip(&order) {
-            assert!(
-                (logit - logits[id as usize]).abs() < 0.05,
-                "{:?}",
-                token.top
-            );
+            assert!((logit - logits[id as usize]).abs() < 0.05, "{:?}", token.top);
         }
         text.push(token.id);
     }
@@ -182,17 +152,9 @@ fn drafts_take_products_made_ahead() {
     let bytes = |token: &Generated| token.cost.stats.bytes_sent;
     let plain = all(&mut client, &options(2));
     for (bucket, public_table) in [(None, false), (Some(16), false), (Some(16), true)] {
-        let options = GenerateOptions {
-            ahead: 6,
-            bucket,
-            public_table,
-            ..with(3, 10)
-        };
+        let options = GenerateOptions { ahead: 6, bucket, public_table, ..with(3, 10) };
         let mut right = oracle(&model);
-        let mut generation = client
-            .generate(PROMPT, &options)
-            .unwrap()
-            .guessing(&mut right);
+        let mut generation = client.generate(PROMPT, &options).unwrap().guessing(&mut right);
         let found: Vec<Generated> = generation.by_ref().collect::<Result<_, _>>().unwrap();
         let (drafted, made) = (generation.drafted(), generation.made_ahead());
         assert_greedy_of(&model, &ids(&found));
@@ -220,15 +182,10 @@ fn what_a_public_prefix_says_is_guessed() {
     let mut client = server.connect().unwrap();
     let prefix = model.public.prefix(text).unwrap();
     let tokenizer = model.public.tokenizer().unwrap();
-    let own = tokenizer
-        .encode_behind(PROMPT, 100, TooLong::Refuse)
-        .unwrap();
+    let own = tokenizer.encode_behind(PROMPT, 100, TooLong::Refuse).unwrap();
     let before = [prefix.ids(), own.ids()].concat();
     for (known, begins) in [(Some(text.to_owned()), &before[..]), (None, own.ids())] {
-        let options = GenerateOptions {
-            public_prefix: known,
-            ..with(3, 6)
-        };
+        let options = GenerateOptions { public_prefix: known, ..with(3, 6) };
         let (mut right, mut seen) = (oracle(&model), Vec::new());
         let guess = |ids: &[u32], most: usize| {
             seen.push(ids.to_vec());
@@ -254,10 +211,7 @@ fn draws_and_penalties_are_those_without_drafts() {
         let options = |draft| GenerateOptions {
             temperature: 1.0,
             seed: Some(seed),
-            penalties: Penalties {
-                presence: 1.5,
-                ..Penalties::default()
-            },
+            penalties: Penalties { presence: 1.5, ..Penalties::default() },
             ..with(draft, 7)
         };
         let plain = ids(&all(&mut client, &options(0)));
@@ -265,9 +219,7 @@ fn draws_and_penalties_are_those_without_drafts() {
         let begins = client.generate(PROMPT, &options(0)).unwrap().tokens();
         let guess = move |ids: &[u32], most: usize| {
             let next = known.iter().skip(ids.len() - begins).take(most);
-            next.enumerate()
-                .map(|(i, &id)| if i == 2 { (id + 1) % 61 } else { id })
-                .collect()
+            next.enumerate().map(|(i, &id)| if i == 2 { (id + 1) % 61 } else { id }).collect()
         };
         let (found, drafted, _) = guessed(&mut client, &options(3), guess);
         alike += usize::from(ids(&found) == plain && drafted.right > 0);
@@ -288,23 +240,13 @@ fn a_text_ends_in_the_middle_of_a_pass() {
     let options = GenerateOptions { stop, ..with(3, 8) };
     let (found, ..) = guessed(&mut client, &options, oracle(&model));
     assert!(found.len() < 8);
-    assert!(matches!(
-        found.last().unwrap().last,
-        Some(Finish::Stop | Finish::End)
-    ));
+    assert!(matches!(found.last().unwrap().last, Some(Finish::Stop | Finish::End)));
     let (found, ..) = guessed(&mut client, &with(3, 6), oracle(&model));
     assert_greedy_of(&model, &ids(&found));
-    assert!(
-        found[..found.len() - 1]
-            .iter()
-            .all(|token| token.last.is_none())
-    );
+    assert!(found[..found.len() - 1].iter().all(|token| token.last.is_none()));
     // Dropped in the middle of a pass.
     let mut right = oracle(&model);
-    let mut generation = client
-        .generate(PROMPT, &with(3, 6))
-        .unwrap()
-        .guessing(&mut right);
+    let mut generation = client.generate(PROMPT, &with(3, 6)).unwrap().guessing(&mut right);
     for _ in 0..3 {
         generation.next().unwrap().unwrap();
     }
@@ -335,10 +277,7 @@ fn a_server_takes_as_many_drafts_as_its_operator_allows() {
     let mut client = server.connect().unwrap();
     let sent = client.stats().bytes_sent;
     let refused = client.generate(PROMPT, &with(1, 2)).err().unwrap();
-    assert_eq!(
-        (refused.name(), refused.category()),
-        ("too-many-drafts", Category::Refused)
-    );
+    assert_eq!((refused.name(), refused.category()), ("too-many-drafts", Category::Refused));
     assert_eq!(client.stats().bytes_sent, sent);
     client.close().unwrap();
 
@@ -349,15 +288,9 @@ fn a_server_takes_as_many_drafts_as_its_operator_allows() {
     let mut client = server.connect().unwrap();
     let (mut asked, sent) = (0, client.stats().bytes_sent);
     // The number of passes reveals where the text ends.
-    let hidden = GenerateOptions {
-        pad_output: true,
-        ..with(1, 2)
-    };
+    let hidden = GenerateOptions { pad_output: true, ..with(1, 2) };
     let refused = client.generate(PROMPT, &hidden).err().unwrap();
-    assert_eq!(
-        (refused.name(), refused.category()),
-        ("limit", Category::Usage)
-    );
+    assert_eq!((refused.name(), refused.category()), ("limit", Category::Usage));
     assert_eq!(client.stats().bytes_sent, sent);
     let guess = |_: &[u32], most| {
         asked = asked.max(most);

@@ -7,19 +7,11 @@ use crate::common::Running;
 use hushed_model::{Model, cosine};
 use hushed_serve::{Bundle, BundlePin, Encoder, Options, Progress, Watch};
 
-const TEXTS: [&str; 5] = [
-    "a",
-    "the quick brown fox, and 123 more!",
-    "hello private world",
-    "b",
-    "c d e f g h i j k l m n",
-];
+const TEXTS: [&str; 5] =
+    ["a", "the quick brown fox, and 123 more!", "hello private world", "b", "c d e f g h i j k l m n"];
 
 fn pairs() -> Options {
-    Options {
-        batch: 2,
-        ..Options::default()
-    }
+    Options { batch: 2, ..Options::default() }
 }
 
 #[test]
@@ -28,10 +20,7 @@ fn answers_keep_the_order_of_the_texts_over_several_sessions() {
     let encoder = Encoder::open(server.client()).unwrap();
     let seen: Arc<Mutex<Vec<Progress>>> = Arc::default();
     let steps = Arc::clone(&seen);
-    let watch = Watch {
-        progress: Some(Box::new(move |step| steps.lock().unwrap().push(step))),
-        ..Watch::default()
-    };
+    let watch = Watch { progress: Some(Box::new(move |step| steps.lock().unwrap().push(step))), ..Watch::default() };
     let encoded = encoder.encode(&TEXTS, pairs(), watch).unwrap();
 
     let model = Model::load(&server.folder.path().join("model")).unwrap();
@@ -86,10 +75,7 @@ fn a_raised_flag_ends_a_call_at_its_next_step() {
     let error = encoder.encode(&TEXTS, pairs(), watch).err().unwrap();
     assert_eq!((error.name(), *steps.lock().unwrap()), ("stopped", 1));
     // Raised before the call begins: nothing is run, and the next call opens its own session.
-    let raised = Watch {
-        stop,
-        ..Watch::default()
-    };
+    let raised = Watch { stop, ..Watch::default() };
     let error = encoder.encode(&["a"], pairs(), raised).err().unwrap();
     assert_eq!(error.name(), "stopped");
     let again = encoder.encode(&["a"], pairs(), Watch::default()).unwrap();
@@ -117,10 +103,7 @@ fn further_sessions_are_with_the_model_of_the_first() {
     let mut config = server.client();
     let encoder = Encoder::open(config.clone()).unwrap();
     let model = server.folder.path().join("model");
-    assert_eq!(
-        encoder.facts().bundle,
-        Bundle::from_folder(&model).unwrap().hash()
-    );
+    assert_eq!(encoder.facts().bundle, Bundle::from_folder(&model).unwrap().hash());
     assert!(encoder.facts().prompts.is_empty() && encoder.facts().pools_prompts);
     // The same server, asked for another bundle: what a later session would insist on.
     config.bundle = Some(BundlePin::Hash(hushed_serve::Digest([7; 32])));

@@ -15,15 +15,9 @@ fn the_example_gives_the_clear_answer() {
     tiny_folder(&path).unwrap();
     let private = embed::embed(&path, folder.path(), "hello private world").unwrap();
     let model = Model::load(&path).unwrap();
-    let ids = model
-        .tokens("hello private world", TooLong::Refuse)
-        .unwrap();
+    let ids = model.tokens("hello private world", TooLong::Refuse).unwrap();
     let clear = model.embed(vec![ids]).unwrap().remove(0);
-    let furthest = private
-        .values
-        .iter()
-        .zip(&clear)
-        .map(|(a, b)| (a - b).abs());
+    let furthest = private.values.iter().zip(&clear).map(|(a, b)| (a - b).abs());
     assert!(furthest.fold(0.0, f64::max) < 0.02);
 }
 

@@ -8,8 +8,7 @@ use std::thread;
 use hushed_model::testing::{tiny_generator, tiny_generator_folder, tiny_golden};
 use hushed_model::{Model, NormKind, TokenIds, TooLong};
 use hushed_serve::{
-    Category, Client, Finish, GenerateOptions, Generated, Penalties, Refusal, ServeError,
-    ServerConfig, Task,
+    Category, Client, Finish, GenerateOptions, Generated, Penalties, Refusal, ServeError, ServerConfig, Task,
 };
 
 use crate::common::{Running, eventually, get};
@@ -27,10 +26,7 @@ pub fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
 }
 
 pub fn options(max_tokens: usize) -> GenerateOptions {
-    GenerateOptions {
-        max_tokens,
-        ..GenerateOptions::default()
-    }
+    GenerateOptions { max_tokens, ..GenerateOptions::default() }
 }
 
 pub fn all(client: &mut Client, options: &GenerateOptions) -> Vec<Generated> {
@@ -56,22 +52,12 @@ pub fn assert_greedy_after(model: &Model, mut text: Vec<u32>, tokens: &[u32]) {
     // The committed decoder's first norms have rows that are small for the usual format, which is off by a hundredth of
     // them there, and by up to 0.05 per logit.
     let small = |(_, norm): (_, &hushed_model::Norm)| norm.kind == NormKind::RmsNorm;
-    let within = if model.program().norms().any(small) {
-        0.2
-    } else {
-        0.05
-    };
+    let within = if model.program().norms().any(small) { 0.2 } else { 0.05 };
     for &token in tokens {
-        let logits = model
-            .embed(vec![TokenIds::new(text.clone())])
-            .unwrap()
-            .remove(0);
+        let logits = model.embed(vec![TokenIds::new(text.clone())]).unwrap().remove(0);
         let largest = logits.iter().copied().fold(f64::MIN, f64::max);
         let below = largest - logits[token as usize];
-        assert!(
-            below < within,
-            "{token} after {text:?}: {below} below the largest"
-        );
+        assert!(below < within, "{token} after {text:?}: {below} below the largest");
         text.push(token);
     }
 }
@@ -85,34 +71,19 @@ fn a_text_goes_on_as_the_clear_model_says() {
     assert_greedy(&ids(&tokens));
     let last = tokens.last().unwrap();
     assert!(matches!(last.last, Some(Finish::Length | Finish::End)));
-    assert!(
-        tokens
-            .iter()
-            .rev()
-            .skip(1)
-            .all(|token| token.last.is_none())
-    );
+    assert!(tokens.iter().rev().skip(1).all(|token| token.last.is_none()));
     // The first pass is over the whole prompt, the others over one row.
     assert!(tokens[0].cost.stats.bytes_sent > 0);
 
     // Padded prompts give the same; another text in the same session starts afresh.
-    let padded = GenerateOptions {
-        bucket: Some(16),
-        ..options(5)
-    };
+    let padded = GenerateOptions { bucket: Some(16), ..options(5) };
     let generation = client.generate(PROMPT, &padded).unwrap();
     assert_eq!((generation.rows(), generation.tokens() < 16), (16, true));
     let again: Vec<Generated> = generation.collect::<Result<_, _>>().unwrap();
     assert_greedy(&ids(&again));
 
     // Dropped in the middle, it leaves the session usable.
-    drop(
-        client
-            .generate(PROMPT, &options(4))
-            .unwrap()
-            .next()
-            .unwrap(),
-    );
+    drop(client.generate(PROMPT, &options(4)).unwrap().next().unwrap());
     assert_greedy(&ids(&all(&mut client, &options(1))));
     assert_eq!(client.texts_left(), 1000 - 5 - 5 - 1 - 1);
     client.close().unwrap();
@@ -127,10 +98,7 @@ fn a_decoder_with_relative_positions_goes_on_as_well() {
     let mut client = server.connect().unwrap();
     let plain = all(&mut client, &options(4));
     assert_greedy_of(&model, &ids(&plain));
-    let padded = GenerateOptions {
-        bucket: Some(16),
-        ..options(4)
-    };
+    let padded = GenerateOptions { bucket: Some(16), ..options(4) };
     let generation = client.generate(PROMPT, &padded).unwrap();
     assert_eq!((generation.rows(), generation.tokens() < 16), (16, true));
     let again: Vec<Generated> = generation.collect::<Result<_, _>>().unwrap();
@@ -146,10 +114,7 @@ fn a_text_goes_on_behind_a_public_prefix() {
     std::fs::write(&file, text).unwrap();
     let tiny = tempfile::tempdir().unwrap();
     tiny_generator_folder(tiny.path()).unwrap();
-    for (folder, bucket) in [
-        (tiny.path().to_owned(), Some(16)),
-        (tiny_golden("llama"), None),
-    ] {
+    for (folder, bucket) in [(tiny.path().to_owned(), Some(16)), (tiny_golden("llama"), None)] {
         let model = Model::load(&folder).unwrap();
         let server = Running::start(|config| {
             config.model = folder;
@@ -158,18 +123,12 @@ fn a_text_goes_on_behind_a_public_prefix() {
         let mut client = server.connect().unwrap();
         let prefix = model.public.prefix(text).unwrap();
         let tokenizer = model.public.tokenizer().unwrap();
-        let own = tokenizer
-            .encode_behind(PROMPT, 100, TooLong::Refuse)
-            .unwrap();
+        let own = tokenizer.encode_behind(PROMPT, 100, TooLong::Refuse).unwrap();
         let offered = client.public_prefix().unwrap().tokens as usize;
         assert_eq!(offered, prefix.rows().total);
         assert_eq!(client.max_tokens(), model.public.max_tokens - offered);
         for (bucket, expected) in [(None, None), (bucket, Some(text.to_owned()))] {
-            let options = GenerateOptions {
-                bucket,
-                public_prefix: expected,
-                ..options(4)
-            };
+            let options = GenerateOptions { bucket, public_prefix: expected, ..options(4) };
             let generation = client.generate(PROMPT, &options).unwrap();
             assert_eq!(generation.prefix_tokens(), offered);
             assert_eq!(generation.tokens(), own.rows().total);
@@ -177,20 +136,11 @@ fn a_text_goes_on_behind_a_public_prefix() {
             let before = [prefix.ids(), own.ids()].concat();
             assert_greedy_after(&model, before, &ids(&tokens));
         }
-        let other = GenerateOptions {
-            public_prefix: Some("another".to_owned()),
-            ..options(1)
-        };
+        let other = GenerateOptions { public_prefix: Some("another".to_owned()), ..options(1) };
         let refused = client.generate(PROMPT, &other).err().unwrap();
-        assert_eq!(
-            (refused.name(), refused.category()),
-            ("other-prefix", Category::Mismatch)
-        );
+        assert_eq!((refused.name(), refused.category()), ("other-prefix", Category::Mismatch));
         if bucket.is_none() {
-            let padded = GenerateOptions {
-                bucket: Some(16),
-                ..options(1)
-            };
+            let padded = GenerateOptions { bucket: Some(16), ..options(1) };
             let refused = client.generate(PROMPT, &padded).err().unwrap();
             assert_eq!(refused.category(), Category::Usage);
         }
@@ -198,10 +148,7 @@ fn a_text_goes_on_behind_a_public_prefix() {
     }
     // No prefix at the server, and a prefix that no server has.
     let mut client = start(|_| ()).connect().unwrap();
-    let expected = GenerateOptions {
-        public_prefix: Some(text.to_owned()),
-        ..options(1)
-    };
+    let expected = GenerateOptions { public_prefix: Some(text.to_owned()), ..options(1) };
     let refused = client.generate(PROMPT, &expected).err().unwrap();
     assert_eq!(refused.category(), Category::Mismatch);
     let refused = |content: &[u8], change: &dyn Fn(&mut ServerConfig)| {
@@ -209,17 +156,11 @@ fn a_text_goes_on_behind_a_public_prefix() {
         let mut config = ServerConfig::local(tiny.path(), tiny.path().join("certificates"));
         config.public_prefix = Some(file.clone());
         change(&mut config);
-        hushed_serve::Server::bind(&config)
-            .err()
-            .unwrap()
-            .category()
+        hushed_serve::Server::bind(&config).err().unwrap().category()
     };
     assert_eq!(refused(b"\xff", &|_| ()), Category::Local);
     assert_eq!(refused(b"", &|_| ()), Category::Input);
-    assert_eq!(
-        refused("a ".repeat(200).as_bytes(), &|_| ()),
-        Category::Input
-    );
+    assert_eq!(refused("a ".repeat(200).as_bytes(), &|_| ()), Category::Input);
     let encoder = |config: &mut ServerConfig| config.model = tiny_golden("roberta");
     assert_eq!(refused(b"a", &encoder), Category::Usage);
     let missing = |config: &mut ServerConfig| config.public_prefix = Some("none".into());
@@ -250,11 +191,7 @@ fn draws_repeat_with_their_seed() {
     let server = start(|_| ());
     let mut client = server.connect().unwrap();
     let drawn = |client: &mut Client, seed| {
-        let options = GenerateOptions {
-            temperature: 1.5,
-            seed: Some(seed),
-            ..options(6)
-        };
+        let options = GenerateOptions { temperature: 1.5, seed: Some(seed), ..options(6) };
         ids(&all(client, &options))
     };
     // Runs round differently in the last place, which may decide between two close tokens: two of three are equal.
@@ -271,10 +208,7 @@ fn biases_and_penalties_are_the_clients_own() {
     let model = tiny_generator();
     let server = start(|_| ());
     let bytes = |client: &mut Client, penalties| {
-        let options = GenerateOptions {
-            penalties,
-            ..options(6)
-        };
+        let options = GenerateOptions { penalties, ..options(6) };
         let tokens = all(client, &options);
         let sent: u64 = tokens.iter().map(|token| token.cost.stats.bytes_sent).sum();
         (ids(&tokens), sent)
@@ -284,31 +218,17 @@ fn biases_and_penalties_are_the_clients_own() {
     let (plain, sent) = first(Penalties::default());
 
     // A bias that leaves no other token.
-    let only = Penalties {
-        logit_bias: BTreeMap::from([(5, 100.0)]),
-        ..Penalties::default()
-    };
+    let only = Penalties { logit_bias: BTreeMap::from([(5, 100.0)]), ..Penalties::default() };
     assert_eq!(first(only), (vec![5; 6], sent));
 
     let mut client = server.connect().unwrap();
-    let without = Penalties {
-        logit_bias: BTreeMap::from([(plain[0], -100.0)]),
-        ..Penalties::default()
-    };
+    let without = Penalties { logit_bias: BTreeMap::from([(plain[0], -100.0)]), ..Penalties::default() };
     assert!(!bytes(&mut client, without).0.contains(&plain[0]));
 
     // Penalties, against the clear logits.
-    let penalties = Penalties {
-        presence: 1.5,
-        frequency: 0.75,
-        ..Penalties::default()
-    };
+    let penalties = Penalties { presence: 1.5, frequency: 0.75, ..Penalties::default() };
     let (answer, _) = bytes(&mut client, penalties);
-    let mut text = model
-        .tokens(PROMPT, TooLong::Refuse)
-        .unwrap()
-        .ids()
-        .to_vec();
+    let mut text = model.tokens(PROMPT, TooLong::Refuse).unwrap().ids().to_vec();
     for (i, &token) in answer.iter().enumerate() {
         let clear = model.embed(vec![TokenIds::new(text.clone())]).unwrap();
         let mut logits = clear.into_iter().next().unwrap();
@@ -323,24 +243,12 @@ fn biases_and_penalties_are_the_clients_own() {
     assert_ne!(answer, plain);
 
     for penalties in [
-        Penalties {
-            presence: f64::NAN,
-            ..Penalties::default()
-        },
-        Penalties {
-            logit_bias: BTreeMap::from([(u32::MAX, 1.0)]),
-            ..Penalties::default()
-        },
+        Penalties { presence: f64::NAN, ..Penalties::default() },
+        Penalties { logit_bias: BTreeMap::from([(u32::MAX, 1.0)]), ..Penalties::default() },
     ] {
-        let options = GenerateOptions {
-            penalties,
-            ..options(6)
-        };
+        let options = GenerateOptions { penalties, ..options(6) };
         let refused = client.generate(PROMPT, &options).err().unwrap();
-        assert_eq!(
-            (refused.name(), refused.category()),
-            ("limit", Category::Usage)
-        );
+        assert_eq!((refused.name(), refused.category()), ("limit", Category::Usage));
     }
     client.close().unwrap();
 }
@@ -354,11 +262,7 @@ fn the_end_of_a_text_can_be_hidden() {
     let written = plain.iter().position(|t| !t.text.is_empty()).unwrap();
     let stop = plain[written].text.clone();
     let before = client.texts_left();
-    let stopped = GenerateOptions {
-        stop: vec![stop],
-        pad_output: true,
-        ..options(4)
-    };
+    let stopped = GenerateOptions { stop: vec![stop], pad_output: true, ..options(4) };
     let tokens = all(&mut client, &stopped);
     assert_eq!(tokens.len(), written + 1);
     assert_eq!(tokens.last().unwrap().last, Some(Finish::Stop));
@@ -378,18 +282,12 @@ fn padded_output_is_the_same_wherever_the_model_ends() {
     let seen = |pad_output: bool, bias: f64| {
         let mut client = server.connect().unwrap();
         let options = GenerateOptions {
-            penalties: Penalties {
-                logit_bias: BTreeMap::from([(end, bias)]),
-                ..Penalties::default()
-            },
+            penalties: Penalties { logit_bias: BTreeMap::from([(end, bias)]), ..Penalties::default() },
             pad_output,
             ..options(4)
         };
         let mut generation = client.generate(PROMPT, &options).unwrap();
-        let finishes: Vec<_> = generation
-            .by_ref()
-            .map(|token| token.unwrap().last)
-            .collect();
+        let finishes: Vec<_> = generation.by_ref().map(|token| token.unwrap().last).collect();
         let sent = generation.take_sent().into_iter();
         let passes: Vec<_> = sent
             .map(|sent| {
@@ -417,10 +315,7 @@ fn padded_output_is_the_same_wherever_the_model_ends() {
 #[test]
 fn a_failure_behind_good_tokens_is_told() {
     let server = start(|c| c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned()));
-    let padded = GenerateOptions {
-        pad_output: true,
-        ..options(50)
-    };
+    let padded = GenerateOptions { pad_output: true, ..options(50) };
     let mut client = server.connect().unwrap();
     let (stop, metrics) = (Arc::new(AtomicBool::new(false)), server.metrics.unwrap());
     client.stop_when(Arc::clone(&stop));
@@ -448,11 +343,7 @@ fn public_tables_and_held_weights() {
     });
     let mut client = server.connect().unwrap();
     for bucket in [None, Some(12)] {
-        let options = GenerateOptions {
-            public_table: true,
-            bucket,
-            ..options(3)
-        };
+        let options = GenerateOptions { public_table: true, bucket, ..options(3) };
         assert_greedy(&ids(&all(&mut client, &options)));
     }
     client.close().unwrap();
@@ -531,35 +422,21 @@ fn what_does_not_fit_is_refused_and_costs_nothing() {
     };
     assert_eq!(refused("", &options(1)).1, Category::Input);
     assert_eq!(refused(PROMPT, &options(0)).1, Category::Usage);
-    assert_eq!(
-        refused(PROMPT, &options(12)),
-        ("too-long", Category::Refused)
-    );
+    assert_eq!(refused(PROMPT, &options(12)), ("too-long", Category::Refused));
     assert_eq!(refused("a b", &options(7)).1, Category::Refused);
     for temperature in [-1.0, 2.01, f64::NAN] {
-        let wrong = GenerateOptions {
-            temperature,
-            ..options(1)
-        };
+        let wrong = GenerateOptions { temperature, ..options(1) };
         assert_eq!(refused(PROMPT, &wrong).1, Category::Usage);
     }
     assert_eq!(client.stats().bytes_sent, sent);
 
     // An embedding from a model that generates, and the other way round.
     let other = client.embed(&["a"], TooLong::Refuse, None).err().unwrap();
-    assert!(matches!(
-        other,
-        ServeError::Refused(Refusal::OtherTask {
-            task: Task::Generate
-        })
-    ));
+    assert!(matches!(other, ServeError::Refused(Refusal::OtherTask { task: Task::Generate })));
     let encoder = Running::start(|_| ());
     let mut client = encoder.connect().unwrap();
     let error = client.generate("a", &options(1)).err().unwrap();
-    assert!(matches!(
-        error,
-        ServeError::Refused(Refusal::OtherTask { task: Task::Embed })
-    ));
+    assert!(matches!(error, ServeError::Refused(Refusal::OtherTask { task: Task::Embed })));
     let mut client = server.connect().unwrap();
     assert_eq!(all(&mut client, &options(1)).len(), 1);
 }

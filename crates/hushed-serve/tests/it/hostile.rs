@@ -13,14 +13,10 @@ use std::time::Duration;
 use crate::common::flood::Flood;
 use crate::common::{Running, assert_serves, deadlines, eventually, refused};
 use hushed_net::channel::{tcp, tls};
-use hushed_net::{
-    Expect, Kind, Limits, Listener, NetError, Party, Session, TlsClient, TlsServer, Trust,
-};
+use hushed_net::{Expect, Kind, Limits, Listener, NetError, Party, Session, TlsClient, TlsServer, Trust};
 use hushed_serve::session::wire::{self, Hello, Reply};
 use hushed_serve::twopc::wire::BUNDLE;
-use hushed_serve::{
-    Category, Client, ClientConfig, Digest, Refusal, ServeError, ServerTrust, TooLong,
-};
+use hushed_serve::{Category, Client, ClientConfig, Digest, Refusal, ServeError, ServerTrust, TooLong};
 
 /// A session with a server for which only TLS has been set up.
 fn raw(server: &Running) -> Session {
@@ -31,12 +27,8 @@ fn raw(server: &Running) -> Session {
 }
 
 fn hello() -> Vec<u8> {
-    let hello = Hello {
-        nonce: [1; 32],
-        agreement: hushed_serve::bundle::agreement_hash().unwrap(),
-        pinned: None,
-        token: None,
-    };
+    let hello =
+        Hello { nonce: [1; 32], agreement: hushed_serve::bundle::agreement_hash().unwrap(), pinned: None, token: None };
     hello.encode()
 }
 
@@ -67,12 +59,7 @@ fn malformed_hello() {
         session.recv(wire::REPLY, Expect::AtMost(wire::MAX_GREETING))
     };
     let good = hello();
-    let gone = |result| {
-        matches!(
-            result,
-            Err(NetError::PeerAborted { .. } | NetError::PeerGone)
-        )
-    };
+    let gone = |result| matches!(result, Err(NetError::PeerAborted { .. } | NetError::PeerGone));
     assert!(gone(answer(wire::HELLO, b"")));
     assert!(gone(answer(wire::HELLO, &good[..good.len() - 1])));
     assert!(gone(answer(wire::HELLO, &[good.as_slice(), b"x"].concat())));
@@ -86,19 +73,13 @@ fn malformed_hello() {
     later.extend_from_slice(b"and something new");
     let reply = Reply::decode(&answer(wire::HELLO, &later).unwrap()).unwrap();
     let version = wire::VERSION;
-    assert_eq!(
-        reply,
-        Reply::Refused(Refusal::OtherVersion { server: version })
-    );
+    assert_eq!(reply, Reply::Refused(Refusal::OtherVersion { server: version }));
 
     // Another agreement too.
     let mut other = good.clone();
     other[38] ^= 1;
     let reply = Reply::decode(&answer(wire::HELLO, &other).unwrap()).unwrap();
-    assert!(matches!(
-        reply,
-        Reply::Refused(Refusal::OtherAgreement { .. })
-    ));
+    assert!(matches!(reply, Reply::Refused(Refusal::OtherAgreement { .. })));
 
     // A confirmation of nothing.
     let mut session = raw(&server);
@@ -162,17 +143,11 @@ fn servers_that_are_none() {
     let error = against(|s| s.abort(77));
     assert_eq!(error.category(), Category::Network);
     let error = against(|_| ());
-    assert!(
-        matches!(error, ServeError::Net(NetError::PeerGone)),
-        "{error}"
-    );
+    assert!(matches!(error, ServeError::Net(NetError::PeerGone)), "{error}");
     let mut later = Reply::Refused(Refusal::OtherVersion { server: 10 }).encode();
     later[4] = 10;
     let error = against(move |s| s.send(wire::REPLY, &later).unwrap());
-    assert!(matches!(
-        error,
-        ServeError::Refused(Refusal::OtherVersion { server: 10 })
-    ));
+    assert!(matches!(error, ServeError::Refused(Refusal::OtherVersion { server: 10 })));
     assert_eq!(error.category(), Category::Mismatch);
     let other = welcome(Digest([9; 32]), 10);
     let error = against(move |s| s.send(wire::REPLY, &other).unwrap());
@@ -208,14 +183,10 @@ fn a_relay_between_two_tls_connections_is_noticed() {
         near.send(wire::REPLY, &reply).unwrap();
         let confirm = near.recv(wire::CONFIRM, Expect::Exactly(33)).unwrap();
         far.send(wire::CONFIRM, &confirm).unwrap();
-        told.send(far.recv(BUNDLE, Expect::AtMost(16 << 20)))
-            .unwrap();
+        told.send(far.recv(BUNDLE, Expect::AtMost(16 << 20))).unwrap();
     });
     assert_eq!(error.category(), Category::Network);
-    assert!(matches!(
-        hear.recv().unwrap(),
-        Err(NetError::PeerAborted { .. })
-    ));
+    assert!(matches!(hear.recv().unwrap(), Err(NetError::PeerAborted { .. })));
 }
 
 /// Relays one connection to the server, but only this many bytes each way; then it breaks off or falls silent.
@@ -230,12 +201,7 @@ impl Cut {
     fn before(server: SocketAddr, up: u64, down: u64, falls_silent: bool) -> Cut {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let cut = Cut {
-            address,
-            up: Arc::default(),
-            down: Arc::default(),
-            silent: Arc::default(),
-        };
+        let cut = Cut { address, up: Arc::default(), down: Arc::default(), silent: Arc::default() };
         let (up_count, down_count) = (Arc::clone(&cut.up), Arc::clone(&cut.down));
         let hush = Arc::clone(&cut.silent);
         thread::spawn(move || {
@@ -261,9 +227,7 @@ fn relay(
     let mut buffer = vec![0; 16 << 10];
     let mut left = limit;
     loop {
-        let most = buffer
-            .len()
-            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         if most == 0 || silent.load(Ordering::SeqCst) {
             break;
         }
@@ -326,9 +290,7 @@ fn a_peer_that_breaks_off_anywhere_is_noticed_by_the_other() {
     let late = |all: u64| [8, 9, 12, 14, 15].map(|part| all / 16 * part);
     let up = early.into_iter().chain(late(all_up));
     let down = early.into_iter().chain(late(all_down));
-    let cuts = up
-        .map(|up| (up, u64::MAX))
-        .chain(down.map(|down| (u64::MAX, down)));
+    let cuts = up.map(|up| (up, u64::MAX)).chain(down.map(|down| (u64::MAX, down)));
     for (up, down) in cuts {
         // A client of its own each time: one alone is refused after three failures.
         let cache = tempfile::tempdir().unwrap();
@@ -360,10 +322,7 @@ fn a_peer_that_falls_silent_is_given_up() {
         let ended = once_admitted(|| {
             let cut = Cut::before(server.address, up, u64::MAX, true);
             let ended = through(&config, &cut);
-            assert_eq!(
-                cut.silent.load(Ordering::SeqCst),
-                !matches!(ended, Err(ServeError::Refused(_))),
-            );
+            assert_eq!(cut.silent.load(Ordering::SeqCst), !matches!(ended, Err(ServeError::Refused(_))),);
             ended
         });
         let error = ended.expect_err("a session that fell silent");

@@ -7,14 +7,7 @@ use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_golden};
 use hushed_model::{ImageError, Model, Pixels, largest};
 use hushed_serve::{Options, ServeError, Server, ServerConfig, TooLong};
 
-const FILES: [&str; 6] = [
-    "wide.png",
-    "same.png",
-    "gray.png",
-    "palette.png",
-    "alpha.png",
-    "full.jpg",
-];
+const FILES: [&str; 6] = ["wide.png", "same.png", "gray.png", "palette.png", "alpha.png", "full.jpg"];
 
 fn images(model: &Model) -> Vec<Pixels> {
     let file = |name| fs::read(tiny_golden("vit").join("images").join(name)).unwrap();
@@ -41,10 +34,7 @@ fn labels_are_those_of_the_clear_model() {
             .unwrap();
         let names = model.public.labels().unwrap();
         let expected = clear.iter().map(|logits| &names[largest(logits) as usize]);
-        assert_eq!(
-            found.iter().collect::<Vec<_>>(),
-            expected.collect::<Vec<_>>()
-        );
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
     // Texts, and no images at all, cost nothing.
     let text = client.classify_each(&["a"], TooLong::Refuse, None, |_, _| ());
@@ -52,9 +42,7 @@ fn labels_are_those_of_the_clear_model() {
     let none = client.classify_images_each(&images, 0, None, |_, _| ());
     assert!(matches!(none, Err(ServeError::EmptyOption { .. })));
     assert!(client.embed(&["a"], TooLong::Refuse, None).is_err());
-    client
-        .classify_images_each(&images[..1], 1, None, |_, _| ())
-        .unwrap();
+    client.classify_images_each(&images[..1], 1, None, |_, _| ()).unwrap();
     client.close().unwrap();
 }
 
@@ -68,14 +56,9 @@ fn a_model_of_texts_takes_no_images() {
     let mut client = server.connect().unwrap();
     let refused = client.classify_images_each(&images, 1, None, |_, _| ());
     let source = ImageError::NoImages;
-    assert_eq!(
-        refused.unwrap_err().to_string(),
-        ServeError::Image { index: 0, source }.to_string()
-    );
+    assert_eq!(refused.unwrap_err().to_string(), ServeError::Image { index: 0, source }.to_string());
     let options = Options::default();
-    client
-        .classify_each(&["a"], options, None, |_, _| ())
-        .unwrap();
+    client.classify_each(&["a"], options, None, |_, _| ()).unwrap();
 }
 
 /// Limits below an image's rows, and a public table, are refused when a server starts.
@@ -88,10 +71,7 @@ fn settings_that_images_do_not_have() {
         Server::bind(&config).map(|server| server.max_tokens())
     };
     assert_eq!(bind(|c| c.max_pass_tokens = 3).unwrap(), 17);
-    for change in [
-        (|c| c.max_tokens = Some(16)) as fn(&mut ServerConfig),
-        |c| c.public_table = true,
-    ] {
+    for change in [(|c| c.max_tokens = Some(16)) as fn(&mut ServerConfig), |c| c.public_table = true] {
         let refused = bind(change);
         assert!(matches!(refused, Err(ServeError::NotForImages { .. })));
     }

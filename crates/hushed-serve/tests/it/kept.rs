@@ -19,9 +19,8 @@ fn start() -> Running {
 fn classify(kept: &mut Kept, texts: &[&str]) -> Result<Vec<String>, ServeError> {
     kept.run(texts.len(), |client| {
         let mut classes = Vec::new();
-        client.classify_each(texts, TooLong::Refuse, None, |_, answer| {
-            classes.push(answer.values.name().to_owned())
-        })?;
+        client
+            .classify_each(texts, TooLong::Refuse, None, |_, answer| classes.push(answer.values.name().to_owned()))?;
         Ok(classes)
     })
 }
@@ -30,16 +29,10 @@ fn classify(kept: &mut Kept, texts: &[&str]) -> Result<Vec<String>, ServeError> 
 fn sessions_are_kept_and_renewed() {
     let server = start();
     let mut kept = Kept::open(server.client(), Task::Classify).unwrap();
-    assert_eq!(
-        (kept.max_texts(), kept.public().labels().map(<[_]>::len)),
-        (2, Some(3))
-    );
+    assert_eq!((kept.max_texts(), kept.public().labels().map(<[_]>::len)), (2, Some(3)));
     assert_eq!(classify(&mut kept, &["a"]).unwrap().len(), 1);
     // A text refused on this side costs nothing.
-    assert_eq!(
-        classify(&mut kept, &[""]).err().unwrap().name(),
-        "text-refused"
-    );
+    assert_eq!(classify(&mut kept, &[""]).err().unwrap().name(), "text-refused");
     assert_eq!(classify(&mut kept, &["a"]).unwrap().len(), 1);
     let ended = || {
         let metrics = get(server.metrics.unwrap(), "GET /metrics HTTP/1.1\r\n\r\n");
@@ -49,10 +42,7 @@ fn sessions_are_kept_and_renewed() {
     assert_eq!(classify(&mut kept, &["b", "c"]).unwrap().len(), 2);
     eventually("the first session has ended", ended);
     // More than any session accepts.
-    assert_eq!(
-        classify(&mut kept, &["b"; 3]).err().unwrap().name(),
-        "too-many-texts"
-    );
+    assert_eq!(classify(&mut kept, &["b"; 3]).err().unwrap().name(), "too-many-texts");
     kept.close().unwrap();
     assert_eq!(classify(&mut kept, &["d"]).unwrap().len(), 1);
 }
@@ -65,9 +55,6 @@ fn what_it_is_not_for_and_a_server_that_has_gone() {
     let mut kept = Kept::open(server.client(), Task::Classify).unwrap();
     server.join().unwrap();
     for _ in 0..2 {
-        assert_eq!(
-            classify(&mut kept, &["a"]).err().unwrap().category(),
-            hushed_serve::Category::Network
-        );
+        assert_eq!(classify(&mut kept, &["a"]).err().unwrap().category(), hushed_serve::Category::Network);
     }
 }

@@ -15,11 +15,7 @@ fn stopping_lets_a_text_end_and_begins_no_other() {
     let (started, running) = mpsc::channel();
     let working = thread::spawn(move || {
         let progress = move |_| started.send(()).unwrap_or(());
-        let first = client.embed(
-            &["the first text is long enough"],
-            TooLong::Refuse,
-            Some(Box::new(progress)),
-        );
+        let first = client.embed(&["the first text is long enough"], TooLong::Refuse, Some(Box::new(progress)));
         let second = client.embed(&["the second"], TooLong::Refuse, None);
         (first, second)
     });
@@ -28,17 +24,13 @@ fn stopping_lets_a_text_end_and_begins_no_other() {
     let (first, second) = working.join().unwrap();
     assert_eq!(first.unwrap().len(), 1);
     let second = second.err().unwrap();
-    assert!(
-        matches!(second, ServeError::Refused(Refusal::Stopping)),
-        "{second}"
-    );
+    assert!(matches!(second, ServeError::Refused(Refusal::Stopping)), "{second}");
     assert!(server.connect().is_err());
 }
 
 #[test]
 fn stopping_does_not_wait_for_idle_clients() {
-    let mut server =
-        Running::start(|c| c.entrance.deadlines.drain = std::time::Duration::from_secs(3600));
+    let mut server = Running::start(|c| c.entrance.deadlines.drain = std::time::Duration::from_secs(3600));
     let mut idle = server.connect().unwrap();
     let greeting = TcpStream::connect(server.address).unwrap();
     server.join().unwrap();
@@ -55,10 +47,7 @@ fn a_client_that_is_patient_gets_the_next_session() {
     let first = server.connect().unwrap();
     let mut patient = server.client();
     let error = server.connect().err().unwrap();
-    assert!(matches!(
-        error,
-        ServeError::Refused(Refusal::TooManySessions { .. })
-    ));
+    assert!(matches!(error, ServeError::Refused(Refusal::TooManySessions { .. })));
     // Too short for a second attempt, which comes at least a quarter of a second later.
     patient.retry = std::time::Duration::from_millis(200);
     assert!(hushed_serve::Client::connect(&patient).is_err());
@@ -66,9 +55,7 @@ fn a_client_that_is_patient_gets_the_next_session() {
     let waiting = thread::spawn(move || hushed_serve::Client::connect(&patient));
     let refused = "hushed_refused_total{reason=\"too-many-sessions\"} 3";
     let metrics = server.metrics.unwrap();
-    eventually("the third refusal", || {
-        get(metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").contains(refused)
-    });
+    eventually("the third refusal", || get(metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").contains(refused));
     first.close().unwrap();
     let mut second = waiting.join().unwrap().unwrap();
     let answers = second.embed(&["hello"], TooLong::Refuse, None);
@@ -96,18 +83,13 @@ fn health_and_metrics() {
     let mut config = server.client();
     config.bundle = Some(hushed_serve::BundlePin::Hash(hushed_serve::Digest([1; 32])));
     common::refused(&config);
-    eventually("all sessions have been counted", || {
-        page("/metrics").contains("hushed_sessions_running 0")
-    });
+    eventually("all sessions have been counted", || page("/metrics").contains("hushed_sessions_running 0"));
     drop(slow);
     let metrics = page("/metrics?now");
     let value = |name: &str| {
         let line = metrics.lines().find(|l| l.starts_with(name));
         let number = line.and_then(|l| l.rsplit(' ').next());
-        number
-            .unwrap_or_else(|| panic!("{name} in {metrics}"))
-            .parse::<f64>()
-            .unwrap()
+        number.unwrap_or_else(|| panic!("{name} in {metrics}")).parse::<f64>().unwrap()
     };
     assert_eq!(value("hushed_texts_total"), 1.0);
     assert_eq!(value("hushed_tokens_total"), 3.0);

@@ -6,17 +6,14 @@ use std::path::Path;
 
 use hushed_model::TooLong;
 use hushed_model::testing::{tiny_folder, tiny_generator_folder};
-use hushed_serve::{
-    Bundle, BundlePin, Category, Client, ClientConfig, FilePins, ServeError, Unpinned,
-};
+use hushed_serve::{Bundle, BundlePin, Category, Client, ClientConfig, FilePins, ServeError, Unpinned};
 
 use crate::common::{Running, get, refused};
 
 /// Renames words in the vocabulary of a folder: a text with one of them is then spelled out.
 fn rename(folder: &Path) {
     let path = folder.join("tokenizer.json");
-    let mut tokenizer: serde_json::Value =
-        serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let mut tokenizer: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let words = tokenizer["model"]["vocab"].as_object_mut().unwrap();
     let letters = |word: &str| word.bytes().all(|b| b.is_ascii_lowercase());
     let longer = words.keys().filter(|word| word.len() > 1 && letters(word));
@@ -57,11 +54,7 @@ fn a_server_with_a_vocabulary_of_its_own_is_refused_before_any_text() {
     let mut config = server.client();
     assert_eq!(config.unpinned(false), Some(Unpinned::Tokenizer));
     let (seen, length) = (counts(&config, &texts), counts(&honest.client(), &texts));
-    assert_eq!(
-        (length[0], seen[0]),
-        (3, 9),
-        "the word alone, and spelled out"
-    );
+    assert_eq!((length[0], seen[0]), (3, 9), "the word alone, and spelled out");
     assert_eq!(seen[1], length[1]);
 
     let bundle = published();
@@ -71,19 +64,12 @@ fn a_server_with_a_vocabulary_of_its_own_is_refused_before_any_text() {
     // Fetched now, or kept from a session without a pin.
     for cache in [None, Some(server.folder.path().join("cache"))] {
         if cache.is_some() {
-            let unpinned = ClientConfig {
-                files: FilePins::default(),
-                cache_dir: cache.clone(),
-                ..config.clone()
-            };
+            let unpinned = ClientConfig { files: FilePins::default(), cache_dir: cache.clone(), ..config.clone() };
             counts(&unpinned, &[]);
         }
         config.cache_dir = cache;
         let error = refused(&config);
-        assert_eq!(
-            (error.name(), error.category()),
-            ("other-tokenizer", Category::Mismatch)
-        );
+        assert_eq!((error.name(), error.category()), ("other-tokenizer", Category::Mismatch));
         match error {
             ServeError::OtherTokenizer { pinned, offered } => {
                 assert_eq!(pinned, tokenizer);
@@ -113,18 +99,13 @@ fn a_client_that_pins_the_published_files_is_served() {
     config.files.template = bundle.tokenizer_hash();
     let error = refused(&config);
     assert_eq!(error.name(), "other-template");
-    assert!(matches!(
-        error,
-        ServeError::OtherTemplate { offered: None, .. }
-    ));
+    assert!(matches!(error, ServeError::OtherTemplate { offered: None, .. }));
 }
 
 #[test]
 fn another_chat_template_is_refused() {
-    let templates = [
-        "{{ messages[0].content }}",
-        "{{ messages[0].content }}{% if 'fox' in messages[0].content %}!!!{% endif %}",
-    ];
+    let templates =
+        ["{{ messages[0].content }}", "{{ messages[0].content }}{% if 'fox' in messages[0].content %}!!!{% endif %}"];
     let folder = tempfile::tempdir().unwrap();
     let with = |template: &str, end: &str| {
         tiny_generator_folder(folder.path()).unwrap();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::common::{Running, assert_serves, eventually, refused};
 use hushed_net::{NetError, TlsFault};
 use hushed_serve::{
-    BundlePin, Category, Client, ClientAccess, ClientLimits, Digest, Options, Refusal, ServeError,
-    Server, ServerConfig, ServerIdentity, ServerTrust, Token, TooLong,
+    BundlePin, Category, Client, ClientAccess, ClientLimits, Digest, Options, Refusal, ServeError, Server,
+    ServerConfig, ServerIdentity, ServerTrust, Token, TooLong,
 };
 
 const SECRET: &[u8] = b"a-token-of-some-length";
@@ -18,25 +18,16 @@ fn certificates() {
     let mut config = server.client();
     config.trust = ServerTrust::Pin("00".repeat(32));
     let error = refused(&config);
-    assert!(matches!(
-        error,
-        ServeError::Net(NetError::Tls(TlsFault::WrongPin))
-    ));
+    assert!(matches!(error, ServeError::Net(NetError::Tls(TlsFault::WrongPin))));
     assert_eq!(error.category(), Category::Network);
 
     config.trust = ServerTrust::Pin("no pin".to_owned());
     assert_eq!(refused(&config).category(), Category::Usage);
 
     // The certificate as its own authority, and the address that it names.
-    let file = server
-        .folder
-        .path()
-        .join("certificates/dev-certificate.pem");
+    let file = server.folder.path().join("certificates/dev-certificate.pem");
     config.trust = ServerTrust::CaFile(file);
-    hushed_serve::Client::connect(&config)
-        .unwrap()
-        .close()
-        .unwrap();
+    hushed_serve::Client::connect(&config).unwrap().close().unwrap();
     config.trust = ServerTrust::CaFile(PathBuf::from("/nonexistent.pem"));
     assert_eq!(refused(&config).category(), Category::Local);
     assert_serves(&server);
@@ -48,10 +39,7 @@ fn an_expired_certificate_is_named_as_such() {
     let (chain, key) = identity(files.path(), "server", (1990, 1991), None);
     let server = Running::start(|c| c.entrance.identity = ServerIdentity::Files { chain, key });
     let error = refused(&server.client());
-    assert!(matches!(
-        error,
-        ServeError::Net(NetError::Tls(TlsFault::Expired))
-    ));
+    assert!(matches!(error, ServeError::Net(NetError::Tls(TlsFault::Expired))));
     assert!(error.to_string().contains("expired"));
 }
 
@@ -60,11 +48,7 @@ fn tokens() {
     let files = tempfile::tempdir().unwrap();
     let list = files.path().join("tokens");
     let hashed = Token::from_bytes(b"another-token-of-some-length").unwrap();
-    let text = format!(
-        "# two clients\n{}\n\nsha256:{}\n",
-        String::from_utf8_lossy(SECRET),
-        hashed.digest()
-    );
+    let text = format!("# two clients\n{}\n\nsha256:{}\n", String::from_utf8_lossy(SECRET), hashed.digest());
     fs::write(&list, text).unwrap();
     let server = Running::start(|c| c.entrance.access = ClientAccess::Tokens(list));
     let mut config = server.client();
@@ -78,10 +62,7 @@ fn tokens() {
     assert_eq!(refused(&config).category(), Category::Refused);
     for good in [Token::from_bytes(SECRET), Some(hashed)] {
         config.token = good;
-        hushed_serve::Client::connect(&config)
-            .unwrap()
-            .close()
-            .unwrap();
+        hushed_serve::Client::connect(&config).unwrap().close().unwrap();
     }
 }
 
@@ -100,10 +81,7 @@ fn client_certificates() {
     assert_eq!(refused(&config).category(), Category::Refused);
     let known = identity(files.path(), "known", (2020, 4000), Some(&authority));
     config.identity = Some(known);
-    hushed_serve::Client::connect(&config)
-        .unwrap()
-        .close()
-        .unwrap();
+    hushed_serve::Client::connect(&config).unwrap().close().unwrap();
 }
 
 #[test]
@@ -135,38 +113,20 @@ fn texts_are_looked_at_before_anything_is_sent() {
     let long = "a ".repeat(20);
     let longest = "a ".repeat(100);
     let error = fail(&["a", &long]);
-    assert!(matches!(
-        error,
-        ServeError::TextAboveLimit {
-            index: 1,
-            tokens: 22,
-            limit: 8
-        }
-    ));
+    assert!(matches!(error, ServeError::TextAboveLimit { index: 1, tokens: 22, limit: 8 }));
     assert_eq!(error.category(), Category::Refused);
     for text in [longest.as_str(), "", "\u{200b}\n", "   "] {
         let error = fail(&["a", text]);
-        assert!(
-            matches!(error, ServeError::Text { index: 1, .. }),
-            "{error}"
-        );
+        assert!(matches!(error, ServeError::Text { index: 1, .. }), "{error}");
         assert_eq!(error.category(), Category::Input);
     }
-    assert!(matches!(
-        fail(&["a"; 4]),
-        ServeError::TooManyTexts { texts: 4, limit: 3 }
-    ));
+    assert!(matches!(fail(&["a"; 4]), ServeError::TooManyTexts { texts: 4, limit: 3 }));
     assert_eq!(client.stats().frames_sent, sent);
     // Cut to what this server accepts.
     let answers = client.embed(&[&longest], TooLong::Cut, None).unwrap();
     assert_eq!(answers[0].tokens, 8);
     assert_eq!(client.texts_left(), 2);
-    assert!(
-        client
-            .embed::<&str>(&[], TooLong::Refuse, None)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(client.embed::<&str>(&[], TooLong::Refuse, None).unwrap().is_empty());
     client.close().unwrap();
 }
 
@@ -185,10 +145,7 @@ fn one_session_at_a_time() {
 #[test]
 fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     let state = tempfile::tempdir().unwrap();
-    let (tokens, file) = (
-        state.path().join("tokens"),
-        state.path().join("a/texts.json"),
-    );
+    let (tokens, file) = (state.path().join("tokens"), state.path().join("a/texts.json"));
     fs::write(&tokens, "the-token-of-ann\nthe-token-of-bob\n").unwrap();
     let start = || {
         Running::start(|c| {
@@ -202,10 +159,7 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
         let mut config = server.client();
         config.token = Token::from_bytes(token.as_bytes());
         let mut client = Client::connect(&config)?;
-        let options = Options {
-            batch,
-            ..Options::default()
-        };
+        let options = Options { batch, ..Options::default() };
         let answers = client.embed(texts, options, None)?;
         client.close().map(|_| answers.len())
     };
@@ -250,10 +204,7 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     let rate = "4/WEEK";
     config.entrance.per_client = Some(texts(rate, file));
     let error = Server::bind(&config).err().unwrap();
-    assert_eq!(
-        (error.name(), error.category()),
-        ("counts", Category::Local)
-    );
+    assert_eq!((error.name(), error.category()), ("counts", Category::Local));
 }
 
 #[test]
@@ -282,12 +233,7 @@ fn l3_a_client_pays_for_no_set_up_that_it_cannot_use_and_leaves_a_session_to_oth
     ann.embed(&["a"], TooLong::Refuse, None).unwrap();
     ann.close().unwrap();
     // At the hello, not at the next text.
-    eventually("the place is free again", || {
-        matches!(
-            refusal(connect("the-token-of-ann")),
-            Refusal::Allowance { .. }
-        )
-    });
+    eventually("the place is free again", || matches!(refusal(connect("the-token-of-ann")), Refusal::Allowance { .. }));
     bob.close().unwrap();
 }
 
@@ -306,10 +252,7 @@ fn opened_bits_of_a_client_are_limited() {
     let width = client.public().config.width;
     assert_eq!(width * 16, 512);
     let pass = |client: &mut Client, texts: &[&str]| {
-        let options = Options {
-            batch: texts.len(),
-            ..Options::default()
-        };
+        let options = Options { batch: texts.len(), ..Options::default() };
         client.embed(texts, options, None).err()
     };
     assert!(pass(&mut client, &["a", "b"]).is_none());
@@ -344,10 +287,7 @@ fn m3_a_renewed_certificate_gives_no_new_texts() {
     };
     assert!(embed("first", &keys[0], (2020, 4000)).is_ok());
     let again = embed("renewed", &keys[0], (2021, 4001)).err().unwrap();
-    assert!(matches!(
-        again,
-        ServeError::Refused(Refusal::Allowance { .. })
-    ));
+    assert!(matches!(again, ServeError::Refused(Refusal::Allowance { .. })));
     assert!(embed("other", &keys[1], (2020, 4000)).is_ok());
 }
 
@@ -357,10 +297,7 @@ fn nobody_there() {
     let mut config = server.client();
     drop(server);
     let error = refused(&config);
-    assert!(
-        matches!(error, ServeError::Net(NetError::Connect { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, ServeError::Net(NetError::Connect { .. })), "{error}");
     for address in ["", "localhost", ":1", "host:port", "host:99999"] {
         config.server = address.to_owned();
         assert_eq!(refused(&config).category(), Category::Usage, "{address}");
@@ -378,10 +315,7 @@ fn servers_that_cannot_start() {
         Server::bind(&config).err().unwrap()
     };
     let error = fail(&|c| c.entrance.listen = server.address.to_string());
-    assert_eq!(
-        (error.name(), error.category()),
-        ("address-in-use", Category::Network)
-    );
+    assert_eq!((error.name(), error.category()), ("address-in-use", Category::Network));
     let error = fail(&|c| c.entrance.listen = "0.0.0.0:0".to_owned());
     assert!(matches!(error, ServeError::OpenToStrangers { .. }));
     let error = fail(&|c| c.model = "/nonexistent".into());
@@ -396,8 +330,7 @@ fn servers_that_cannot_start() {
     fs::write(&empty, "a-token-of-some-length\nshort\n").unwrap();
     let error = fail(&|c| c.entrance.access = ClientAccess::Tokens(empty.clone()));
     assert!(matches!(error, ServeError::TokenFile { line: 2, .. }));
-    let error =
-        fail(&|c| c.entrance.identity = ServerIdentity::Development("/proc/nonexistent".into()));
+    let error = fail(&|c| c.entrance.identity = ServerIdentity::Development("/proc/nonexistent".into()));
     assert_eq!(error.category(), Category::Local);
     for zero in [
         |c: &mut ServerConfig| c.entrance.max_sessions = 0,
@@ -416,11 +349,7 @@ fn servers_that_cannot_start() {
 
 /// A limit on texts alone.
 fn texts(rate: &str, file: PathBuf) -> ClientLimits {
-    ClientLimits {
-        texts: Some(rate.parse().unwrap()),
-        bits: None,
-        file,
-    }
+    ClientLimits { texts: Some(rate.parse().unwrap()), bits: None, file }
 }
 
 struct Authority {
@@ -440,20 +369,11 @@ fn authority() -> Authority {
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let certificate = params.self_signed(&key).unwrap();
-    Authority {
-        certificate,
-        params,
-        key,
-    }
+    Authority { certificate, params, key }
 }
 
 /// Files of a chain and a key, valid between two years, self-signed or not.
-fn identity(
-    folder: &std::path::Path,
-    name: &str,
-    years: (i32, i32),
-    by: Option<&Authority>,
-) -> (PathBuf, PathBuf) {
+fn identity(folder: &std::path::Path, name: &str, years: (i32, i32), by: Option<&Authority>) -> (PathBuf, PathBuf) {
     let key = rcgen::KeyPair::generate().unwrap();
     identity_of(folder, name, years, &key, by)
 }
@@ -476,10 +396,7 @@ fn identity_of(
         }
         None => params.self_signed(key).unwrap(),
     };
-    let paths = (
-        folder.join(format!("{name}.pem")),
-        folder.join(format!("{name}.key")),
-    );
+    let paths = (folder.join(format!("{name}.pem")), folder.join(format!("{name}.key")));
     fs::write(&paths.0, certificate.pem()).unwrap();
     fs::write(&paths.1, key.serialize_pem()).unwrap();
     paths

@@ -7,17 +7,10 @@ use crate::common::Running;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_golden};
 use hushed_model::{Model, cosine};
 use hushed_mpc::Answers;
-use hushed_serve::{
-    Bundle, BundlePin, Category, Options, Progress, Refusal, ServeError, ServerConfig, Task,
-    TooLong,
-};
+use hushed_serve::{Bundle, BundlePin, Category, Options, Progress, Refusal, ServeError, ServerConfig, Task, TooLong};
 use serde_json::Value;
 
-const TEXTS: [&str; 3] = [
-    "a",
-    "hello private world",
-    "the quick brown fox, and 123 more!",
-];
+const TEXTS: [&str; 3] = ["a", "hello private world", "the quick brown fox, and 123 more!"];
 
 #[test]
 fn embeddings_are_those_of_the_clear_model() {
@@ -25,13 +18,8 @@ fn embeddings_are_those_of_the_clear_model() {
     let mut client = server.connect().unwrap();
     let seen: Arc<Mutex<Vec<Progress>>> = Arc::default();
     let progress = Arc::clone(&seen);
-    let answers = client
-        .embed(
-            &TEXTS,
-            TooLong::Refuse,
-            Some(Box::new(move |p| progress.lock().unwrap().push(p))),
-        )
-        .unwrap();
+    let answers =
+        client.embed(&TEXTS, TooLong::Refuse, Some(Box::new(move |p| progress.lock().unwrap().push(p)))).unwrap();
 
     let model = Model::load(&server.folder.path().join("model")).unwrap();
     for (text, answer) in TEXTS.iter().zip(&answers) {
@@ -61,14 +49,8 @@ fn embeddings_are_those_of_the_clear_model() {
         setup.stats.rounds
     );
     let seen = seen.lock().unwrap();
-    assert_eq!(
-        seen.iter().filter(|p| p.text == 2).count(),
-        answers[2].pass.sites.len()
-    );
-    assert!(
-        seen.iter()
-            .all(|p| p.texts == 3 && p.layers == 2 && p.layer < 2)
-    );
+    assert_eq!(seen.iter().filter(|p| p.text == 2).count(), answers[2].pass.sites.len());
+    assert!(seen.iter().all(|p| p.texts == 3 && p.layers == 2 && p.layer < 2));
     let total = client.close().unwrap();
     assert!(total.bytes_sent > setup.stats.bytes_sent);
 }
@@ -138,11 +120,7 @@ fn batches_and_buckets_change_no_answer() {
     let texts: Vec<&str> = TEXTS.into_iter().chain(["b", "another one"]).collect();
     let mut client = server.connect().unwrap();
     for (bucket, batch, passes) in [(None, 8, 2), (Some(16), 2, 3), (Some(1000), 8, 5)] {
-        let options = Options {
-            bucket,
-            batch,
-            ..Options::default()
-        };
+        let options = Options { bucket, batch, ..Options::default() };
         let answers = client.embed(&texts, options, None).unwrap();
         let mut firsts: Vec<usize> = answers.iter().map(|a| a.pass.first).collect();
         firsts.dedup();
@@ -165,10 +143,7 @@ fn batches_and_buckets_change_no_answer() {
 /// The table is fetched once, kept, fetched again when damaged, and refused if it is private.
 #[test]
 fn a_public_table_is_used_where_its_operator_allows_it() {
-    let options = Options {
-        public_table: true,
-        ..Options::default()
-    };
+    let options = Options { public_table: true, ..Options::default() };
     let private = Running::start(|_| ());
     let mut client = private.connect().unwrap();
     let error = client.embed(&TEXTS, options, None).err().unwrap();
@@ -191,10 +166,7 @@ fn a_public_table_is_used_where_its_operator_allows_it() {
             let clear = model.embed(vec![ids]).unwrap().remove(0);
             assert!(cosine(&clear, &answer.values) > 0.999);
         }
-        let passes: u64 = answers
-            .iter()
-            .map(|a| a.pass.cost.stats.bytes_received)
-            .sum();
+        let passes: u64 = answers.iter().map(|a| a.pass.cost.stats.bytes_received).sum();
         let fetched = client.stats().bytes_received - before - passes;
         client.close().unwrap();
         fetched
@@ -204,12 +176,8 @@ fn a_public_table_is_used_where_its_operator_allows_it() {
     let first = received();
     assert!(first >= table && first < table + 100, "{first} for {table}");
     assert_eq!(received(), 0);
-    let kept = std::fs::read_dir(&cache)
-        .unwrap()
-        .map(|f| f.unwrap().path());
-    let kept: Vec<_> = kept
-        .filter(|p| p.extension() == Some("table".as_ref()))
-        .collect();
+    let kept = std::fs::read_dir(&cache).unwrap().map(|f| f.unwrap().path());
+    let kept: Vec<_> = kept.filter(|p| p.extension() == Some("table".as_ref())).collect();
     assert_eq!(kept.len(), 1);
     std::fs::write(&kept[0], b"damaged").unwrap();
     assert_eq!((received(), received()), (first, 0));
@@ -224,23 +192,10 @@ fn labels_are_those_of_the_clear_model() {
     });
     let mut client = server.connect().unwrap();
     let refused = client.embed(&TEXTS, TooLong::Refuse, None).err().unwrap();
-    assert!(matches!(
-        refused,
-        ServeError::Refused(Refusal::OtherTask {
-            task: Task::Classify
-        })
-    ));
-    let batch = Options {
-        batch: 3,
-        bucket: Some(8),
-        ..Options::default()
-    };
+    assert!(matches!(refused, ServeError::Refused(Refusal::OtherTask { task: Task::Classify })));
+    let batch = Options { batch: 3, bucket: Some(8), ..Options::default() };
     let mut found = Vec::new();
-    client
-        .classify_each(&TEXTS, batch, None, |_, answer| {
-            found.push(answer.values.name().to_owned())
-        })
-        .unwrap();
+    client.classify_each(&TEXTS, batch, None, |_, answer| found.push(answer.values.name().to_owned())).unwrap();
     client.close().unwrap();
     let model = Model::load(folder.path()).unwrap();
     for (text, label) in TEXTS.iter().zip(&found) {
@@ -265,18 +220,13 @@ fn the_largest_classes_are_opened_where_the_operator_says_so() {
     let mut client = server.connect().unwrap();
     assert_eq!(client.texts_left(), TEXTS.len());
     let mut found = Vec::new();
-    client
-        .classify_each(&TEXTS, TooLong::Refuse, None, |_, answer| {
-            found.push(answer.values.top)
-        })
-        .unwrap();
+    client.classify_each(&TEXTS, TooLong::Refuse, None, |_, answer| found.push(answer.values.top)).unwrap();
     assert_eq!(client.texts_left(), 0);
     let model = Model::load(folder.path()).unwrap();
     for (text, top) in TEXTS.iter().zip(&found) {
         let ids = model.tokens(text, TooLong::Refuse).unwrap();
         let logits = model.embed(vec![ids]).unwrap().remove(0);
-        let of =
-            |name: &String| logits[TINY_LABELS.iter().position(|label| label == name).unwrap()];
+        let of = |name: &String| logits[TINY_LABELS.iter().position(|label| label == name).unwrap()];
         let mut order = logits.clone();
         order.sort_by(|a, b| b.total_cmp(a));
         assert!(top.len() == 2 && top[0] != top[1]);
@@ -284,10 +234,7 @@ fn the_largest_classes_are_opened_where_the_operator_says_so() {
             assert!(logit - of(name) < 0.02, "{top:?} {logits:?}");
         }
     }
-    for (answers, model) in [
-        (Answers::Top(4), folder.path().to_owned()),
-        (Answers::Top(1), tiny_golden("roberta")),
-    ] {
+    for (answers, model) in [(Answers::Top(4), folder.path().to_owned()), (Answers::Top(1), tiny_golden("roberta"))] {
         let mut config = ServerConfig::local(model, folder.path().join("certificates"));
         config.answers = answers;
         let refused = hushed_serve::Server::bind(&config).err().unwrap();
@@ -317,10 +264,7 @@ fn classes_that_do_not_exclude_each_other_have_no_largest() {
         config.answers = answers;
         match hushed_serve::Server::bind(&config) {
             Ok(_) => assert!(starts, "{problem} {answers}"),
-            Err(error) => assert!(
-                !starts && error.to_string().contains("problem_type"),
-                "{error}"
-            ),
+            Err(error) => assert!(!starts && error.to_string().contains("problem_type"), "{error}"),
         }
     }
 }
@@ -339,13 +283,8 @@ fn logits_are_opened_where_the_operator_says_so() {
     let mut client = server.connect().unwrap();
     assert_eq!(client.answers(), Answers::Logits);
     let mut found = Vec::new();
-    let batch = Options {
-        batch: 2,
-        ..Options::default()
-    };
-    client
-        .classify_each(&TEXTS, batch, None, |_, answer| found.push(answer.values))
-        .unwrap();
+    let batch = Options { batch: 2, ..Options::default() };
+    client.classify_each(&TEXTS, batch, None, |_, answer| found.push(answer.values)).unwrap();
     let model = Model::load(folder.path()).unwrap();
     for (text, class) in TEXTS.iter().zip(&found) {
         let ids = model.tokens(text, TooLong::Refuse).unwrap();
@@ -360,20 +299,14 @@ fn logits_are_opened_where_the_operator_says_so() {
     // Not one more answer is left, for this client or for one that ignores what the welcome said.
     assert_eq!(client.texts_left(), 0);
     let refused = client.classify_each(&["a"], TooLong::Refuse, None, |_, _| ());
-    assert!(matches!(
-        refused.err().unwrap(),
-        ServeError::TooManyTexts { .. }
-    ));
+    assert!(matches!(refused.err().unwrap(), ServeError::TooManyTexts { .. }));
     client.close().unwrap();
 
     let refused = |change: &dyn Fn(&mut ServerConfig)| {
         let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
         config.answers = Answers::Logits;
         change(&mut config);
-        hushed_serve::Server::bind(&config)
-            .err()
-            .unwrap()
-            .category()
+        hushed_serve::Server::bind(&config).err().unwrap().category()
     };
     assert_eq!(refused(&|c| c.max_texts = classes - 1), Category::Usage);
     let generator = tiny_golden("gpt2");

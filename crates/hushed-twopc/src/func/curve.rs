@@ -32,8 +32,8 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{
-    Sign, all, all_cost, bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost,
-    square, square_cost, top_bits, top_bits_cost, truncate, truncate_cost,
+    Sign, all, all_cost, bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost, square, square_cost,
+    top_bits, top_bits_cost, truncate, truncate_cost,
 };
 use crate::share::{BitShare, Ring, Share};
 
@@ -132,9 +132,7 @@ impl Curve {
             let t = z - (k as f64 + 0.5) / self.segments.len() as f64;
             let [c, s, q] = self.segments[k].map(f64::from);
             let scaled = |v: f64, bits: u32| v / f64::from(bits).exp2();
-            scaled(c, self.frac + SLOPE_FRAC)
-                + scaled(s, SLOPE_FRAC) * t
-                + scaled(q, BEND_FRAC) * t * t
+            scaled(c, self.frac + SLOPE_FRAC) + scaled(s, SLOPE_FRAC) * t + scaled(q, BEND_FRAC) * t * t
         } else {
             f64::from(self.tail) / f64::from(self.frac).exp2()
         };
@@ -154,12 +152,7 @@ impl Curve {
 
     /// The ring of v, of |v|, and of the quadratics before their last bits are cut.
     pub(super) fn wide(&self) -> Ring {
-        Ring::new(
-            self.squares()
-                .bits()
-                .max(self.small + SLOPE_FRAC)
-                .max(self.sum().bits()),
-        )
+        Ring::new(self.squares().bits().max(self.small + SLOPE_FRAC).max(self.sum().bits()))
     }
 
     /// The ring of t², which has 2f fraction bits and is below (0.54·2^−s)²: six tenths of half the ring.
@@ -216,38 +209,21 @@ impl Curve {
     fn describe(&self) -> String {
         format!(
             "{} {:?} {} {} {} {} {} {:?}",
-            self.name,
-            self.kind,
-            self.limit,
-            self.integer,
-            self.frac,
-            self.small,
-            self.tail,
-            self.segments
+            self.name, self.kind, self.limit, self.integer, self.frac, self.small, self.tail, self.segments
         )
     }
 }
 
 /// κ·f(x) from κx (κ = [`Curve::kappa`]). The argument has `frac` ≥ 14 fraction bits in a ring of at least `frac` + 12
 /// bits, and |x| is at most [`Curve::range`]; the result is in `to`, which has at least 14 fraction bits.
-pub fn curve_scaled(
-    ctx: &mut Ctx,
-    curve: &Curve,
-    x: &Share,
-    frac: u32,
-    to: Format,
-) -> Result<Share, TwopcError> {
+pub fn curve_scaled(ctx: &mut Ctx, curve: &Curve, x: &Share, frac: u32, to: Format) -> Result<Share, TwopcError> {
     let party = ctx.party();
     let x = narrow(party, x, frac - curve.frac, curve.wide());
 
     // Half a coarse unit less, so that the random rounding is equally far from the floor on either side.
     let drop = curve.coarse_drop();
     let coarse = x.add_public(party, -(1 << (drop - 1)));
-    let bits = top_bits(
-        ctx,
-        &narrow(party, &coarse, drop, curve.coarse()),
-        curve.read(),
-    )?;
+    let bits = top_bits(ctx, &narrow(party, &coarse, drop, curve.coarse()), curve.read())?;
     let (sign, bits) = split_sign(&bits);
     let (index, integer) = bits.split_at(curve.index_bits() as usize);
     let integer: Vec<BitShare> = integer.iter().map(|b| b.not_by(party)).collect();
@@ -316,12 +292,7 @@ fn split_sign(bits: &[BitShare]) -> (&BitShare, Vec<BitShare>) {
 }
 
 /// Each segment's quadratic of z in the small ring; the right one is that of the segment numbered by the bits `index`.
-fn quadratics(
-    ctx: &mut Ctx,
-    curve: &Curve,
-    z: &Share,
-    index: &[BitShare],
-) -> Result<Vec<Share>, TwopcError> {
+fn quadratics(ctx: &mut Ctx, curve: &Curve, z: &Share, index: &[BitShare]) -> Result<Vec<Share>, TwopcError> {
     let (party, n) = (ctx.party(), z.len());
     // t = z − (k + 1/2)·2^−s
     let width = curve.frac - curve.index_bits();
@@ -333,13 +304,7 @@ fn quadratics(
         t.sub_assign(&bit.shift_left(width + j as u32));
     }
     let t2 = square(ctx, &t.reduce_to(curve.squares()))?;
-    let t2 = truncate(
-        ctx,
-        &t2,
-        square_drop(curve),
-        Sign::NonNegative,
-        curve.terms(),
-    )?;
+    let t2 = truncate(ctx, &t2, square_drop(curve), Sign::NonNegative, curve.terms())?;
     let t = t.reduce_to(curve.terms());
     // Evaluates the quadratics and their `narrow` in one pass: there are up to sixteen of them.
     let (ring, small, client) = (curve.terms(), curve.small(), u64::from(ctx.is_client()));

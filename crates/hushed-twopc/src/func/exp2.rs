@@ -49,9 +49,7 @@ pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
     let [chosen, held] = ctx.by_role(head, tail);
     let index = chosen.iter().map(|w| (w >> REST) as u8);
     let index: Zeroizing<Vec<u8>> = Zeroizing::new(index.collect());
-    let heights = held
-        .iter()
-        .map(|&w| pow2_minus(below(w), OFFSET, V_FRAC + GUARD));
+    let heights = held.iter().map(|&w| pow2_minus(below(w), OFFSET, V_FRAC + GUARD));
     let heights: Zeroizing<Vec<u64>> = Zeroizing::new(heights.collect());
     let table = |i: usize, row: &mut [u64]| entries(heights[i], held[i] >> REST, row);
     let [taken, rest] = tables(ctx, STEPS, &index, (held.len(), table), OUT.ring)?;
@@ -69,8 +67,7 @@ pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
 pub fn exp2_negative_cost(n: usize) -> Cost {
     let first = client_chooses(n);
     let (by_client, by_server) = (first, n - first);
-    tables_cost(STEPS, by_client, by_server, OUT.ring)
-        + ole_cost(by_client, by_server, U_BITS, OUT.ring)
+    tables_cost(STEPS, by_client, by_server, OUT.ring) + ole_cost(by_client, by_server, U_BITS, OUT.ring)
 }
 
 /// The holder's table for an element: entry j is v·4^−((j + k) mod 8), where v has [`GUARD`] bits more.
@@ -127,10 +124,7 @@ mod tests {
         // All of [2, 16), each under its own random sharing, so that all carries of κ and φ occur.
         let y: Vec<u64> = (8192..65536).collect();
         let (client, server) = share(Y.ring, &y, 5);
-        let (a, b, stats) = run_counted(
-            move |ctx| exp2_negative(ctx, &client),
-            move |ctx| exp2_negative(ctx, &server),
-        );
+        let (a, b, stats) = run_counted(move |ctx| exp2_negative(ctx, &client), move |ctx| exp2_negative(ctx, &server));
         assert_cost(&stats, exp2_negative_cost(y.len()));
         for (y, e) in y.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
             let want = (OFFSET - *y as f64 / 4096.0).exp2();

@@ -19,10 +19,7 @@ pub struct Format {
 impl Format {
     /// ℓ bits of which f are fraction.
     pub const fn new(bits: u32, frac: u32) -> Format {
-        Format {
-            ring: Ring::new(bits),
-            frac,
-        }
+        Format { ring: Ring::new(bits), frac }
     }
 
     /// `x` as an element of the ring.
@@ -48,10 +45,7 @@ impl Format {
 /// # Panics
 /// If the ring is too small.
 pub fn narrow(party: Party, x: &Share, shift: u32, to: Ring) -> Share {
-    assert!(
-        to.bits() + shift <= x.ring().bits(),
-        "narrowing needs `shift` spare bits"
-    );
+    assert!(to.bits() + shift <= x.ring().bits(), "narrowing needs `shift` spare bits");
     if shift == 0 {
         return x.reduce_to(to);
     }
@@ -60,13 +54,7 @@ pub fn narrow(party: Party, x: &Share, shift: u32, to: Ring) -> Share {
 }
 
 /// x/2^shift in the ring `to`: locally where [`narrow`] applies, otherwise by the truncation protocol.
-pub fn rescale(
-    ctx: &mut Ctx,
-    x: &Share,
-    shift: u32,
-    sign: Sign,
-    to: Ring,
-) -> Result<Share, TwopcError> {
+pub fn rescale(ctx: &mut Ctx, x: &Share, shift: u32, sign: Sign, to: Ring) -> Result<Share, TwopcError> {
     if to.bits() + shift <= x.ring().bits() {
         return Ok(narrow(ctx.party(), x, shift, to));
     }

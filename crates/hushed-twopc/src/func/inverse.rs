@@ -19,9 +19,7 @@ use super::format::{rescale, rescale_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::gadget::{
-    Sign, leading_one, leading_one_cost, mul, mul_cost, mux, mux_cost, square, square_cost,
-};
+use crate::gadget::{Sign, leading_one, leading_one_cost, mul, mul_cost, mux, mux_cost, square, square_cost};
 use crate::share::{BitShare, Ring, Share};
 
 /// Fraction bits of u, w, its powers and coefficients.
@@ -38,34 +36,13 @@ const _: () = assert!(SQUARED.bits() > 2 * FRAC + 2);
 const GUARD: u32 = 6;
 
 /// Minimax in relative error for 4/(3 + w) on [−1, 1], off by 5.2·10^−5: c0 … c5.
-const INVERSE: [f64; 6] = [
-    1.333_401_357,
-    -0.444_467_119,
-    0.146_931_279,
-    -0.048_977_093,
-    0.019_590_837,
-    -0.006_530_279,
-];
+const INVERSE: [f64; 6] = [1.333_401_357, -0.444_467_119, 0.146_931_279, -0.048_977_093, 0.019_590_837, -0.006_530_279];
 /// The same for 2/√(3 + w), off by 1.2·10^−5.
-const ROOT: [f64; 6] = [
-    1.154_713_843,
-    -0.192_464_000,
-    0.047_877_407,
-    -0.013_252_499,
-    0.004_501_473,
-    -0.001_387_870,
-];
+const ROOT: [f64; 6] = [1.154_713_843, -0.192_464_000, 0.047_877_407, -0.013_252_499, 0.004_501_473, -0.001_387_870];
 
 /// scale/x for integers 0 < x < 2^bits, with `x` in a ring of at least bits + 1. The result has `frac` fraction bits in
 /// `to`; `scale/x` must stay below 2^(to − frac − 2) for every x that occurs. For x = 0 the result is 0.
-pub fn reciprocal(
-    ctx: &mut Ctx,
-    x: &Share,
-    bits: u32,
-    scale: f64,
-    frac: u32,
-    to: Ring,
-) -> Result<Share, TwopcError> {
+pub fn reciprocal(ctx: &mut Ctx, x: &Share, bits: u32, scale: f64, frac: u32, to: Ring) -> Result<Share, TwopcError> {
     let (u, hot) = normalise(ctx, x, bits)?;
     let y = polynomial(ctx, &u, &INVERSE, to)?;
     // 1/x = S/(u·2^bits)
@@ -74,14 +51,7 @@ pub fn reciprocal(
 }
 
 /// scale/√x for integers 0 < x < 2^bits; otherwise like [`reciprocal`].
-pub fn inverse_root(
-    ctx: &mut Ctx,
-    x: &Share,
-    bits: u32,
-    scale: f64,
-    frac: u32,
-    to: Ring,
-) -> Result<Share, TwopcError> {
+pub fn inverse_root(ctx: &mut Ctx, x: &Share, bits: u32, scale: f64, frac: u32, to: Ring) -> Result<Share, TwopcError> {
     let (u, hot) = normalise(ctx, x, bits)?;
     let y = polynomial(ctx, &u, &ROOT, to)?;
     // 1/√x = 1/√(u·2^(k+1))
@@ -165,20 +135,11 @@ fn polynomial(ctx: &mut Ctx, u: &Share, c: &[f64; 6], to: Ring) -> Result<Share,
 }
 
 /// x·Σ_k hot_k·weights_k, where `hot` has the one-hots of the numbers, weight by weight.
-fn times_picked(
-    ctx: &mut Ctx,
-    x: &Share,
-    hot: &BitShare,
-    weights: &[u64],
-) -> Result<Share, TwopcError> {
+fn times_picked(ctx: &mut Ctx, x: &Share, hot: &BitShare, weights: &[u64]) -> Result<Share, TwopcError> {
     let (n, ring) = (x.len(), x.ring());
     let multiples = weights.iter().map(|&w| x.mul_public(w as i64));
     let multiples: Vec<Share> = multiples.collect();
-    let picked = mux(
-        ctx,
-        hot,
-        &Share::concat(ring, &multiples.iter().collect::<Vec<_>>()),
-    )?;
+    let picked = mux(ctx, hot, &Share::concat(ring, &multiples.iter().collect::<Vec<_>>()))?;
     let mut sum = Share::zero(ring, n);
     for k in 0..weights.len() {
         sum.add_assign(&picked.slice(k * n..(k + 1) * n));
@@ -198,9 +159,8 @@ fn finish(
     // y is in [1, 2]: the product stays below 2^(to + GUARD + FRAC − 1).
     let limit = 1u64 << (to.bits() + GUARD - 2);
     let places = hot.len().checked_div(y.len()).unwrap_or(0);
-    let weights: Vec<u64> = (0..places as u32)
-        .map(|k| ((weight(k) * f64::from(frac + GUARD).exp2()).round() as u64).min(limit))
-        .collect();
+    let weights: Vec<u64> =
+        (0..places as u32).map(|k| ((weight(k) * f64::from(frac + GUARD).exp2()).round() as u64).min(limit)).collect();
     let product = times_picked(ctx, y, hot, &weights)?;
     rescale(ctx, &product, FRAC + GUARD, Sign::NonNegative, to)
 }
@@ -216,9 +176,8 @@ mod tests {
     use crate::testing::{assert_cost, reveal, run_counted, share};
 
     fn arguments(bits: u32) -> Vec<u64> {
-        let mut x: Vec<u64> = (3..bits)
-            .flat_map(|k| [1u64 << k, (1 << k) + 1, (2 << k) - 1, (1 << k) * 3 / 2])
-            .collect();
+        let mut x: Vec<u64> =
+            (3..bits).flat_map(|k| [1u64 << k, (1 << k) + 1, (2 << k) - 1, (1 << k) * 3 / 2]).collect();
         x.extend((20..400).map(|i| i * 37));
         x.retain(|&v| v < 1 << bits);
         x
@@ -237,10 +196,7 @@ mod tests {
         assert_cost(&stats, reciprocal_cost(x.len(), bits, to));
         for (x, y) in x.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
             let (want, got) = (scale / *x as f64, y as f64 / 65536.0);
-            assert!(
-                (got - want).abs() < want * 1.4e-4 + 3e-5,
-                "{x}: {got} for {want}"
-            );
+            assert!((got - want).abs() < want * 1.4e-4 + 3e-5, "{x}: {got} for {want}");
         }
     }
 
@@ -270,10 +226,7 @@ mod tests {
         assert_cost(&stats, inverse_root_cost(x.len(), bits, to));
         for (x, y) in x.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
             let (want, got) = (scale / (*x as f64).sqrt(), y as f64 / 65536.0);
-            assert!(
-                (got - want).abs() < want * 4e-5 + 3e-5,
-                "{x}: {got} for {want}"
-            );
+            assert!((got - want).abs() < want * 4e-5 + 3e-5, "{x}: {got} for {want}");
         }
     }
 }

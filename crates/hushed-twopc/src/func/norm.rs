@@ -12,10 +12,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{Expected, TwopcError, expect_at_most};
 use crate::gadget::Sign;
-use crate::he::{
-    HeContext, Layout, OltSpec, RowsCost, row_squares, row_squares_cost, scale_rows,
-    scale_rows_cost,
-};
+use crate::he::{HeContext, Layout, OltSpec, RowsCost, row_squares, row_squares_cost, scale_rows, scale_rows_cost};
 use crate::share::{Ring, Share};
 use std::borrow::Borrow;
 
@@ -46,10 +43,7 @@ pub struct NormReach {
 
 impl NormReach {
     /// v < 2^18, which at d = 384 is a variance of 682 and at d = 1024 one of 256.
-    pub const USUAL: NormReach = NormReach {
-        squares: 18,
-        finer: 0,
-    };
+    pub const USUAL: NormReach = NormReach { squares: 18, finer: 0 };
     /// The widest: at d = 4096 a single element of 3.2·10^4, or all of 512.
     pub const MOST_SQUARES: u32 = 30;
     /// `squares + 2·finer` is at most this: the squares' ring then has 48 bits.
@@ -93,11 +87,7 @@ impl NormReach {
     /// far as the inverse root has room for them; r loses the rest.
     const fn product_bits(&self, width: usize) -> u32 {
         let bits = self.product_whole(width) + self.finer;
-        if bits < MOST_PRODUCT {
-            bits
-        } else {
-            MOST_PRODUCT
-        }
+        if bits < MOST_PRODUCT { bits } else { MOST_PRODUCT }
     }
 
     /// The same without finer bits: 40 at most.
@@ -125,10 +115,7 @@ impl NormReach {
     }
 }
 /// Formats for answers: v < 2^14, a length of 128.
-const UNIT: Deviation = Deviation {
-    squared: Format::new(35, 10),
-    root: Format::new(46, 16),
-};
+const UNIT: Deviation = Deviation { squared: Format::new(35, 10), root: Format::new(46, 16) };
 /// An answer's c in the product, |c·r| < 2^6 with 36 fraction bits.
 const UNIT_CENTRED: Format = Format::new(46, 20);
 /// That product before it is multiplied by 1/√d.
@@ -210,14 +197,9 @@ pub fn normalise_rows_cost<L: Borrow<Layout>>(
     let n = rows * width;
     let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
     let frac = centred.frac + how.root.frac;
-    let mean = if shape.centre {
-        mean_cost(rows, from)
-    } else {
-        Cost::ZERO
-    };
-    let around = mean
-        + both_cost(n, from, centred, how.squared)
-        + rescale_cost(n, centred.ring, frac - to.frac, to.ring);
+    let mean = if shape.centre { mean_cost(rows, from) } else { Cost::ZERO };
+    let around =
+        mean + both_cost(n, from, centred, how.squared) + rescale_cost(n, centred.ring, frac - to.frac, to.ring);
     Ok(RowsCost::from(around)
         + inverse_deviation_cost(shape, &how, &layout)?
         + scale_rows_cost(rows, width, centred.ring, &layout)?)
@@ -235,8 +217,8 @@ pub fn unit_rows_cost<L: Borrow<Layout>>(
 ) -> Result<RowsCost, TwopcError> {
     let n = rows * width;
     let shift = UNIT_CENTRED.frac + UNIT.root.frac - UNIT_PRODUCT.frac;
-    let around = both_cost(n, from, UNIT_CENTRED, UNIT.squared)
-        + rescale_cost(n, UNIT_CENTRED.ring, shift, UNIT_PRODUCT.ring);
+    let around =
+        both_cost(n, from, UNIT_CENTRED, UNIT.squared) + rescale_cost(n, UNIT_CENTRED.ring, shift, UNIT_PRODUCT.ring);
     Ok(RowsCost::from(around)
         + inverse_deviation_cost(unit_shape(rows, width), &UNIT, &layout)?
         + scale_rows_cost(rows, width, UNIT_CENTRED.ring, &layout)?)
@@ -278,13 +260,7 @@ fn ring_of_both(product: Format, squares: Format) -> Ring {
 }
 
 fn unit_shape(rows: usize, width: usize) -> NormShape {
-    NormShape {
-        rows,
-        width,
-        centre: false,
-        epsilon: 0.0,
-        reach: NormReach::USUAL,
-    }
+    NormShape { rows, width, centre: false, epsilon: 0.0, reach: NormReach::USUAL }
 }
 
 /// Row means, in the format of `x`. The sum loses as many low bits as leave 28 fraction bits for 1/d, in a ring of 64
@@ -388,9 +364,7 @@ mod tests {
 
     fn rows(rows: usize, width: usize) -> Vec<f64> {
         let mut next = SecretRng::insecure_from_seed(77);
-        let mut x: Vec<f64> = (0..rows * width)
-            .map(|_| (next.next_u64() % 2000) as f64 / 1000.0 - 0.8)
-            .collect();
+        let mut x: Vec<f64> = (0..rows * width).map(|_| (next.next_u64() % 2000) as f64 / 1000.0 - 0.8).collect();
         x[17] = 190.0; // an outlier, as in real residuals
         x[width..2 * width].iter_mut().for_each(|v| *v *= 20.0);
         x[2 * width..3 * width].iter_mut().for_each(|v| *v *= 0.3);
@@ -413,18 +387,9 @@ mod tests {
     /// Rows with a single element of 3·10^3, and rows around a hundredth: the usual format holds neither.
     #[test]
     fn wide_and_small_rows() {
-        let wide = NormReach {
-            squares: 24,
-            finer: 0,
-        };
-        let small = NormReach {
-            squares: 18,
-            finer: 5,
-        };
-        let both = NormReach {
-            squares: 25,
-            finer: 4,
-        };
+        let wide = NormReach { squares: 24, finer: 0 };
+        let small = NormReach { squares: 18, finer: 5 };
+        let both = NormReach { squares: 25, finer: 4 };
         let factor = |by: f64, x: Vec<f64>| x.into_iter().map(move |v| v * by).collect::<Vec<_>>();
         for centre in [true, false] {
             let mut x = rows(6, 96);
@@ -442,10 +407,7 @@ mod tests {
         // From a published feed-forward, whose rows are wider than its residual.
         normed(rows(3, 6912), 6912, false, wide);
         // The widest squares there are.
-        let most = NormReach {
-            squares: 30,
-            finer: 1,
-        };
+        let most = NormReach { squares: 30, finer: 1 };
         let mut x = rows(3, 64);
         (x[3], x[70]) = (8000.0, -7000.0);
         normed(x, 64, false, most);
@@ -512,13 +474,7 @@ mod tests {
     fn normalised(x: &[f64], width: usize, centre: bool, reach: NormReach) -> Vec<f64> {
         let n = x.len() / width;
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
-        let shape = NormShape {
-            rows: n,
-            width,
-            centre,
-            epsilon: 1e-12,
-            reach,
-        };
+        let shape = NormShape { rows: n, width, centre, epsilon: 1e-12, reach };
         let (y, stats) = run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| {
             normalise_rows(ctx, he, x, FROM, shape, TO).unwrap()
         });
@@ -549,21 +505,15 @@ mod tests {
         let mut x = rows(n, width);
         x[17] = 90.0; // within a length of 128
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
-        let (y, stats) = run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| {
-            unit_rows(ctx, he, x, FROM, n, width).unwrap()
-        });
-        assert_cost(
-            &stats,
-            unit_rows_cost(n, width, FROM, layouts()).unwrap().cost,
-        );
+        let (y, stats) =
+            run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| unit_rows(ctx, he, x, FROM, n, width).unwrap());
+        assert_cost(&stats, unit_rows_cost(n, width, FROM, layouts()).unwrap().cost);
         for r in 0..n {
             let row = &x[r * width..][..width];
             let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();
             for (v, y) in row.iter().zip(&y[r * width..]) {
                 let root = (width as f64).sqrt();
-                let bound = bound(&UNIT, UNIT_CENTRED, width, root / length, v / length * root)
-                    / root
-                    + 2e-5;
+                let bound = bound(&UNIT, UNIT_CENTRED, width, root / length, v / length * root) / root + 2e-5;
                 assert!((v / length - UNIT_ROW.decode(*y)).abs() < bound, "row {r}");
             }
         }

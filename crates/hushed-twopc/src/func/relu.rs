@@ -8,8 +8,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{
-    Sign, less_than_public, less_than_public_cost, mux, mux_cost, square, square_cost, truncate,
-    truncate_cost,
+    Sign, less_than_public, less_than_public_cost, mux, mux_cost, square, square_cost, truncate, truncate_cost,
 };
 use crate::share::{Ring, Share};
 
@@ -31,19 +30,12 @@ pub fn relu(ctx: &mut Ctx, x: &Share, from: Format, to: Format) -> Result<Share,
 /// The cost of [`relu`] for `n` elements.
 pub fn relu_cost(n: usize, from: Format, to: Format) -> Cost {
     let ring = cut(from, to);
-    less_than_public_cost(n, ring, 1, SIGN_DROP, ring.bits())
-        + mux_cost(n, ring)
-        + truncate_cost(n, ring, 0, to.ring)
+    less_than_public_cost(n, ring, 1, SIGN_DROP, ring.bits()) + mux_cost(n, ring) + truncate_cost(n, ring, 0, to.ring)
 }
 
 /// max(x, 0)² in `to`, which has at most 24 fraction bits, for `x` in `from`, which has at least 12, with x < 2^7 and
 /// not below −2^(from.ring − from.frac − 2).
-pub fn squared_relu(
-    ctx: &mut Ctx,
-    x: &Share,
-    from: Format,
-    to: Format,
-) -> Result<Share, TwopcError> {
+pub fn squared_relu(ctx: &mut Ctx, x: &Share, from: Format, to: Format) -> Result<Share, TwopcError> {
     let root = relu(ctx, x, from, ROOT)?;
     let y = square(ctx, &root)?;
     truncate(ctx, &y, 2 * ROOT.frac - to.frac, Sign::NonNegative, to.ring)
@@ -51,9 +43,7 @@ pub fn squared_relu(
 
 /// The cost of [`squared_relu`] for `n` elements.
 pub fn squared_relu_cost(n: usize, from: Format, to: Format) -> Cost {
-    relu_cost(n, from, ROOT)
-        + square_cost(n, ROOT.ring)
-        + truncate_cost(n, ROOT.ring, 2 * ROOT.frac - to.frac, to.ring)
+    relu_cost(n, from, ROOT) + square_cost(n, ROOT.ring) + truncate_cost(n, ROOT.ring, 2 * ROOT.frac - to.frac, to.ring)
 }
 
 /// The largest x whose square [`squared_relu`] holds.
@@ -89,17 +79,14 @@ mod tests {
             let unit = (-f64::from(to.frac)).exp2();
             let small = to.ring.bits().min(from.ring.bits() - from.frac + to.frac);
             let largest = f64::from(small - to.frac - 2).exp2() * 0.999;
-            let random = (0..500)
-                .map(|i| (rng.next_u64() as f64 / 1.9e19 - 0.5) * largest / f64::from(1 + i % 40));
+            let random = (0..500).map(|i| (rng.next_u64() as f64 / 1.9e19 - 0.5) * largest / f64::from(1 + i % 40));
             let near = (-20..=20).map(|i| f64::from(i) * unit);
             let edges = [largest, -largest];
             let x: Vec<f64> = random.chain(near).chain(edges).collect();
             let words: Vec<u64> = x.iter().map(|&x| from.encode(x)).collect();
             let (client, server) = share(from.ring, &words, 8);
-            let (a, b, stats) = run_counted(
-                |ctx| relu(ctx, &client, from, to).unwrap(),
-                |ctx| relu(ctx, &server, from, to).unwrap(),
-            );
+            let (a, b, stats) =
+                run_counted(|ctx| relu(ctx, &client, from, to).unwrap(), |ctx| relu(ctx, &server, from, to).unwrap());
             let cost = relu_cost(x.len(), from, to);
             assert_cost(&stats, cost);
             for (x, y) in x.iter().zip(reveal(&a, &b)) {
@@ -117,14 +104,9 @@ mod tests {
         for to in [Format::new(48, 16), Format::new(40, 12)] {
             let most = most_squared();
             assert_eq!(most, 128.0);
-            let random = (0..500).map(|i| {
-                (rng.next_u64() as f64 / 1.9e19 - 0.5) * 2.0 * most / f64::from(1 + i % 40)
-            });
+            let random = (0..500).map(|i| (rng.next_u64() as f64 / 1.9e19 - 0.5) * 2.0 * most / f64::from(1 + i % 40));
             let near = (-20..=20).map(|i| f64::from(i) / 4096.0);
-            let x: Vec<f64> = random
-                .chain(near)
-                .chain([127.9, -128.0, -16_000.0])
-                .collect();
+            let x: Vec<f64> = random.chain(near).chain([127.9, -128.0, -16_000.0]).collect();
             let words: Vec<u64> = x.iter().map(|&x| from.encode(x)).collect();
             let (client, server) = share(from.ring, &words, 8);
             let (a, b, stats) = run_counted(

@@ -55,10 +55,8 @@ mod tests {
     fn run(x: &[f64], to: Format) -> Vec<f64> {
         let words: Vec<u64> = x.iter().map(|x| ARGUMENT.encode(KAPPA * x)).collect();
         let (client, server) = share(ARGUMENT.ring, &words, 31);
-        let (a, b, stats) = run_counted(
-            |ctx| sigmoid(ctx, &client, to).unwrap(),
-            |ctx| sigmoid(ctx, &server, to).unwrap(),
-        );
+        let (a, b, stats) =
+            run_counted(|ctx| sigmoid(ctx, &client, to).unwrap(), |ctx| sigmoid(ctx, &server, to).unwrap());
         assert_cost(&stats, sigmoid_cost(x.len(), to));
         reveal(&a, &b).iter().map(|&w| to.decode(w)).collect()
     }
@@ -80,10 +78,7 @@ mod tests {
                 // The argument's rounding matters where σ is steep.
                 let slope = exact(x) * exact(-x) / KAPPA;
                 let error = y - exact(x);
-                assert!(
-                    error.abs() < 2.5e-4 + unit * (1.6 + slope),
-                    "{x}: {error:e}"
-                );
+                assert!(error.abs() < 2.5e-4 + unit * (1.6 + slope), "{x}: {error:e}");
                 assert!((-3.0 * unit..=1.0 + 3.0 * unit).contains(&y));
                 sum += error;
             }

@@ -16,8 +16,8 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{
-    Sign, less_than_public, less_than_public_cost, max_of_rows, max_of_rows_cost, mux, mux_cost,
-    truncate, truncate_cost,
+    Sign, less_than_public, less_than_public_cost, max_of_rows, max_of_rows_cost, mux, mux_cost, truncate,
+    truncate_cost,
 };
 use crate::share::Share;
 
@@ -33,31 +33,17 @@ const CLIP_DROP: u32 = 10;
 /// 2^(s − max) for every element of rows of `widths` scores in [`SCORES`], one row after another, up to a common factor
 /// per row between 2^(−1/8) and 2^(1/8), as the maximum is off by less than 1/8. The result is in `to`, non-negative
 /// and at most 1.092.
-pub fn exponentials(
-    ctx: &mut Ctx,
-    scores: &Share,
-    widths: &[usize],
-    to: Format,
-) -> Result<Share, TwopcError> {
+pub fn exponentials(ctx: &mut Ctx, scores: &Share, widths: &[usize], to: Format) -> Result<Share, TwopcError> {
     let party = ctx.party();
     let coarse = narrow(party, scores, SCORES.frac - COARSE.frac, COARSE.ring);
     let top = max_of_rows(ctx, &coarse, widths, 0, COARSE.ring.bits())?;
     // 2^9 times a value modulo 2^14 is known modulo 2^23: lifting the maximum costs nothing.
     let top = Share::new(SCORES.ring, top.into_words()).shift_left(SCORES.frac - COARSE.frac);
-    let y = top
-        .gather(&rows_of(widths))
-        .sub(scores)
-        .add_public(party, SCORES.signed(OFFSET));
+    let y = top.gather(&rows_of(widths)).sub(scores).add_public(party, SCORES.signed(OFFSET));
 
     // For y beyond 16 the result is arbitrary. Comes first because it ends with a message from each party to the other.
     let e = exp2_negative(ctx, &y.reduce_to(Y.ring))?;
-    let inside = less_than_public(
-        ctx,
-        &y,
-        &[SCORES.signed(CLIP)],
-        CLIP_DROP,
-        SCORES.ring.bits() - CLIP_DROP,
-    )?;
+    let inside = less_than_public(ctx, &y, &[SCORES.signed(CLIP)], CLIP_DROP, SCORES.ring.bits() - CLIP_DROP)?;
     let e = mux(ctx, &inside[0], &e)?;
     truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
 }
@@ -65,8 +51,7 @@ pub fn exponentials(
 /// The row of every element.
 fn rows_of(widths: &[usize]) -> Vec<usize> {
     let rows = widths.iter().enumerate();
-    rows.flat_map(|(row, width)| std::iter::repeat_n(row, *width))
-        .collect()
+    rows.flat_map(|(row, width)| std::iter::repeat_n(row, *width)).collect()
 }
 
 /// The function that the protocol computes in place of softmax, in the clear and without rounding: exponentials below
@@ -109,9 +94,7 @@ mod tests {
         // Scores so close that any of a row may win, each under its own sharing: every rounding of the maximum occurs.
         let (rows, cols) = (1500, 4);
         let mut next = SecretRng::insecure_from_seed(12);
-        let words: Vec<u64> = (0..rows * cols)
-            .map(|_| SCORES.ring.reduce(next.next_u64() % 1024))
-            .collect();
+        let words: Vec<u64> = (0..rows * cols).map(|_| SCORES.ring.reduce(next.next_u64() % 1024)).collect();
         let to = Format::new(40, 14);
         let (client, server) = share(SCORES.ring, &words, 5);
         let (a, b, _) = run_counted(
@@ -157,9 +140,7 @@ mod tests {
     fn rows_against_the_clear() {
         let (rows, cols) = (9, 21);
         let mut next = SecretRng::insecure_from_seed(11);
-        let mut s: Vec<f64> = (0..rows * cols)
-            .map(|_| (next.next_u64() % 4000) as f64 / 100.0 - 25.0)
-            .collect();
+        let mut s: Vec<f64> = (0..rows * cols).map(|_| (next.next_u64() % 4000) as f64 / 100.0 - 25.0).collect();
         s[..cols].fill(3.5); // a constant row
         s[cols..2 * cols].fill(-200.0); // one large score, all others far away
         s[cols + 7] = 250.0;
@@ -171,10 +152,7 @@ mod tests {
             move |ctx| exponentials(ctx, &server, &vec![cols; rows], to),
         );
         assert_cost(&stats, exponentials_cost(&vec![cols; rows], to));
-        let e: Vec<f64> = reveal(&a.unwrap(), &b.unwrap())
-            .iter()
-            .map(|&w| to.decode(w))
-            .collect();
+        let e: Vec<f64> = reveal(&a.unwrap(), &b.unwrap()).iter().map(|&w| to.decode(w)).collect();
         // Almost nothing is lost by clipping, and rounding errors are 2^−14: twenty add up to about 2·10^−4.
         let most = 9e-4;
         for r in 0..rows {
@@ -183,12 +161,7 @@ mod tests {
             let want: Vec<f64> = s.iter().map(|x| (x - top).exp2()).collect();
             let (we, ee) = (want.iter().sum::<f64>(), e.iter().sum::<f64>());
             for (w, e) in want.iter().zip(e) {
-                assert!(
-                    (w / we - e / ee).abs() < most,
-                    "row {r}: {} for {}",
-                    e / ee,
-                    w / we
-                );
+                assert!((w / we - e / ee).abs() < most, "row {r}: {} for {}", e / ee, w / we);
             }
         }
     }

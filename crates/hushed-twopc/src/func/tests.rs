@@ -25,11 +25,7 @@ struct Six {
 fn functions_over_ferret() {
     const ROWS: usize = 12;
     const COLUMNS: usize = 33;
-    let (weights, from, to) = (
-        Format::new(40, 14),
-        Format::new(48, 32),
-        Format::new(48, 16),
-    );
+    let (weights, from, to) = (Format::new(40, 14), Format::new(48, 32), Format::new(48, 16));
     let spread = |count: usize, step: usize, wide: f64| -> Vec<f64> {
         let at = |i: usize| (i * step % 2003) as f64 / 2003.0 - 0.5;
         (0..count).map(|i| at(i) * wide).collect()

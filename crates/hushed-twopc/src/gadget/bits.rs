@@ -27,10 +27,7 @@ fn sklansky(places: usize) -> Vec<Level> {
         let nodes = active.map(|i| (i, i / span * span - 1));
         let (open, closed): (Vec<_>, Vec<_>) = nodes.partition(|(i, _)| *i >= 2 * span);
         let count = open.len();
-        Level {
-            nodes: [open, closed].concat(),
-            open: count,
-        }
+        Level { nodes: [open, closed].concat(), open: count }
     };
     spans.map(level).collect()
 }
@@ -40,9 +37,7 @@ pub fn to_bits_cost(n: usize, bits: u32) -> Cost {
     let words = n.div_ceil(64);
     let places = bits as usize - 1;
     let tree = sklansky(places);
-    let tree = tree
-        .iter()
-        .map(|level| triple::and_words_cost(words * level.nodes.len(), words * level.open));
+    let tree = tree.iter().map(|level| triple::and_words_cost(words * level.nodes.len(), words * level.open));
     triple::and_private_cost(words * places) + tree.sum()
 }
 
@@ -187,20 +182,15 @@ mod tests {
             let ring = Ring::new(bits);
             let x = values(ring);
             let (x0, x1) = share(ring, &x, 1);
-            let (b0, b1, stats) = run_counted(
-                |ctx| to_bits(ctx, &x0).unwrap(),
-                |ctx| to_bits(ctx, &x1).unwrap(),
-            );
+            let (b0, b1, stats) = run_counted(|ctx| to_bits(ctx, &x0).unwrap(), |ctx| to_bits(ctx, &x1).unwrap());
             assert_cost(&stats, to_bits_cost(x.len(), bits));
             assert_eq!(b0.len(), bits as usize);
             for (j, (b0, b1)) in b0.iter().zip(&b1).enumerate() {
                 let want: Vec<u64> = x.iter().map(|x| (x >> j) & 1).collect();
                 assert_eq!(reveal_bits(b0, b1), want, "bit {j} of {bits}");
             }
-            let (h0, h1, stats) = run_counted(
-                |ctx| highest_one(ctx, &x0).unwrap(),
-                |ctx| highest_one(ctx, &x1).unwrap(),
-            );
+            let (h0, h1, stats) =
+                run_counted(|ctx| highest_one(ctx, &x0).unwrap(), |ctx| highest_one(ctx, &x1).unwrap());
             assert_cost(&stats, highest_one_cost(x.len(), bits));
             for (j, (h0, h1)) in h0.iter().zip(&h1).enumerate() {
                 let at = |x: &u64| u64::from(*x != 0 && 63 - x.leading_zeros() == j as u32);
@@ -215,18 +205,10 @@ mod tests {
             let ring = Ring::new(bits);
             let half = values(ring).into_iter().map(|x| x & (ring.mask() >> 1));
             let x: Vec<u64> = half.collect();
-            for x in [
-                &x[..1],
-                &x[..FEW],
-                &x[x.len() - FEW..],
-                &x[..FEW + 1],
-                &x[..],
-            ] {
+            for x in [&x[..1], &x[..FEW], &x[x.len() - FEW..], &x[..FEW + 1], &x[..]] {
                 let (x0, x1) = share(ring, x, 1);
-                let (h0, h1, stats) = run_counted(
-                    |ctx| leading_one(ctx, &x0).unwrap(),
-                    |ctx| leading_one(ctx, &x1).unwrap(),
-                );
+                let (h0, h1, stats) =
+                    run_counted(|ctx| leading_one(ctx, &x0).unwrap(), |ctx| leading_one(ctx, &x1).unwrap());
                 assert_cost(&stats, leading_one_cost(x.len(), ring));
                 assert_eq!(h0.len(), bits as usize - 1);
                 for (j, (h0, h1)) in h0.iter().zip(&h1).enumerate() {
@@ -244,27 +226,12 @@ mod tests {
     fn prefix_or_of_any_number_of_places() {
         let mut rng = SecretRng::insecure_from_seed(5);
         for places in [0, 1, 2, 5, 8, 9] {
-            let x: Vec<Vec<u64>> = (0..places)
-                .map(|_| {
-                    (0..90)
-                        .map(|_| u64::from(rng.next_u64().is_multiple_of(5)))
-                        .collect()
-                })
-                .collect();
-            let shares: Vec<_> = x
-                .iter()
-                .zip(1..)
-                .map(|(b, seed)| share_bits(b, seed))
-                .collect();
+            let x: Vec<Vec<u64>> =
+                (0..places).map(|_| (0..90).map(|_| u64::from(rng.next_u64().is_multiple_of(5))).collect()).collect();
+            let shares: Vec<_> = x.iter().zip(1..).map(|(b, seed)| share_bits(b, seed)).collect();
             let (s0, s1): (Vec<_>, Vec<_>) = shares.into_iter().unzip();
-            let (y0, y1, stats) = run_counted(
-                |ctx| prefix_or(ctx, &s0).unwrap(),
-                |ctx| prefix_or(ctx, &s1).unwrap(),
-            );
-            assert_cost(
-                &stats,
-                prefix_or_cost(if places == 0 { 0 } else { 90 }, places),
-            );
+            let (y0, y1, stats) = run_counted(|ctx| prefix_or(ctx, &s0).unwrap(), |ctx| prefix_or(ctx, &s1).unwrap());
+            assert_cost(&stats, prefix_or_cost(if places == 0 { 0 } else { 90 }, places));
             for i in 0..places {
                 let want = (0..90).map(|k| x[i..].iter().map(|b| b[k]).max().unwrap());
                 assert_eq!(reveal_bits(&y0[i], &y1[i]), want.collect::<Vec<_>>());

@@ -58,11 +58,7 @@ pub fn all(ctx: &mut Ctx, bits: &[BitShare]) -> Result<BitShare, TwopcError> {
 
 /// [`all`] of vectors of `n` bits that lie one after the other. Their unused high bits, which are sent masked as the
 /// others are, may be any.
-pub(super) fn all_planes(
-    ctx: &mut Ctx,
-    mut left: SecretWords,
-    n: usize,
-) -> Result<BitShare, TwopcError> {
+pub(super) fn all_planes(ctx: &mut Ctx, mut left: SecretWords, n: usize) -> Result<BitShare, TwopcError> {
     let words = n.div_ceil(64);
     while left.len() > words {
         let half = left.len() / words / 2 * words;
@@ -105,13 +101,10 @@ mod tests {
             let bit = |k: usize| (0..90).map(move |i: u64| u64::from(i % 7 != k as u64));
             let shares = (0..places).map(|k| share_bits(&bit(k).collect::<Vec<_>>(), k as u64));
             let (b0, b1): (Vec<_>, Vec<_>) = shares.unzip();
-            let (z0, z1, stats) =
-                run_counted(|ctx| all(ctx, &b0).unwrap(), |ctx| all(ctx, &b1).unwrap());
+            let (z0, z1, stats) = run_counted(|ctx| all(ctx, &b0).unwrap(), |ctx| all(ctx, &b1).unwrap());
             let cost = all_cost(90, places);
             assert_cost(&stats, cost);
-            let want: Vec<u64> = (0..90)
-                .map(|i| u64::from(i % 7 >= places.min(7) as u64))
-                .collect();
+            let want: Vec<u64> = (0..90).map(|i| u64::from(i % 7 >= places.min(7) as u64)).collect();
             assert_eq!(reveal_bits(&z0, &z1), want, "{places}");
         }
         run_counted(|ctx| assert!(all(ctx, &[]).is_err()), |_| ());

@@ -40,32 +40,19 @@ struct Digit {
 
 impl Digit {
     fn shape(&self, words: usize) -> Shape {
-        Shape {
-            words,
-            bits: self.width + usize::from(self.carried),
-            outputs: if self.all { self.width } else { 1 },
-        }
+        Shape { words, bits: self.width + usize::from(self.carried), outputs: if self.all { self.width } else { 1 } }
     }
 }
 
 /// Cuts `places` into digits, lowest first. Digits from place `wanted` on give all their carries.
 fn digits(places: usize, wanted: usize) -> Vec<Digit> {
     let lowest = wanted.min(WIDTHS[0]);
-    let parts = [
-        (0, lowest, WIDTHS[0], false),
-        (lowest, wanted, WIDTHS[1], false),
-        (wanted, places, WANTED, true),
-    ];
+    let parts = [(0, lowest, WIDTHS[0], false), (lowest, wanted, WIDTHS[1], false), (wanted, places, WANTED, true)];
     let cut = |(from, to, width, all): (usize, usize, usize, bool)| {
         // As even as possible.
         let count = (to - from).div_ceil(width);
         let edge = move |k: usize| from + (k * (to - from)).div_ceil(count.max(1));
-        (0..count).map(move |k| Digit {
-            place: edge(k),
-            width: edge(k + 1) - edge(k),
-            carried: edge(k) > 0,
-            all,
-        })
+        (0..count).map(move |k| Digit { place: edge(k), width: edge(k + 1) - edge(k), carried: edge(k) > 0, all })
     };
     parts.into_iter().flat_map(cut).collect()
 }
@@ -143,11 +130,9 @@ pub(super) fn carries(
         let reply = wire::bits_from(&reply, 64 * theirs);
         let mut rest = reply.as_slice();
         for half in halves.iter_mut().filter(|h| !h.chooses(me, step)) {
-            let (mine, after) = rest.split_at_checked(half.heard(step, &digits)).ok_or(
-                TwopcError::PeerMisbehaved {
-                    what: "message length",
-                },
-            )?;
+            let (mine, after) = rest
+                .split_at_checked(half.heard(step, &digits))
+                .ok_or(TwopcError::PeerMisbehaved { what: "message length" })?;
             half.listen(step, &digits, mine);
             rest = after;
         }
@@ -208,13 +193,7 @@ impl Half {
         (self.number + k).is_multiple_of(2) == (party == Party::Client)
     }
 
-    fn draw(
-        &mut self,
-        ctx: &mut Ctx,
-        me: Party,
-        k: usize,
-        digit: &Digit,
-    ) -> Result<(), TwopcError> {
+    fn draw(&mut self, ctx: &mut Ctx, me: Party, k: usize, digit: &Digit) -> Result<(), TwopcError> {
         let shape = digit.shape(self.len);
         match self.chooses(me, k) {
             true => self.choosers[k] = Some(Chooser::draw(ctx, shape)?),
@@ -239,14 +218,7 @@ impl Half {
     }
 
     /// Appends the entries of the previous digit, then the choice in this one.
-    fn speak(
-        &mut self,
-        step: usize,
-        digits: &[Digit],
-        own: &[u64],
-        words: usize,
-        message: &mut Vec<u64>,
-    ) {
+    fn speak(&mut self, step: usize, digits: &[Digit], own: &[u64], words: usize, message: &mut Vec<u64>) {
         if let Some(k) = step.checked_sub(1)
             && let Some(holder) = &self.holders[k]
         {
@@ -282,9 +254,7 @@ impl Half {
     fn heard(&self, step: usize, digits: &[Digit]) -> usize {
         let entries = step.checked_sub(1).map(|k| &digits[k]);
         entries.map_or(0, |d| d.shape(self.len).entry_words())
-            + digits
-                .get(step)
-                .map_or(0, |d| d.shape(self.len).choice_words())
+            + digits.get(step).map_or(0, |d| d.shape(self.len).choice_words())
     }
 
     /// Reads what the peer's [`Half::speak`] sent.

@@ -81,12 +81,7 @@ pub fn msb(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
 }
 
 /// The carry out of planes (g, p), lowest first, `words` words each.
-fn carry_out(
-    ctx: &mut Ctx,
-    mut g: SecretWords,
-    mut p: SecretWords,
-    words: usize,
-) -> Result<SecretWords, TwopcError> {
+fn carry_out(ctx: &mut Ctx, mut g: SecretWords, mut p: SecretWords, words: usize) -> Result<SecretWords, TwopcError> {
     while g.len() > words {
         let places = g.len() / words;
         let nodes = places / 2;
@@ -119,13 +114,7 @@ fn carry_out(
 }
 
 /// Cost of [`less_than_public`] for `n` elements of `ring` and `thresholds` thresholds.
-pub fn less_than_public_cost(
-    n: usize,
-    ring: Ring,
-    thresholds: usize,
-    drop_bits: u32,
-    keep_bits: u32,
-) -> Cost {
+pub fn less_than_public_cost(n: usize, ring: Ring, thresholds: usize, drop_bits: u32, keep_bits: u32) -> Cost {
     msb_cost(n * thresholds, keep_bits.min(ring.bits() - drop_bits))
 }
 
@@ -165,12 +154,7 @@ pub fn less_than_public(
 ///
 /// The two floors lose (f_c + f_s)/2^d with f_c + f_s in 0 ..= 2^(d+1) − 2; adding 2^d − 1 back makes the sum the floor
 /// or the ceiling of the quotient. Subtracting 2^(d−1) first centres the interval in which the sign is random.
-pub(super) fn coarse(
-    ctx: &Ctx,
-    x: &Share,
-    drop_bits: u32,
-    keep_bits: u32,
-) -> Result<Share, TwopcError> {
+pub(super) fn coarse(ctx: &Ctx, x: &Share, drop_bits: u32, keep_bits: u32) -> Result<Share, TwopcError> {
     let bits = x.ring().bits();
     let name = "comparison";
     expect_at_most(name, "drop_bits", drop_bits.into(), u64::from(bits) - 1)?;
@@ -195,19 +179,11 @@ mod tests {
         for bits in 1..=64 {
             let ring = Ring::new(bits);
             let top = 1u64 << (bits - 1);
-            let mut values = vec![
-                0,
-                1,
-                top,
-                top.wrapping_sub(1),
-                top.wrapping_add(1),
-                u64::MAX,
-            ];
+            let mut values = vec![0, 1, top, top.wrapping_sub(1), top.wrapping_add(1), u64::MAX];
             values.extend((0..70).map(|_| rng.next_u64()));
             let values: Vec<u64> = values.into_iter().map(|v| ring.reduce(v)).collect();
             let (x0, x1) = share(ring, &values, u64::from(bits));
-            let (b0, b1, stats) =
-                run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
+            let (b0, b1, stats) = run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
             assert_cost(&stats, msb_cost(values.len(), bits));
             let want: Vec<u64> = values.iter().map(|v| ring.top_bit(*v)).collect();
             assert_eq!(reveal_bits(&b0, &b1), want, "{bits} bits");
@@ -220,8 +196,7 @@ mod tests {
         let mut rng = SecretRng::insecure_from_seed(10);
         let values: Vec<u64> = (0..MANY + 3).map(|_| ring.reduce(rng.next_u64())).collect();
         let (x0, x1) = share(ring, &values, 6);
-        let (b0, b1, stats) =
-            run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
+        let (b0, b1, stats) = run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
         assert_cost(&stats, msb_cost(values.len(), 23));
         let want: Vec<u64> = values.iter().map(|v| ring.top_bit(*v)).collect();
         assert_eq!(reveal_bits(&b0, &b1), want);
@@ -232,18 +207,12 @@ mod tests {
         // Carries that run through all places, and shares that are all zeros or all ones.
         let ring = Ring::new(37);
         let edges = [0, 1, ring.mask(), ring.mask() >> 1, 1 << 36];
-        let pairs: Vec<(u64, u64)> = edges
-            .iter()
-            .flat_map(|a| edges.iter().map(|b| (*a, *b)))
-            .collect();
+        let pairs: Vec<(u64, u64)> = edges.iter().flat_map(|a| edges.iter().map(|b| (*a, *b))).collect();
         let x0 = Share::new(ring, pairs.iter().map(|p| p.0).collect());
         let x1 = Share::new(ring, pairs.iter().map(|p| p.1).collect());
         let (b0, b1, _) = run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
         let sum = |p: &(u64, u64)| ring.top_bit(ring.reduce(p.0.wrapping_add(p.1)));
-        assert_eq!(
-            reveal_bits(&b0, &b1),
-            pairs.iter().map(sum).collect::<Vec<_>>()
-        );
+        assert_eq!(reveal_bits(&b0, &b1), pairs.iter().map(sum).collect::<Vec<_>>());
     }
 
     #[test]
@@ -259,9 +228,7 @@ mod tests {
     fn thresholds_exact_when_nothing_is_dropped() {
         let ring = Ring::new(24);
         let thresholds = [-5, 0, 1000];
-        let values: Vec<i64> = (-70..70)
-            .chain([990, 999, 1000, 1001, -4000, 4000])
-            .collect();
+        let values: Vec<i64> = (-70..70).chain([990, 999, 1000, 1001, -4000, 4000]).collect();
         let (x0, x1) = share_signed(ring, &values, 3);
         let (b0, b1, stats) = run_counted(
             |ctx| less_than_public(ctx, &x0, &thresholds, 0, 16).unwrap(),

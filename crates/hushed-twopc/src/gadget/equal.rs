@@ -77,12 +77,7 @@ pub fn one_hot(ctx: &mut Ctx, x: &Share, count: usize) -> Result<BitShare, Twopc
 }
 
 /// The first `count` entries of the one-hot rows of numbers with the given bits, least significant first.
-fn unit_rows(
-    ctx: &mut Ctx,
-    bits: &[BitShare],
-    n: usize,
-    count: usize,
-) -> Result<BitShare, TwopcError> {
+fn unit_rows(ctx: &mut Ctx, bits: &[BitShare], n: usize, count: usize) -> Result<BitShare, TwopcError> {
     if let [bit] = bits {
         let both = BitShare::concat(&[&bit.not_by(ctx.party()), bit]);
         let places = (0..n).flat_map(|i| (0..count).map(move |j| j * n + i));
@@ -115,10 +110,7 @@ mod tests {
             let mut x: Vec<u64> = (0..bits).map(|j| 1 << j).collect();
             x.extend([0, ring.mask(), 0, ring.mask() >> 1, 0]);
             let (x0, x1) = share(ring, &x, u64::from(bits));
-            let (b0, b1, stats) = run_counted(
-                |ctx| is_zero(ctx, &x0).unwrap(),
-                |ctx| is_zero(ctx, &x1).unwrap(),
-            );
+            let (b0, b1, stats) = run_counted(|ctx| is_zero(ctx, &x0).unwrap(), |ctx| is_zero(ctx, &x1).unwrap());
             assert_cost(&stats, is_zero_cost(x.len(), bits));
             let want: Vec<u64> = x.iter().map(|x| u64::from(*x == 0)).collect();
             assert_eq!(reveal_bits(&b0, &b1), want, "{bits} bits");
@@ -129,14 +121,9 @@ mod tests {
     fn pairs_are_compared() {
         let ring = Ring::new(16);
         let x: Vec<u64> = (0..200).collect();
-        let y: Vec<u64> = (0..200)
-            .map(|i| if i % 3 == 0 { i } else { i ^ 0x8000 })
-            .collect();
+        let y: Vec<u64> = (0..200).map(|i| if i % 3 == 0 { i } else { i ^ 0x8000 }).collect();
         let ((x0, x1), (y0, y1)) = (share(ring, &x, 1), share(ring, &y, 2));
-        let (b0, b1, stats) = run_counted(
-            |ctx| equal(ctx, &x0, &y0).unwrap(),
-            |ctx| equal(ctx, &x1, &y1).unwrap(),
-        );
+        let (b0, b1, stats) = run_counted(|ctx| equal(ctx, &x0, &y0).unwrap(), |ctx| equal(ctx, &x1, &y1).unwrap());
         assert_cost(&stats, equal_cost(x.len(), 16));
         let want: Vec<u64> = (0..200).map(|i| u64::from(i % 3 == 0)).collect();
         assert_eq!(reveal_bits(&b0, &b1), want);
@@ -152,23 +139,14 @@ mod tests {
 
     #[test]
     fn rows_have_their_one() {
-        for (n, bits, count) in [
-            (1, 1, 2),
-            (5, 1, 1),
-            (3, 2, 3),
-            (7, 5, 32),
-            (4, 9, 300),
-            (2, 15, 30522),
-        ] {
+        for (n, bits, count) in [(1, 1, 2), (5, 1, 1), (3, 2, 3), (7, 5, 32), (4, 9, 300), (2, 15, 30522)] {
             let ring = Ring::new(bits);
             let last = count as u64 - 1;
             let x = (0..n as u64).map(|i| ring.reduce(i.wrapping_mul(0x9e37_79b9) >> 3));
             let x: Vec<u64> = [last, ring.mask()].into_iter().chain(x).take(n).collect();
             let (x0, x1) = share(ring, &x, 3);
-            let (b0, b1, stats) = run_counted(
-                |ctx| one_hot(ctx, &x0, count).unwrap(),
-                |ctx| one_hot(ctx, &x1, count).unwrap(),
-            );
+            let (b0, b1, stats) =
+                run_counted(|ctx| one_hot(ctx, &x0, count).unwrap(), |ctx| one_hot(ctx, &x1, count).unwrap());
             let cost = one_hot_cost(n, bits, count);
             assert_cost(&stats, cost);
             let open = reveal_bits(&b0, &b1);

@@ -137,12 +137,7 @@ pub fn argmax_levels_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless x has rows × cols elements, cols ≥ 1, and the column numbers fit the ring.
-pub fn argmax_levels(
-    ctx: &mut Ctx,
-    x: &Share,
-    rows: usize,
-    cols: usize,
-) -> Result<Vec<[Share; 2]>, TwopcError> {
+pub fn argmax_levels(ctx: &mut Ctx, x: &Share, rows: usize, cols: usize) -> Result<Vec<[Share; 2]>, TwopcError> {
     let (name, ring) = ("argmax_levels", x.ring());
     expect_at_least(name, "columns", cols as u64, 1)?;
     expect_len(name, "elements", x.len(), rows * cols)?;
@@ -178,9 +173,7 @@ fn tournament<const N: usize>(
         let moves = Share::concat(apart[0].ring(), &apart.each_ref());
         let moves = mux(ctx, &bits, &moves)?;
         for (k, x) in all.iter_mut().enumerate() {
-            let winners = x
-                .gather(&a)
-                .add(&moves.slice(k * less.len()..(k + 1) * less.len()));
+            let winners = x.gather(&a).add(&moves.slice(k * less.len()..(k + 1) * less.len()));
             *x = Share::concat(x.ring(), &[&winners, &*x]).gather(&kept);
         }
     }
@@ -216,21 +209,14 @@ impl Level {
     }
 }
 
-fn tournament_cost(
-    widths: &[usize],
-    ring: Ring,
-    (drop_bits, keep_bits): (u32, u32),
-    carried: usize,
-) -> Cost {
+fn tournament_cost(widths: &[usize], ring: Ring, (drop_bits, keep_bits): (u32, u32), carried: usize) -> Cost {
     let compared = keep_bits.min(ring.bits() - drop_bits);
     let mut cost = Cost::ZERO;
     let mut widths = widths.to_vec();
     while widths.iter().any(|width| *width > 1) {
         let matches = widths.iter().map(|width| width / 2).sum();
         cost = cost + msb_cost(matches, compared) + mux_cost(carried * matches, ring);
-        widths
-            .iter_mut()
-            .for_each(|width| *width = width.div_ceil(2));
+        widths.iter_mut().for_each(|width| *width = width.div_ceil(2));
     }
     cost
 }
@@ -265,10 +251,7 @@ mod tests {
                 let max = *row.iter().max().unwrap();
                 assert_eq!(exact[r], max);
                 let levels = i64::from(cols.next_power_of_two().trailing_zeros());
-                assert!(
-                    row.contains(&near[r]) && max - near[r] <= levels * 16,
-                    "{rows} {cols}"
-                );
+                assert!(row.contains(&near[r]) && max - near[r] <= levels * 16, "{rows} {cols}");
             }
         }
     }
@@ -288,9 +271,7 @@ mod tests {
         let widths = [1, 5, 2, 64, 3, 1];
         let mut rng = SecretRng::insecure_from_seed(4);
         let n = widths.iter().sum::<usize>();
-        let x: Vec<i64> = (0..n)
-            .map(|_| (rng.next_u64() % 60_001) as i64 - 30_000)
-            .collect();
+        let x: Vec<i64> = (0..n).map(|_| (rng.next_u64() % 60_001) as i64 - 30_000).collect();
         let (x0, x1) = share_signed(ring, &x, 1);
         let (y0, y1, stats) = run_counted(
             |ctx| max_of_rows(ctx, &x0, &widths, 0, 20).unwrap(),
@@ -317,9 +298,7 @@ mod tests {
         assert!(exact_rows_of(&widths, ring, full).is_some());
         let mut rng = SecretRng::insecure_from_seed(12);
         let n = widths.iter().sum::<usize>();
-        let mut x: Vec<i64> = (0..n)
-            .map(|_| (rng.next_u64() % 60_001) as i64 - 30_000)
-            .collect();
+        let mut x: Vec<i64> = (0..n).map(|_| (rng.next_u64() % 60_001) as i64 - 30_000).collect();
         // The repeated element is the largest of the first row, and the smallest of the second.
         (x[32], x[66]) = (30_001, -30_001);
         let (x0, x1) = share_signed(ring, &x, 1);
@@ -336,9 +315,7 @@ mod tests {
         let ring = Ring::new(24);
         let mut rng = SecretRng::insecure_from_seed(3);
         for (rows, cols) in [(1, 1), (2, 2), (3, 7), (2, 129)] {
-            let mut x: Vec<i64> = (0..rows * cols)
-                .map(|_| (rng.next_u64() % 8_001) as i64 - 4_000)
-                .collect();
+            let mut x: Vec<i64> = (0..rows * cols).map(|_| (rng.next_u64() % 8_001) as i64 - 4_000).collect();
             x[..cols].fill(-5); // a row of equals
             let (x0, x1) = share_signed(ring, &x, 4);
             let (y0, y1, stats) = run_counted(

@@ -51,15 +51,14 @@ mod truncate;
 mod view_tests;
 
 pub use bits::{
-    highest_one, highest_one_cost, leading_one, leading_one_cost, prefix_or, prefix_or_cost,
-    to_bits, to_bits_cost,
+    highest_one, highest_one_cost, leading_one, leading_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost,
 };
 pub use boolean::{all, all_cost, and, and_cost, or};
 pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
 pub use equal::{equal, equal_cost, is_zero, is_zero_cost, one_hot, one_hot_cost};
 pub use maximum::{
-    argmax_levels, argmax_levels_cost, largest_of_few, largest_of_few_cost, max_of_rows,
-    max_of_rows_cost, max_rows, max_rows_cost,
+    argmax_levels, argmax_levels_cost, largest_of_few, largest_of_few_cost, max_of_rows, max_of_rows_cost, max_rows,
+    max_rows_cost,
 };
 pub use multiply::{mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost};
 pub use pick::{pick, pick_cost};

@@ -69,23 +69,12 @@ pub fn mul_rows_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless the lengths and rings agree and a row has 1 to 2^17 elements.
-pub fn mul_rows(
-    ctx: &mut Ctx,
-    x: &Share,
-    rows: usize,
-    cols: usize,
-    r: &Share,
-) -> Result<Share, TwopcError> {
+pub fn mul_rows(ctx: &mut Ctx, x: &Share, rows: usize, cols: usize, r: &Share) -> Result<Share, TwopcError> {
     let ring = x.ring();
     expect_at_least("mul_rows", "columns", cols as u64, 1)?;
     expect_len("mul_rows", "elements", x.len(), rows * cols)?;
     expect_len("mul_rows", "factors", r.len(), rows)?;
-    expect_len(
-        "mul_rows",
-        "ring bits of the factors",
-        r.ring().bits() as usize,
-        ring.bits() as usize,
-    )?;
+    expect_len("mul_rows", "ring bits of the factors", r.ring().bits() as usize, ring.bits() as usize)?;
     let shape = rows_shape(rows, cols, ring);
     let products = gilboa(ctx, Some((shape, r.words())), Some((shape, x.words())))?;
     let factors = r.words().iter().flat_map(|r| std::iter::repeat_n(*r, cols));
@@ -96,10 +85,7 @@ pub fn mul_rows(
 }
 
 fn rows_shape(rows: usize, cols: usize, ring: Ring) -> Shape {
-    Shape {
-        messages: cols,
-        ..Shape::of_values(rows, ring.bits(), ring.bits())
-    }
+    Shape { messages: cols, ..Shape::of_values(rows, ring.bits(), ring.bits()) }
 }
 
 /// Cost of [`ole`] with `by_client` products in which the client's values choose and `by_server` in which the server's
@@ -114,13 +100,7 @@ pub fn ole_cost(by_client: usize, by_server: usize, bits: u32, ring: Ring) -> Co
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless `bits` is 1 to 64.
-pub fn ole(
-    ctx: &mut Ctx,
-    chosen: &[u64],
-    offered: &[u64],
-    bits: u32,
-    ring: Ring,
-) -> Result<[Share; 2], TwopcError> {
+pub fn ole(ctx: &mut Ctx, chosen: &[u64], offered: &[u64], bits: u32, ring: Ring) -> Result<[Share; 2], TwopcError> {
     let shape = |n| Shape::of_values(n, bits, ring.bits());
     let offer = (shape(offered.len()), offered);
     let mut products = gilboa(ctx, Some((shape(chosen.len()), chosen)), Some(offer))?;
@@ -134,13 +114,9 @@ fn gilboa(
     chosen: Option<(Shape, &[u64])>,
     offered: Option<(Shape, &[u64])>,
 ) -> Result<Products, TwopcError> {
-    let planes = chosen.map_or(SecretWords::default(), |(shape, values)| {
-        bit_planes(values, shape.bits.min(shape.width))
-    });
-    let choice = chosen.map(|(shape, _)| Choice {
-        shape,
-        planes: &planes,
-    });
+    let planes =
+        chosen.map_or(SecretWords::default(), |(shape, values)| bit_planes(values, shape.bits.min(shape.width)));
+    let choice = chosen.map(|(shape, _)| Choice { shape, planes: &planes });
     let offer = offered.map(|(shape, values)| Offer { shape, values });
     additive(ctx, offer, choice)
 }
@@ -152,22 +128,11 @@ mod tests {
 
     #[test]
     fn squares() {
-        for (n, bits) in [
-            (0, 8),
-            (1, 64),
-            (3, 1),
-            (5, 2),
-            (65, 24),
-            (200, 32),
-            (130, 64),
-        ] {
+        for (n, bits) in [(0, 8), (1, 64), (3, 1), (5, 2), (65, 24), (200, 32), (130, 64)] {
             let ring = Ring::new(bits);
             let x = values(n, ring, 1);
             let (x0, x1) = share(ring, &x, 2);
-            let (y0, y1, stats) = run_counted(
-                |ctx| square(ctx, &x0).unwrap(),
-                |ctx| square(ctx, &x1).unwrap(),
-            );
+            let (y0, y1, stats) = run_counted(|ctx| square(ctx, &x0).unwrap(), |ctx| square(ctx, &x1).unwrap());
             assert_cost(&stats, square_cost(n, ring));
             let want: Vec<u64> = x.iter().map(|x| ring.reduce(x.wrapping_mul(*x))).collect();
             assert_eq!(reveal(&y0, &y1), want, "{n} {bits}");
@@ -182,15 +147,10 @@ mod tests {
             y.reverse();
             let (x0, x1) = share(ring, &x, 5);
             let (y0, y1) = share(ring, &y, 6);
-            let (z0, z1, stats) = run_counted(
-                |ctx| mul(ctx, &x0, &y0).unwrap(),
-                |ctx| mul(ctx, &x1, &y1).unwrap(),
-            );
+            let (z0, z1, stats) = run_counted(|ctx| mul(ctx, &x0, &y0).unwrap(), |ctx| mul(ctx, &x1, &y1).unwrap());
             assert_cost(&stats, mul_cost(n, ring));
             let pairs = x.iter().zip(&y);
-            let want: Vec<u64> = pairs
-                .map(|(x, y)| ring.reduce(x.wrapping_mul(*y)))
-                .collect();
+            let want: Vec<u64> = pairs.map(|(x, y)| ring.reduce(x.wrapping_mul(*y))).collect();
             assert_eq!(reveal(&z0, &z1), want, "{n} {bits}");
         }
     }
@@ -208,26 +168,17 @@ mod tests {
             );
             assert_cost(&stats, mul_rows_cost(rows, cols, ring));
             let cells = x.iter().enumerate();
-            let want: Vec<u64> = cells
-                .map(|(i, x)| ring.reduce(x.wrapping_mul(r[i / cols])))
-                .collect();
+            let want: Vec<u64> = cells.map(|(i, x)| ring.reduce(x.wrapping_mul(r[i / cols]))).collect();
             assert_eq!(reveal(&z0, &z1), want, "{rows} {cols} {bits}");
         }
     }
 
     #[test]
     fn oblivious_products_in_both_roles() {
-        for (n, bits, ring_bits) in [
-            (1, 1, 64),
-            (100, 12, 32),
-            (66, 32, 32),
-            (10, 64, 16),
-            (0, 4, 4),
-        ] {
+        for (n, bits, ring_bits) in [(1, 1, 64), (100, 12, 32), (66, 32, 32), (10, 64, 16), (0, 4, 4)] {
             let ring = Ring::new(ring_bits);
             for (by_client, by_server) in [(n, 0), (0, n), (n, n / 2)] {
-                let factors =
-                    |n, seed| (values(n, Ring::new(bits), seed), values(n, ring, seed + 1));
+                let factors = |n, seed| (values(n, Ring::new(bits), seed), values(n, ring, seed + 1));
                 let ((a, b), (c, d)) = (factors(by_client, 11), factors(by_server, 13));
                 let ([x0, y0], [y1, x1], stats) = run_counted(
                     |ctx| ole(ctx, &a, &d, bits, ring).unwrap(),
@@ -236,9 +187,7 @@ mod tests {
                 assert_cost(&stats, ole_cost(by_client, by_server, bits, ring));
                 let want = |a: &[u64], b: &[u64]| -> Vec<u64> {
                     let pairs = a.iter().zip(b);
-                    pairs
-                        .map(|(a, b)| ring.reduce(a.wrapping_mul(*b)))
-                        .collect()
+                    pairs.map(|(a, b)| ring.reduce(a.wrapping_mul(*b))).collect()
                 };
                 assert_eq!(reveal(&x0, &x1), want(&a, &b), "{n} {bits} {ring_bits}");
                 assert_eq!(reveal(&y0, &y1), want(&c, &d), "{n} {bits} {ring_bits}");

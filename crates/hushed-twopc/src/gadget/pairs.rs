@@ -49,9 +49,7 @@ pub(super) fn largest<const N: usize>(
             winners.chain(rest)
         });
         let next: Vec<usize> = next.collect();
-        all_of = std::array::from_fn(|k| {
-            Share::concat(all_of[k].ring(), &[&winners[k], &all_of[k]]).gather(&next)
-        });
+        all_of = std::array::from_fn(|k| Share::concat(all_of[k].ring(), &[&winners[k], &all_of[k]]).gather(&next));
         left = groups + resting;
     }
     Ok(all_of)
@@ -75,9 +73,7 @@ pub(super) fn price(cost: &Cost) -> u64 {
 /// The group size of each level, until one number per row is left.
 fn levels(rows: usize, cols: usize, ring: Ring, carried: usize) -> Vec<usize> {
     let mut known = BTreeMap::from([(0, (0, 1)), (1, (0, 1))]);
-    cheapest(cols, &mut known, &|groups, group| {
-        price(&best_cost(rows * groups, group, ring, carried))
-    });
+    cheapest(cols, &mut known, &|groups, group| price(&best_cost(rows * groups, group, ring, carried)));
     let (mut left, mut levels) = (cols, Vec::new());
     while let Some(&(_, group)) = known.get(&left).filter(|_| left > 1) {
         levels.push(group);
@@ -87,11 +83,7 @@ fn levels(rows: usize, cols: usize, ring: Ring, carried: usize) -> Vec<usize> {
 }
 
 /// The least price for `left` numbers per row, and the group size to begin with.
-fn cheapest(
-    left: usize,
-    known: &mut BTreeMap<usize, (u64, usize)>,
-    price: &impl Fn(usize, usize) -> u64,
-) -> u64 {
+fn cheapest(left: usize, known: &mut BTreeMap<usize, (u64, usize)>, price: &impl Fn(usize, usize) -> u64) -> u64 {
     if let Some(&(found, _)) = known.get(&left) {
         return found;
     }
@@ -108,12 +100,7 @@ fn cheapest(
 }
 
 /// The number of each row that wins all its comparisons, and the values carried with it.
-fn best<const N: usize>(
-    ctx: &mut Ctx,
-    all_of: [Share; N],
-    rows: usize,
-    left: usize,
-) -> Result<[Share; N], TwopcError> {
+fn best<const N: usize>(ctx: &mut Ctx, all_of: [Share; N], rows: usize, left: usize) -> Result<[Share; N], TwopcError> {
     let (x, ring) = (&all_of[0], all_of[0].ring());
     let of_rows = |k: usize| (0..rows).map(move |row| row * k);
     let places = |second: bool| -> Vec<usize> {
@@ -139,9 +126,7 @@ fn best<const N: usize>(
     let won_all = all(ctx, &(0..left - 1).map(against).collect::<Vec<_>>())?;
     // The last is the largest unless another wins; then the winner's difference to it is added.
     let last: Vec<usize> = of_rows(left).map(|start| start + left - 1).collect();
-    let others: Vec<usize> = of_rows(left)
-        .flat_map(|start| start..start + left - 1)
-        .collect();
+    let others: Vec<usize> = of_rows(left).flat_map(|start| start..start + left - 1).collect();
     let more = all_of.each_ref().map(|x| {
         let last = x.gather(&last);
         (x.gather(&others).sub(&last.repeat_each(left - 1)), last)
@@ -212,8 +197,7 @@ mod tests {
         }
         for (rows, cols) in [(1, 50), (12, 33), (700, 20)] {
             let ring = Ring::new(24);
-            let price =
-                |groups: usize, group: usize| price(&best_cost(rows * groups, group, ring, 2));
+            let price = |groups: usize, group: usize| price(&best_cost(rows * groups, group, ring, 2));
             let mut left = cols;
             let found = levels(rows, cols, ring, 2).into_iter().map(|group| {
                 let now = price(left / group, group);

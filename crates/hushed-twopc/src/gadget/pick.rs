@@ -32,12 +32,7 @@ pub fn pick_cost(lengths: &[usize], ring: Ring) -> Cost {
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless x has Σ `lengths` elements and the client passes a place for each vector.
-pub fn pick(
-    ctx: &mut Ctx,
-    x: &Share,
-    lengths: &[usize],
-    places: &[u64],
-) -> Result<Share, TwopcError> {
+pub fn pick(ctx: &mut Ctx, x: &Share, lengths: &[usize], places: &[u64]) -> Result<Share, TwopcError> {
     expect_len("pick", "elements", x.len(), lengths.iter().sum())?;
     let client = ctx.party() == Party::Client;
     if client {
@@ -131,13 +126,7 @@ mod tests {
 
     #[test]
     fn elements_are_picked_by_places_of_the_client() {
-        for lengths in [
-            vec![1],
-            vec![2],
-            vec![16, 17],
-            vec![1, 300, 1, 256, 5],
-            vec![4097, 2049, 2],
-        ] {
+        for lengths in [vec![1], vec![2], vec![16, 17], vec![1, 300, 1, 256, 5], vec![4097, 2049, 2]] {
             let ring = Ring::new(20);
             let mut rng = SecretRng::insecure_from_seed(lengths.len() as u64);
             let n = lengths.iter().sum::<usize>();

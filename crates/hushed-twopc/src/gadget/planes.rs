@@ -25,11 +25,7 @@ pub(crate) fn bit_planes(values: &[u64], bits: u32) -> SecretWords {
 }
 
 /// The planes of `words` words at the given places, one after the other.
-pub(crate) fn planes(
-    all: &[u64],
-    words: usize,
-    places: impl Iterator<Item = usize> + Clone,
-) -> SecretWords {
+pub(crate) fn planes(all: &[u64], words: usize, places: impl Iterator<Item = usize> + Clone) -> SecretWords {
     let mut out = SecretWords::with_room(places.clone().count() * words);
     for place in places {
         out.extend_from_slice(&all[place * words..(place + 1) * words]);
@@ -48,11 +44,7 @@ mod tests {
 
     #[test]
     fn planes_hold_the_bits() {
-        let word = |i: u64| {
-            (i + 1)
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                .rotate_left(i as u32)
-        };
+        let word = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32);
         for n in [0usize, 1, 63, 64, 65, 200] {
             let values: Vec<u64> = (0..n as u64).map(word).collect();
             for bits in [1, 31, 64] {

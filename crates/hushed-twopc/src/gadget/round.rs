@@ -119,10 +119,7 @@ mod tests {
                 |ctx| round(ctx, &server, shift, to).unwrap(),
             );
             assert_cost(&stats, round_cost(values.len(), shift, to));
-            let want: Vec<u64> = values
-                .iter()
-                .map(|v| nearest(ring, *v, shift, to))
-                .collect();
+            let want: Vec<u64> = values.iter().map(|v| nearest(ring, *v, shift, to)).collect();
             assert_eq!(reveal(&a, &b), want, "{bits} {shift} {to:?}");
         }
     }
@@ -145,9 +142,6 @@ mod tests {
     #[test]
     fn sizes_are_checked() {
         let x = Share::zero(Ring::new(16), 3);
-        run_counted(
-            |ctx| assert!(round(ctx, &x, 9, Ring::new(8)).is_err()),
-            |_| (),
-        );
+        run_counted(|ctx| assert!(round(ctx, &x, 9, Ring::new(8)).is_err()), |_| ());
     }
 }

@@ -29,14 +29,8 @@ pub fn mux(ctx: &mut Ctx, b: &BitShare, x: &Share) -> Result<Share, TwopcError> 
     expect_len("mux", "bits", b.len(), x.len())?;
     let shape = Shape::of_bits(x.len(), x.ring().bits());
     let values = offered(b, x);
-    let offer = Offer {
-        shape,
-        values: values.words(),
-    };
-    let choice = Choice {
-        shape,
-        planes: b.words(),
-    };
+    let offer = Offer { shape, values: values.words() };
+    let choice = Choice { shape, planes: b.words() };
     let products = additive(ctx, Some(offer), Some(choice))?;
     let cross = products.offered.iter().zip(&products.chosen);
     let own = own_product(b, x);
@@ -78,21 +72,12 @@ pub fn select(ctx: &mut Ctx, index: &[BitShare], values: &[Share]) -> Result<Sha
     }
     for v in values {
         expect_len("select", "elements", v.len(), n)?;
-        expect_len(
-            "select",
-            "ring bits",
-            v.ring().bits() as usize,
-            ring.bits() as usize,
-        )?;
+        expect_len("select", "ring bits", v.ring().bits() as usize, ring.bits() as usize)?;
     }
     if n == 0 {
         return Ok(Share::zero(ring, 0));
     }
-    let batch = Batch {
-        n,
-        bits: index.len() as u32,
-        ring,
-    };
+    let batch = Batch { n, bits: index.len() as u32, ring };
     let place = |i: usize| (index.iter().rev()).fold(0, |k, plane| 2 * k + plane.bit(i) as u8);
     let own = Zeroizing::new((0..n).map(place).collect::<Vec<u8>>());
     let planes: Vec<&[u64]> = index.iter().map(BitShare::words).collect();
@@ -128,33 +113,20 @@ pub fn bit_to_arith(ctx: &mut Ctx, b: &BitShare, ring: Ring) -> Result<Share, Tw
 /// Cost of [`private_product`].
 pub(super) fn private_product_cost(n: usize, width: u32) -> Cost {
     let first = client_chooses(n);
-    additive::cost(
-        Some(Shape::of_bits(first, width)),
-        Some(Shape::of_bits(n - first, width)),
-    )
+    additive::cost(Some(Shape::of_bits(first, width)), Some(Shape::of_bits(n - first, width)))
 }
 
 /// Shares modulo 2^width of the client's bits times the server's; each party passes its own. Each party chooses for
 /// half of the elements, so that both directions carry the same load.
-pub(super) fn private_product(
-    ctx: &mut Ctx,
-    mine: &BitShare,
-    width: u32,
-) -> Result<Share, TwopcError> {
+pub(super) fn private_product(ctx: &mut Ctx, mine: &BitShare, width: u32) -> Result<Share, TwopcError> {
     let n = mine.len();
     let first = client_chooses(n);
     let [chosen, offered] = ctx.by_role(mine.slice(0..first), mine.slice(first..n));
     let ring = Ring::new(width);
     let values: Vec<u64> = (0..offered.len()).map(|i| offered.bit(i)).collect();
     let values = Share::new(ring, values);
-    let offer = Offer {
-        shape: Shape::of_bits(offered.len(), width),
-        values: values.words(),
-    };
-    let choice = Choice {
-        shape: Shape::of_bits(chosen.len(), width),
-        planes: chosen.words(),
-    };
+    let offer = Offer { shape: Shape::of_bits(offered.len(), width), values: values.words() };
+    let choice = Choice { shape: Shape::of_bits(chosen.len(), width), planes: chosen.words() };
     let products = additive(ctx, Some(offer), Some(choice))?;
     let parts = ctx.by_role(products.chosen.as_slice(), products.offered.as_slice());
     Ok(Share::new(ring, parts.concat()))
@@ -187,10 +159,7 @@ mod tests {
             let (b, x) = case(n, ring);
             let (b0, b1) = share_bits(&b, 1);
             let (x0, x1) = share(ring, &x, 2);
-            let (y0, y1, stats) = run_counted(
-                |ctx| mux(ctx, &b0, &x0).unwrap(),
-                |ctx| mux(ctx, &b1, &x1).unwrap(),
-            );
+            let (y0, y1, stats) = run_counted(|ctx| mux(ctx, &b0, &x0).unwrap(), |ctx| mux(ctx, &b1, &x1).unwrap());
             assert_cost(&stats, mux_cost(n, ring));
             let want: Vec<u64> = b.iter().zip(&x).map(|(b, x)| b * x).collect();
             assert_eq!(reveal(&y0, &y1), want);
@@ -203,10 +172,8 @@ mod tests {
             let ring = Ring::new(bits);
             let (b, _) = case(n, ring);
             let (b0, b1) = share_bits(&b, 3);
-            let (y0, y1, stats) = run_counted(
-                |ctx| bit_to_arith(ctx, &b0, ring).unwrap(),
-                |ctx| bit_to_arith(ctx, &b1, ring).unwrap(),
-            );
+            let (y0, y1, stats) =
+                run_counted(|ctx| bit_to_arith(ctx, &b0, ring).unwrap(), |ctx| bit_to_arith(ctx, &b1, ring).unwrap());
             assert_cost(&stats, bit_to_arith_cost(n, ring));
             assert_eq!(reveal(&y0, &y1), b);
         }
@@ -214,19 +181,12 @@ mod tests {
 
     #[test]
     fn one_of_many_is_selected() {
-        for (n, index_bits, bits) in [
-            (1, 1, 64),
-            (70, 2, 5),
-            (300, 3, 10),
-            (129, 4, 33),
-            (0, 3, 8),
-        ] {
+        for (n, index_bits, bits) in [(1, 1, 64), (70, 2, 5), (300, 3, 10), (129, 4, 33), (0, 3, 8)] {
             let ring = Ring::new(bits);
             let mut rng = SecretRng::insecure_from_seed(n as u64 + 1);
             let places = 1usize << index_bits;
-            let values: Vec<Vec<u64>> = (0..places)
-                .map(|_| (0..n).map(|_| ring.reduce(rng.next_u64())).collect())
-                .collect();
+            let values: Vec<Vec<u64>> =
+                (0..places).map(|_| (0..n).map(|_| ring.reduce(rng.next_u64())).collect()).collect();
             let at: Vec<usize> = (0..n).map(|i| (i * 7 + i / 16) % places).collect();
             let shares = values.iter().zip(1..).map(|(v, seed)| share(ring, v, seed));
             let (v0, v1): (Vec<_>, Vec<_>) = shares.unzip();
@@ -235,10 +195,8 @@ mod tests {
                 share_bits(&plane, 50 + k)
             });
             let (k0, k1): (Vec<_>, Vec<_>) = planes.unzip();
-            let (y0, y1, stats) = run_counted(
-                |ctx| select(ctx, &k0, &v0).unwrap(),
-                |ctx| select(ctx, &k1, &v1).unwrap(),
-            );
+            let (y0, y1, stats) =
+                run_counted(|ctx| select(ctx, &k0, &v0).unwrap(), |ctx| select(ctx, &k1, &v1).unwrap());
             let cost = select_cost(n, index_bits as u32, ring);
             assert_cost(&stats, cost);
             let want: Vec<u64> = at.iter().enumerate().map(|(i, a)| values[*a][i]).collect();

@@ -64,20 +64,14 @@ mod tests {
     fn entries_are_found_in_both_directions() {
         for (width, bits) in [(29, 4), (30, 3), (64, 2), (5, 1), (32, 4)] {
             // The last in more than one frame.
-            let many = if bits == 3 {
-                (32_800, 70_000)
-            } else {
-                (1000, 0)
-            };
+            let many = if bits == 3 { (32_800, 70_000) } else { (1000, 0) };
             for (by_client, by_server) in [(0, 0), (5, 0), (0, 7), (64, 1), (70, 130), many] {
                 let ring = Ring::new(width);
                 let places = 1 << bits;
                 let mut rng = SecretRng::insecure_from_seed(9);
-                let mut of =
-                    |n: usize| -> Vec<u64> { (0..places * n).map(|_| rng.next_u64()).collect() };
+                let mut of = |n: usize| -> Vec<u64> { (0..places * n).map(|_| rng.next_u64()).collect() };
                 let (of_server, of_client) = (of(by_client), of(by_server));
-                let index =
-                    |n: usize| -> Vec<u8> { (0..n).map(|i| (5 * i % places) as u8).collect() };
+                let index = |n: usize| -> Vec<u8> { (0..n).map(|i| (5 * i % places) as u8).collect() };
                 let [client, server] = [by_client, by_server].map(index);
                 let ([a0, b0], [b1, a1], stats) = run_counted(
                     |ctx| tables(ctx, bits, &client, listed(bits, &of_client), ring).unwrap(),
@@ -85,8 +79,7 @@ mod tests {
                 );
                 assert_cost(&stats, tables_cost(bits, by_client, by_server, ring));
                 let want = |index: &[u8], entries: &[u64]| -> Vec<u64> {
-                    let of =
-                        |(i, &at): (usize, &u8)| ring.reduce(entries[places * i + usize::from(at)]);
+                    let of = |(i, &at): (usize, &u8)| ring.reduce(entries[places * i + usize::from(at)]);
                     index.iter().enumerate().map(of).collect()
                 };
                 assert_eq!(reveal(&a0, &a1), want(&client, &of_server));

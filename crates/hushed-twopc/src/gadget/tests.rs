@@ -3,9 +3,7 @@
 use super::*;
 use crate::ctx::Ctx;
 use crate::share::{BitShare, Ring, Share};
-use crate::testing::{
-    reveal, reveal_bits, reveal_signed, run_pair_over_ferret, share, share_signed,
-};
+use crate::testing::{reveal, reveal_bits, reveal_signed, run_pair_over_ferret, share, share_signed};
 
 struct Results {
     product: Share,
@@ -52,16 +50,10 @@ fn gadgets_over_ferret() {
     let entry = reveal(&a.entry, &b.entry);
     let selected = reveal_signed(&a.selected, &b.selected);
     for i in 0..N {
-        assert_eq!(
-            product[i],
-            ring.decode(ring.encode(x[i].wrapping_mul(y[i])))
-        );
+        assert_eq!(product[i], ring.decode(ring.encode(x[i].wrapping_mul(y[i]))));
         assert_eq!(negative[i], u64::from(x[i] < 0));
         assert!((0..=1).contains(&(shifted[i] - (x[i] >> 9))), "{}", x[i]);
-        assert_eq!(
-            entry[i],
-            ring.reduce(entries[16 * i + usize::from(index[i])])
-        );
+        assert_eq!(entry[i], ring.reduce(entries[16 * i + usize::from(index[i])]));
         assert_eq!(selected[i], x[i].min(0));
     }
 }
@@ -72,9 +64,7 @@ fn rows_over_ferret() {
     const ROWS: usize = 40;
     const COLUMNS: usize = 19;
     let ring = Ring::new(24);
-    let x: Vec<i64> = (0..(ROWS * COLUMNS) as i64)
-        .map(|i| i * 7919 % 100_003 - 50_000)
-        .collect();
+    let x: Vec<i64> = (0..(ROWS * COLUMNS) as i64).map(|i| i * 7919 % 100_003 - 50_000).collect();
     let ids: Vec<u64> = (0..ROWS as u64).map(|i| i * 5 % 32).collect();
     let (x0, x1) = share_signed(ring, &x, 1);
     let (i0, i1) = share(Ring::new(5), &ids, 2);

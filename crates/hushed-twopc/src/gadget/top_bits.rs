@@ -59,10 +59,8 @@ mod tests {
             let x: Vec<u64> = edges.into_iter().chain(random).collect();
             let (x0, x1) = share(ring, &x, 1);
             for count in [1, bits.div_ceil(3), bits - bits / 4, bits] {
-                let (t0, t1, stats) = run_counted(
-                    |ctx| top_bits(ctx, &x0, count).unwrap(),
-                    |ctx| top_bits(ctx, &x1, count).unwrap(),
-                );
+                let (t0, t1, stats) =
+                    run_counted(|ctx| top_bits(ctx, &x0, count).unwrap(), |ctx| top_bits(ctx, &x1, count).unwrap());
                 assert_cost(&stats, top_bits_cost(x.len(), bits, count));
                 assert_eq!(t0.len(), count as usize);
                 let low = bits - count;
@@ -77,9 +75,6 @@ mod tests {
     #[test]
     fn how_many_bits_is_checked() {
         let x = Share::zero(Ring::new(8), 3);
-        run_counted(
-            |ctx| assert!(top_bits(ctx, &x, 0).is_err() && top_bits(ctx, &x, 9).is_err()),
-            |_| (),
-        );
+        run_counted(|ctx| assert!(top_bits(ctx, &x, 0).is_err() && top_bits(ctx, &x, 9).is_err()), |_| ());
     }
 }

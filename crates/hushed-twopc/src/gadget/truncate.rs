@@ -45,13 +45,7 @@ pub fn truncate_cost(n: usize, from: Ring, shift: u32, to: Ring) -> Cost {
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless shift ≤ ℓ − 2.
-pub fn truncate(
-    ctx: &mut Ctx,
-    x: &Share,
-    shift: u32,
-    sign: Sign,
-    to: Ring,
-) -> Result<Share, TwopcError> {
+pub fn truncate(ctx: &mut Ctx, x: &Share, shift: u32, sign: Sign, to: Ring) -> Result<Share, TwopcError> {
     let from = x.ring();
     let bits = from.bits();
     let most = u64::from(bits).saturating_sub(2);
@@ -133,10 +127,7 @@ mod tests {
                     // In `to` the quotient itself may wrap, so compare there.
                     let error = to.decode(to.encode(y.wrapping_sub(x >> shift)));
                     let most = i64::from(shift > 0);
-                    assert!(
-                        (0..=most).contains(&error),
-                        "{bits} {shift} {to:?} {sign:?}: {x} gave {y}"
-                    );
+                    assert!((0..=most).contains(&error), "{bits} {shift} {to:?} {sign:?}: {x} gave {y}");
                 }
             }
         }
@@ -158,9 +149,6 @@ mod tests {
     #[test]
     fn shift_is_checked() {
         let x = Share::zero(Ring::new(8), 2);
-        run_counted(
-            |ctx| assert!(truncate(ctx, &x, 7, Sign::Bounded, Ring::new(8)).is_err()),
-            |_| (),
-        );
+        run_counted(|ctx| assert!(truncate(ctx, &x, 7, Sign::Bounded, Ring::new(8)).is_err()), |_| ());
     }
 }

@@ -102,10 +102,7 @@ fn views_differ_by(open: Open) -> f64 {
 fn f5_opened_values_hide_what_lies_below() {
     // Some 5,500 bits: six standard deviations is one false alarm in 10^5.
     let found = views_differ_by(rounded);
-    assert!(
-        found < 6.0,
-        "the views differ by {found} standard deviations"
-    );
+    assert!(found < 6.0, "the views differ by {found} standard deviations");
     // The same test sees a truncation by each party alone, by far.
     let found = views_differ_by(truncated);
     assert!(found > 20.0, "only {found} standard deviations");

@@ -32,12 +32,7 @@ impl HeContext {
     /// # Errors
     /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key set.
     pub fn exchange(session: &mut Session, rng: &mut SecretRng) -> Result<Self, TwopcError> {
-        Self::exchange_with(
-            RlweParams::olt_full().map_err(RlweError::from)?,
-            Self::ALL_LEVELS,
-            session,
-            rng,
-        )
+        Self::exchange_with(RlweParams::olt_full().map_err(RlweError::from)?, Self::ALL_LEVELS, session, rng)
     }
 
     /// [`HeContext::exchange`] with other parameters and for trees of up to 2^`levels` leaves. Both parties must ask
@@ -61,12 +56,7 @@ impl HeContext {
         drop(published);
         let received = session.recv(KEYS, Expect::Exactly(bytes))?;
         let peer = KeySet::from_bytes(&params, &elements, packing_limbs(&params), &received)?;
-        Ok(Self {
-            layouts: Layouts::new(params),
-            own,
-            peer,
-            levels,
-        })
+        Ok(Self { layouts: Layouts::new(params), own, peer, levels })
     }
 
     /// Payload bytes that each party sends in the exchange.
@@ -121,10 +111,7 @@ mod tests {
             let galois = |s: &Source| matches!(s, Source::GaloisKey { .. });
             let digits = samples.iter().filter(|s| galois(&s.source)).count();
             // One digit each.
-            assert_eq!(
-                digits,
-                params.interleave_elements(HeContext::ALL_LEVELS).len()
-            );
+            assert_eq!(digits, params.interleave_elements(HeContext::ALL_LEVELS).len());
             assert_eq!(samples.len(), digits + 1);
         }
         // Together: the parties share no uniform part either.

@@ -28,13 +28,7 @@ impl<'a, T: Copy> View<'a, T> {
     /// `words` as rows×columns, row-major.
     pub fn new(words: &'a [T], rows: usize, columns: usize) -> Self {
         debug_assert_eq!(words.len(), rows * columns);
-        Self {
-            words,
-            rows,
-            columns,
-            row_stride: columns,
-            column_stride: 1,
-        }
+        Self { words, rows, columns, row_stride: columns, column_stride: 1 }
     }
 
     /// The transposed matrix.
@@ -69,14 +63,7 @@ impl<'a, T: Copy> View<'a, T> {
 
 /// Writes πlhs of block (α, β) of `matrix` into `out`, which must be zero: N coefficients modulo 2^64. Entries outside
 /// the matrix are zero. The columns are shifted by `offset` within the window (a folded batch).
-pub fn encode_left(
-    matrix: View<'_, u64>,
-    window: Window,
-    offset: usize,
-    alpha: usize,
-    beta: usize,
-    out: &mut [u64],
-) {
+pub fn encode_left(matrix: View<'_, u64>, window: Window, offset: usize, alpha: usize, beta: usize, out: &mut [u64]) {
     let degree = out.len();
     let Window { kw, mw, nw } = window;
     let (row0, column0) = (alpha * kw, beta * mw);
@@ -111,15 +98,11 @@ pub fn encode_right<T: Copy, U: Copy + Default>(
         let out = &mut out[c * mw + offset..][..rows.len()];
         match matrix.column(column0 + c, rows.clone()) {
             Some(column) => {
-                out.iter_mut()
-                    .zip(column)
-                    .for_each(|(out, &v)| *out = convert(v));
+                out.iter_mut().zip(column).for_each(|(out, &v)| *out = convert(v));
             }
             None => {
                 let column = rows.clone().map(|row| matrix.at(row, column0 + c));
-                out.iter_mut()
-                    .zip(column)
-                    .for_each(|(out, v)| *out = convert(v));
+                out.iter_mut().zip(column).for_each(|(out, v)| *out = convert(v));
             }
         }
     }
@@ -148,10 +131,7 @@ pub fn wanted(tiling: &OltTiling, index: usize) -> Vec<Wanted> {
     let Window { kw, mw, nw } = tiling.window();
     let inner = tiling.inner_shape();
     let transposed = tiling.encrypted() == Encrypted::Right;
-    let leaves: Vec<(usize, usize, usize)> = tiling
-        .response_leaves(index)
-        .map(|leaf| tiling.leaf(leaf))
-        .collect();
+    let leaves: Vec<(usize, usize, usize)> = tiling.response_leaves(index).map(|leaf| tiling.leaf(leaf)).collect();
     let size = tiling.tree_size(index);
     // In ascending position; PackLWEs takes them in any order, as a position is a coefficient's number there.
     let order: Vec<usize> = match tiling.packing() {
@@ -173,21 +153,12 @@ pub fn wanted(tiling: &OltTiling, index: usize) -> Vec<Wanted> {
             if row >= inner.k || column >= inner.n {
                 continue;
             }
-            let cell = if transposed {
-                column * inner.k + row
-            } else {
-                row * inner.n + column
-            };
+            let cell = if transposed { column * inner.k + row } else { row * inner.n + column };
             let position = match tiling.packing() {
                 Packing::InterLeave | Packing::Krdy => coefficient + place,
                 Packing::PackLwes => slot(out.len(), size),
             };
-            out.push(Wanted {
-                leaf,
-                coefficient,
-                position,
-                cell: start + cell,
-            });
+            out.push(Wanted { leaf, coefficient, position, cell: start + cell });
         }
     }
     if tiling.packing() == Packing::PackLwes {
@@ -235,23 +206,14 @@ mod tests {
     fn words(count: usize, seed: u64) -> Vec<u64> {
         (0..count as u64)
             .map(|i| {
-                (i + 1 + seed)
-                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                    .rotate_left(23)
-                    .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+                (i + 1 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).wrapping_mul(0xbf58_476d_1ce4_e5b9)
             })
             .collect()
     }
 
     /// InterLeave by its definition: c[i] = a_{i mod 2^r}[⌊i/2^r⌋·2^r], with leaf j as a_slot(j).
     fn interleave(leaves: &[Vec<u64>], size: usize) -> Vec<u64> {
-        (0..DEGREE)
-            .map(|i| {
-                leaves
-                    .get(slot(i % size, size))
-                    .map_or(0, |leaf| leaf[i / size * size])
-            })
-            .collect()
+        (0..DEGREE).map(|i| leaves.get(slot(i % size, size)).map_or(0, |leaf| leaf[i / size * size])).collect()
     }
 
     fn evaluate(tiling: &OltTiling, q: &[u64], v: &[u64], shape: OltShape) -> Vec<u64> {
@@ -270,14 +232,7 @@ mod tests {
                 let (first, alpha, beta) = tiling.input(input);
                 let mut a = vec![0; DEGREE];
                 for p in first..(first + tiling.fold()).min(tiling.batch()) {
-                    encode_left(
-                        operands(p).0,
-                        tiling.window(),
-                        tiling.fold_offset(p),
-                        alpha,
-                        beta,
-                        &mut a,
-                    );
+                    encode_left(operands(p).0, tiling.window(), tiling.fold_offset(p), alpha, beta, &mut a);
                 }
                 a
             })
@@ -305,29 +260,17 @@ mod tests {
                 .collect();
             let merged = interleave(&leaves, tiling.tree_size(response));
             let mut last = None;
-            for Wanted {
-                leaf,
-                coefficient,
-                position,
-                cell,
-            } in wanted(tiling, response)
-            {
+            for Wanted { leaf, coefficient, position, cell } in wanted(tiling, response) {
                 assert!(last.is_none_or(|l| l < position), "positions must ascend");
                 last = Some(position);
                 assert!(position < DEGREE);
                 if tiling.packing() == Packing::PackLwes {
                     out[cell] = leaves[leaf][coefficient];
-                    assert!(
-                        !std::mem::replace(&mut seen[cell], true),
-                        "cell {cell} twice"
-                    );
+                    assert!(!std::mem::replace(&mut seen[cell], true), "cell {cell} twice");
                     continue;
                 }
                 out[cell] = merged[position];
-                assert!(
-                    !std::mem::replace(&mut seen[cell], true),
-                    "cell {cell} twice"
-                );
+                assert!(!std::mem::replace(&mut seen[cell], true), "cell {cell} twice");
             }
         }
         assert!(seen.iter().all(|&s| s), "every cell is produced");
@@ -354,11 +297,7 @@ mod tests {
     fn check(shape: OltShape, batch: usize, tiling: &OltTiling) {
         let q = words(batch * shape.k * shape.m, 1);
         let v = words(batch * shape.m * shape.n, 2);
-        assert_eq!(
-            evaluate(tiling, &q, &v, shape),
-            clear(&q, &v, shape, batch),
-            "{tiling:?}"
-        );
+        assert_eq!(evaluate(tiling, &q, &v, shape), clear(&q, &v, shape, batch), "{tiling:?}");
     }
 
     #[test]
@@ -381,9 +320,7 @@ mod tests {
             for kw in 1..=(DEGREE / mw).min(6) {
                 for nw in 1..=(DEGREE / (mw * kw)).min(5) {
                     let window = Window { kw, mw, nw };
-                    let tiling =
-                        OltTiling::with_window(shape, batch, encrypted, packing, window, &wire())
-                            .unwrap();
+                    let tiling = OltTiling::with_window(shape, batch, encrypted, packing, window, &wire()).unwrap();
                     check(shape, batch, &tiling);
                 }
             }
@@ -393,11 +330,7 @@ mod tests {
     #[test]
     fn batches_share_responses() {
         for batch in [2, 3, 7, 12] {
-            for shape in [
-                OltShape { k: 3, m: 5, n: 2 },
-                OltShape { k: 1, m: 1, n: 1 },
-                OltShape { k: 4, m: 4, n: 4 },
-            ] {
+            for shape in [OltShape { k: 3, m: 5, n: 2 }, OltShape { k: 1, m: 1, n: 1 }, OltShape { k: 4, m: 4, n: 4 }] {
                 windows(shape, batch, Encrypted::Left, Packing::InterLeave);
                 windows(shape, batch, Encrypted::Right, Packing::InterLeave);
             }
@@ -408,17 +341,9 @@ mod tests {
     fn chosen_plans_give_the_product() {
         for shape in [
             OltShape { k: 1, m: 50, n: 7 },
-            OltShape {
-                k: 16,
-                m: 38,
-                n: 11,
-            },
+            OltShape { k: 16, m: 38, n: 11 },
             OltShape { k: 33, m: 2, n: 3 },
-            OltShape {
-                k: 40,
-                m: 40,
-                n: 40,
-            },
+            OltShape { k: 40, m: 40, n: 40 },
         ] {
             for batch in [1, 3] {
                 for side in [Encrypted::Left, Encrypted::Right] {
@@ -433,32 +358,13 @@ mod tests {
     #[test]
     fn the_papers_example() {
         // Figure 3: N = 16, 8 of 16 coefficients wanted.
-        let window = Window {
-            kw: 4,
-            mw: 2,
-            nw: 2,
-        };
+        let window = Window { kw: 4, mw: 2, nw: 2 };
         let mut q = vec![0; 16];
-        encode_left(
-            View::new(&[1, 2, 3, 4, 5, 6, 7, 8], 4, 2),
-            window,
-            0,
-            0,
-            0,
-            &mut q,
-        );
+        encode_left(View::new(&[1, 2, 3, 4, 5, 6, 7, 8], 4, 2), window, 0, 0, 0, &mut q);
         let negative = 2u64.wrapping_neg();
         assert_eq!(q, [1, 0, 0, 4, 3, 0, 0, 6, 5, 0, 0, 8, 7, 0, 0, negative]);
         let mut v = vec![0; 4];
-        encode_right(
-            View::new(&[9u64, 10, 11, 12], 2, 2),
-            window,
-            0,
-            0,
-            0,
-            &mut v,
-            |x| x,
-        );
+        encode_right(View::new(&[9u64, 10, 11, 12], 2, 2), window, 0, 0, 0, &mut v, |x| x);
         assert_eq!(v, [9, 11, 10, 12]);
         v.resize(16, 0);
         let product: Vec<u64> = multiply(&q, &v).iter().step_by(2).map(|x| x % 32).collect();

@@ -29,16 +29,8 @@ pub(crate) const INPUT: Kind = Kind(0x0401);
 pub(crate) const RESPONSE: Kind = Kind(0x0402);
 
 /// Encrypts and sends `words`: this party's matrices (batch×k×m or batch×m×n, as in the caller's shape) modulo 2^ℓ.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "this party's own words, as many as the tiling says"
-)]
-pub(crate) fn send_inputs(
-    ctx: &mut Ctx,
-    he: &HeContext,
-    layout: &Layout,
-    words: &[u64],
-) -> Result<(), TwopcError> {
+#[expect(clippy::indexing_slicing, reason = "this party's own words, as many as the tiling says")]
+pub(crate) fn send_inputs(ctx: &mut Ctx, he: &HeContext, layout: &Layout, words: &[u64]) -> Result<(), TwopcError> {
     let tiling = &layout.tiling;
     let inner = tiling.inner_shape();
     let size = inner.k * inner.m;
@@ -50,14 +42,7 @@ pub(crate) fn send_inputs(
         for p in first..(first + tiling.fold()).min(tiling.batch()) {
             let words = &words[p * size..(p + 1) * size];
             let view = View::oriented(words, inner.k, inner.m, tiling.encrypted());
-            encode_left(
-                view,
-                tiling.window(),
-                tiling.fold_offset(p),
-                alpha,
-                beta,
-                &mut coefficients,
-            );
+            encode_left(view, tiling.window(), tiling.fold_offset(p), alpha, beta, &mut coefficients);
         }
         let message = layout.scale.scale_up(&coefficients)?;
         let ct = he.own().encrypt_seeded(message, &mut rng)?;
@@ -65,14 +50,8 @@ pub(crate) fn send_inputs(
     };
     let blocks: Vec<usize> = (0..tiling.inputs()).collect();
     for chunk in blocks.chunks(rayon::current_num_threads()) {
-        let jobs: Vec<_> = chunk
-            .iter()
-            .map(|&b| (b, ctx.rng.fork("input ciphertext")))
-            .collect();
-        let frames: Vec<_> = jobs
-            .into_par_iter()
-            .map(|(b, rng)| encrypt(b, rng))
-            .collect();
+        let jobs: Vec<_> = chunk.iter().map(|&b| (b, ctx.rng.fork("input ciphertext"))).collect();
+        let frames: Vec<_> = jobs.into_par_iter().map(|(b, rng)| encrypt(b, rng)).collect();
         for frame in frames {
             ctx.session.send_vec(INPUT, frame?)?;
         }
@@ -82,11 +61,7 @@ pub(crate) fn send_inputs(
 
 /// Receives the other party's ciphertexts, and multiplies them by the inverse of the largest interleaving tree if
 /// [`Layout::scales_inputs`].
-pub(crate) fn receive_inputs(
-    session: &mut Session,
-    he: &HeContext,
-    layout: &Layout,
-) -> Result<Inputs, TwopcError> {
+pub(crate) fn receive_inputs(session: &mut Session, he: &HeContext, layout: &Layout) -> Result<Inputs, TwopcError> {
     let mut inputs = Inputs::new(he.params(), layout);
     receive_each(session, he, layout, |ct| inputs.push(ct))?;
     Ok(inputs)
@@ -115,9 +90,7 @@ fn receive_each(
     let tiling = &layout.tiling;
     let limbs = layout.product_limbs;
     let length = Expect::Exactly(layout.input.bytes());
-    let inverse = layout
-        .scales_inputs()
-        .then(|| inverse_of_two_to(he.params(), limbs, tiling.largest_tree().ilog2()));
+    let inverse = layout.scales_inputs().then(|| inverse_of_two_to(he.params(), limbs, tiling.largest_tree().ilog2()));
     for _ in 0..tiling.inputs() {
         let bytes = session.recv(INPUT, length)?;
         let mut ct = layout.input.read(&bytes)?.expand();
@@ -157,13 +130,7 @@ pub(crate) fn respond(
         let packed = tree.pack(index, sums, &cells)?;
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
         let mut frame = Vec::with_capacity(layout.format.bytes(used.len()));
-        let own = layout.format.answer_parts(
-            packed,
-            &he.peer().public,
-            &used,
-            &mut ctx.rng,
-            &mut frame,
-        )?;
+        let own = layout.format.answer_parts(packed, &he.peer().public, &used, &mut ctx.rng, &mut frame)?;
         let own = Zeroizing::new(own);
         ctx.session.send_vec(RESPONSE, frame)?;
         scatter(&mut share, &cells, &own);
@@ -172,11 +139,7 @@ pub(crate) fn respond(
 }
 
 /// Opens the responses and returns this party's share of the products, as [`respond`] does.
-pub(crate) fn collect(
-    session: &mut Session,
-    he: &HeContext,
-    layout: &Layout,
-) -> Result<Vec<u64>, TwopcError> {
+pub(crate) fn collect(session: &mut Session, he: &HeContext, layout: &Layout) -> Result<Vec<u64>, TwopcError> {
     let tiling = &layout.tiling;
     let inner = tiling.inner_shape();
     let mut share = SecretWords::from(vec![0u64; tiling.batch() * inner.k * inner.n]);
@@ -203,25 +166,13 @@ fn scale(ct: &mut Ciphertext, factors: &[u64]) {
 }
 
 pub(crate) fn expect_words<T>(words: &[T], expected: usize) -> Result<(), HeError> {
-    if words.len() == expected {
-        Ok(())
-    } else {
-        Err(HeError::Operand {
-            expected,
-            found: words.len(),
-        })
-    }
+    if words.len() == expected { Ok(()) } else { Err(HeError::Operand { expected, found: words.len() }) }
 }
 
 impl<'a, T: Copy> View<'a, T> {
     /// A tiling's rows×columns operand from the caller's matrix, which is its transpose if the right operand is
     /// encrypted.
-    pub(crate) fn oriented(
-        words: &'a [T],
-        rows: usize,
-        columns: usize,
-        encrypted: Encrypted,
-    ) -> Self {
+    pub(crate) fn oriented(words: &'a [T], rows: usize, columns: usize, encrypted: Encrypted) -> Self {
         match encrypted {
             Encrypted::Left => Self::new(words, rows, columns),
             Encrypted::Right => Self::new(words, columns, rows).transposed(),

@@ -18,9 +18,7 @@ pub enum HeError {
         batch: usize,
     },
     /// Windows that do not fit the ring.
-    #[error(
-        "window {kw}x{mw}x{nw} does not fit ring degree {degree}, or its inner size is no power of two"
-    )]
+    #[error("window {kw}x{mw}x{nw} does not fit ring degree {degree}, or its inner size is no power of two")]
     Window {
         /// Rows.
         kw: usize,

@@ -31,22 +31,13 @@ pub trait Combine: Sync {
     ///
     /// # Errors
     /// Whatever the implementation's automorphisms fail with.
-    fn combine(
-        &self,
-        children: Vec<Self::Item>,
-        h: usize,
-        slot: usize,
-    ) -> Result<Self::Item, Self::Error>;
+    fn combine(&self, children: Vec<Self::Item>, h: usize, slot: usize) -> Result<Self::Item, Self::Error>;
 }
 
 /// The slot of leaf `i` in a tree of `size` slots: the coefficients at positions ≡ slot modulo size. Its own inverse.
 pub fn slot(i: usize, size: usize) -> usize {
     debug_assert!(size.is_power_of_two() && i < size);
-    if size == 1 {
-        0
-    } else {
-        i.reverse_bits() >> (usize::BITS - size.ilog2())
-    }
+    if size == 1 { 0 } else { i.reverse_bits() >> (usize::BITS - size.ilog2()) }
 }
 
 /// Automorphisms of the tree over `leaves` leaves of degree `n` in ⌈leaves⌉₂ slots: for each inner node, one less than
@@ -100,9 +91,8 @@ fn node<C: Combine, L: Send>(
         parts.push((place + slot(parts.len(), count) * h, leaves));
         leaves = rest;
     }
-    let children = parts
-        .into_par_iter()
-        .filter_map(|(place, leaves)| node(combiner, leaves, (h * count, place), size, lift));
+    let children =
+        parts.into_par_iter().filter_map(|(place, leaves)| node(combiner, leaves, (h * count, place), size, lift));
     let children: Result<Vec<_>, _> = children.collect();
     Some(children.and_then(|children| combiner.combine(children, h, place)))
 }
@@ -117,15 +107,7 @@ mod tests {
 
     fn shift(a: &[u64], h: usize) -> Vec<u64> {
         let n = a.len();
-        (0..n)
-            .map(|i| {
-                if i >= h {
-                    a[i - h]
-                } else {
-                    (MODULUS - a[i + n - h]) % MODULUS
-                }
-            })
-            .collect()
+        (0..n).map(|i| if i >= h { a[i - h] } else { (MODULUS - a[i + n - h]) % MODULUS }).collect()
     }
 
     fn automorphism(a: &[u64], g: usize) -> Vec<u64> {
@@ -143,17 +125,9 @@ mod tests {
         fn two(even: &[u64], odd: &[u64], h: usize) -> Vec<u64> {
             let n = even.len();
             let odd = shift(odd, h);
-            let difference: Vec<u64> = even
-                .iter()
-                .zip(&odd)
-                .map(|(a, b)| (a + MODULUS - b) % MODULUS)
-                .collect();
+            let difference: Vec<u64> = even.iter().zip(&odd).map(|(a, b)| (a + MODULUS - b) % MODULUS).collect();
             let turned = automorphism(&difference, n / h + 1);
-            even.iter()
-                .zip(&odd)
-                .zip(turned)
-                .map(|((a, b), t)| (a + b + t) % MODULUS)
-                .collect()
+            even.iter().zip(&odd).zip(turned).map(|((a, b), t)| (a + b + t) % MODULUS).collect()
         }
     }
 
@@ -168,12 +142,7 @@ mod tests {
             children(self.0, h, self.1)
         }
 
-        fn combine(
-            &self,
-            mut items: Vec<Vec<u64>>,
-            h: usize,
-            slot: usize,
-        ) -> Result<Vec<u64>, Self::Error> {
+        fn combine(&self, mut items: Vec<Vec<u64>>, h: usize, slot: usize) -> Result<Vec<u64>, Self::Error> {
             assert!(slot < h);
             let count = self.children(h);
             assert!((1..=count).contains(&items.len()));
@@ -198,16 +167,11 @@ mod tests {
                 for count in 1..=size {
                     let leaves: Vec<Vec<u64>> = (0..count)
                         .map(|j| {
-                            (0..degree as u64)
-                                .map(|i| (i * 7919 + 104_729 * (j as u64 + 1)).pow(2) % MODULUS)
-                                .collect()
+                            (0..degree as u64).map(|i| (i * 7919 + 104_729 * (j as u64 + 1)).pow(2) % MODULUS).collect()
                         })
                         .collect();
                     let inverse = (0..size.ilog2()).fold(1, |x, _| x * half % MODULUS);
-                    let scaled = leaves
-                        .iter()
-                        .map(|l| l.iter().map(|c| c * inverse % MODULUS).collect())
-                        .collect();
+                    let scaled = leaves.iter().map(|l| l.iter().map(|c| c * inverse % MODULUS).collect()).collect();
                     let tree = PlainTree(degree, size);
                     let Ok(merged) = interleave(&tree, scaled, size, &Ok);
                     let merged = merged.unwrap();
@@ -242,11 +206,7 @@ mod tests {
             let size = leaves.next_power_of_two();
             let count = Count(size, 0.into());
             let Ok(_) = interleave(&count, vec![(); leaves], size, &Ok);
-            assert_eq!(
-                count.1.into_inner(),
-                automorphisms(8192, leaves),
-                "{leaves}"
-            );
+            assert_eq!(count.1.into_inner(), automorphisms(8192, leaves), "{leaves}");
         }
         // 48 + 12 + 3 + 1 nodes of four children; only the root of an odd number of levels has two.
         assert_eq!(automorphisms(8192, 192), 3 * (48 + 12 + 3 + 1));

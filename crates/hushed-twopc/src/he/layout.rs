@@ -63,10 +63,7 @@ const MAX_LAYOUTS: usize = 1 << 10;
 impl Layouts {
     /// An empty cache.
     pub fn new(params: Arc<RlweParams>) -> Self {
-        Self {
-            params,
-            known: Mutex::default(),
-        }
+        Self { params, known: Mutex::default() }
     }
 
     /// The parameters.
@@ -118,15 +115,11 @@ impl Layout {
     /// [`HeError`] for impossible shapes and windows; [`RlweError::NoRoomForResponse`] if the noise does not fit even
     /// the full modulus; [`RlweError::RingBits`].
     pub fn new(params: &Arc<RlweParams>, spec: &OltSpec) -> Result<Self, TwopcError> {
-        let mut refused = RlweError::RingBits {
-            ell: spec.ring_bits,
-        };
+        let mut refused = RlweError::RingBits { ell: spec.ring_bits };
         for product_limbs in 1..=params.q_len() {
             for packing_limbs in 1..=product_limbs.min(packing_limbs(params)) {
                 match Self::with_limbs(params, spec, product_limbs, packing_limbs) {
-                    Err(TwopcError::Rlwe(why @ RlweError::NoRoomForResponse { .. })) => {
-                        refused = why
-                    }
+                    Err(TwopcError::Rlwe(why @ RlweError::NoRoomForResponse { .. })) => refused = why,
                     done => return done,
                 }
             }
@@ -171,10 +164,7 @@ impl Layout {
                 let (inputs, leaves) = match self.sums_on_arrival() {
                     // All sums, and some of the products to be added.
                     true => (ARRIVING_TOGETHER, tiling.leaves() + LEAVES_TOGETHER),
-                    false => (
-                        tiling.inputs(),
-                        leaves.max(LEAVES_TOGETHER).min(tiling.leaves()),
-                    ),
+                    false => (tiling.inputs(), leaves.max(LEAVES_TOGETHER).min(tiling.leaves())),
                 };
                 inputs * ciphertext + leaves * (degree + degree / mw) + MULTIPLIER_WORDS
             }
@@ -199,29 +189,13 @@ impl Layout {
         let (input, format) = formats(params, spec, &tiling, limbs)?;
         let tiling = Self::tiling(spec, &wire(params, limbs, &input, &format))?;
         let (input, format) = formats(params, spec, &tiling, limbs)?;
-        let settled = OltSpec {
-            window: Some(tiling.window()),
-            ..*spec
-        };
+        let settled = OltSpec { window: Some(tiling.window()), ..*spec };
         let tiling = Self::tiling(&settled, &wire(params, limbs, &input, &format))?;
-        Ok(Self {
-            tiling,
-            product_limbs,
-            packing_limbs,
-            scale,
-            input,
-            format,
-        })
+        Ok(Self { tiling, product_limbs, packing_limbs, scale, input, format })
     }
 
     fn tiling(spec: &OltSpec, wire: &Wire) -> Result<OltTiling, HeError> {
-        let OltSpec {
-            shape,
-            batch,
-            encrypted,
-            packing,
-            ..
-        } = *spec;
+        let OltSpec { shape, batch, encrypted, packing, .. } = *spec;
         match spec.window {
             Some(window) => OltTiling::with_window(shape, batch, encrypted, packing, window, wire),
             None => OltTiling::choose(shape, batch, encrypted, packing, wire),
@@ -267,9 +241,11 @@ fn noise(
 ) -> NoiseBound {
     let terms = tiling.inner_shape().m * tiling.window().nw;
     let magnitude = (0..spec.multiplier_bits).fold(1.0, |x, _| x * 2.0);
-    let switched = NoiseBound::fresh_top_bits(drop)
-        .plain_product(magnitude, terms)
-        .modulus_switch(params, product_limbs, packing_limbs);
+    let switched = NoiseBound::fresh_top_bits(drop).plain_product(magnitude, terms).modulus_switch(
+        params,
+        product_limbs,
+        packing_limbs,
+    );
     let levels = tiling.largest_tree().ilog2();
     switched.interleave(params, self::packing_limbs(params), packing_limbs, levels)
 }

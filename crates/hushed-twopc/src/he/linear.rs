@@ -85,12 +85,7 @@ struct Ready {
 
 enum ReadyValues {
     /// By values of the whole degree: limb `i` of block (β, γ) is at ((β·n' + γ)·limbs + i)·N.
-    Whole {
-        columns: usize,
-        limbs: usize,
-        degree: usize,
-        words: Zeroizing<Vec<u64>>,
-    },
+    Whole { columns: usize, limbs: usize, degree: usize, words: Zeroizing<Vec<u64>> },
     /// For blocks of ciphertexts: γ by β, per limb.
     Points(Vec<PointMatrix>),
 }
@@ -104,10 +99,7 @@ impl PreparedWeights {
         expect_count(m, n, weights.len())?;
         let mut across = vec![0; m * n];
         // Square by square: each row of a large table has a given column in another page.
-        for (i, j) in (0..m)
-            .step_by(SQUARE)
-            .flat_map(|i| (0..n).step_by(SQUARE).map(move |j| (i, j)))
-        {
+        for (i, j) in (0..m).step_by(SQUARE).flat_map(|i| (0..n).step_by(SQUARE).map(move |j| (i, j))) {
             for row in i..(i + SQUARE).min(m) {
                 for column in j..(j + SQUARE).min(n) {
                     across[column * m + row] = weights[row * n + column];
@@ -123,25 +115,13 @@ impl PreparedWeights {
     ///
     /// # Errors
     /// [`HeError::Operand`] if the number of weights is wrong, [`HeError::Weight`] if one is too large.
-    pub fn transposed(
-        m: usize,
-        n: usize,
-        bits: u32,
-        largest_weight: u32,
-        weights: Vec<i32>,
-    ) -> Result<Self, HeError> {
+    pub fn transposed(m: usize, n: usize, bits: u32, largest_weight: u32, weights: Vec<i32>) -> Result<Self, HeError> {
         expect_count(m, n, weights.len())?;
         debug_assert_eq!(largest(&weights), largest_weight, "largest weight");
         if bits > 30 || largest_weight > 1 << bits {
             return Err(HeError::Weight { bits });
         }
-        Ok(Self {
-            weights,
-            m,
-            n,
-            bits,
-            ready: None,
-        })
+        Ok(Self { weights, m, n, bits, ready: None })
     }
 
     /// Reuses its memory for `count` other numbers, still to be written: a layer that is rebuilt in every pass is
@@ -165,26 +145,14 @@ impl PreparedWeights {
 
     /// The public shape of the product with `rows` rows.
     pub fn shape(&self, rows: usize) -> LinearShape {
-        LinearShape {
-            shape: OltShape {
-                k: rows,
-                m: self.m,
-                n: self.n,
-            },
-            weight_bits: self.bits,
-        }
+        LinearShape { shape: OltShape { k: rows, m: self.m, n: self.n }, weight_bits: self.bits }
     }
 
     /// Bytes of the transforms, for products with `rows` rows over `ring`.
     ///
     /// # Errors
     /// As [`Layout::new`].
-    pub fn ready_bytes(
-        &self,
-        params: &Arc<RlweParams>,
-        rows: usize,
-        ring: Ring,
-    ) -> Result<usize, TwopcError> {
+    pub fn ready_bytes(&self, params: &Arc<RlweParams>, rows: usize, ring: Ring) -> Result<usize, TwopcError> {
         let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
         let (_, mb, nb) = layout.tiling.blocks();
         let (columns, points) = match layout.block_points() {
@@ -200,12 +168,7 @@ impl PreparedWeights {
     ///
     /// # Errors
     /// As [`Layout::new`].
-    pub fn make_ready(
-        &mut self,
-        params: &Arc<RlweParams>,
-        rows: usize,
-        ring: Ring,
-    ) -> Result<(), TwopcError> {
+    pub fn make_ready(&mut self, params: &Arc<RlweParams>, rows: usize, ring: Ring) -> Result<(), TwopcError> {
         self.ready = None;
         let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
         let (tiling, limbs) = (&layout.tiling, layout.product_limbs);
@@ -218,21 +181,15 @@ impl PreparedWeights {
             }
             None => whole(params, tiling, limbs, &source),
         };
-        self.ready = Some(Ready {
-            window: tiling.window(),
-            points,
-            values,
-        });
+        self.ready = Some(Ready { window: tiling.window(), points, values });
         Ok(())
     }
 
     pub(crate) fn block_source<'a>(&'a self, layout: &Layout) -> Blocks<'a> {
         let window = layout.tiling.window();
         // A multiplier's polynomial does not depend on the rows of the encrypted blocks.
-        let same = |r: &&Ready| {
-            (r.window.mw, r.window.nw) == (window.mw, window.nw)
-                && r.points == layout.block_points()
-        };
+        let same =
+            |r: &&Ready| (r.window.mw, r.window.nw) == (window.mw, window.nw) && r.points == layout.block_points();
         let ready = self.ready.as_ref().filter(same);
         Blocks {
             bits: self.bits,
@@ -244,12 +201,7 @@ impl PreparedWeights {
 }
 
 /// The transforms of all blocks, by values of the whole degree.
-fn whole(
-    params: &RlweParams,
-    tiling: &OltTiling,
-    limbs: usize,
-    source: &Blocks<'_>,
-) -> ReadyValues {
+fn whole(params: &RlweParams, tiling: &OltTiling, limbs: usize, source: &Blocks<'_>) -> ReadyValues {
     let ((_, mb, nb), degree) = (tiling.blocks(), params.n());
     let mut integers = Zeroizing::new(vec![0i64; right_prefix(tiling.window())]);
     let mut words = Zeroizing::new(vec![0u64; mb * nb * limbs * degree]);
@@ -259,12 +211,7 @@ fn whole(
             super::product::values::transform(params.basis(), limb, source, &integers, out);
         }
     }
-    ReadyValues::Whole {
-        columns: nb,
-        limbs,
-        degree,
-        words,
-    }
+    ReadyValues::Whole { columns: nb, limbs, degree, words }
 }
 
 impl Drop for PreparedWeights {
@@ -289,14 +236,7 @@ impl Multiplier for Blocks<'_> {
         encode_right(self.view, self.window, 0, beta, gamma, out, i64::from);
     }
 
-    fn blocks(
-        &self,
-        _p: usize,
-        betas: Range<usize>,
-        gamma: usize,
-        (prefix, stride): (usize, usize),
-        out: &mut [i32],
-    ) {
+    fn blocks(&self, _p: usize, betas: Range<usize>, gamma: usize, (prefix, stride): (usize, usize), out: &mut [i32]) {
         // One column after another, each as it lies in memory.
         let Window { mw, nw, .. } = self.window;
         let rows = betas.start * mw..self.view.rows().min(betas.end * mw);
@@ -317,13 +257,7 @@ impl Multiplier for Blocks<'_> {
     }
 
     fn values(&self, _p: usize, beta: usize, gamma: usize, limb: usize) -> Option<&[u64]> {
-        let Some(ReadyValues::Whole {
-            columns,
-            limbs,
-            degree,
-            words,
-        }) = self.ready
-        else {
+        let Some(ReadyValues::Whole { columns, limbs, degree, words }) = self.ready else {
             return None;
         };
         let at = ((beta * columns + gamma) * limbs + limb) * degree;
@@ -342,12 +276,7 @@ impl Multiplier for Blocks<'_> {
 ///
 /// # Errors
 /// [`HeError::Operand`] if the share is not a multiple of m long; else those of the session and of the peer's bytes.
-pub fn linear_server(
-    ctx: &mut Ctx,
-    he: &HeContext,
-    x: &Share,
-    weights: &PreparedWeights,
-) -> Result<Share, TwopcError> {
+pub fn linear_server(ctx: &mut Ctx, he: &HeContext, x: &Share, weights: &PreparedWeights) -> Result<Share, TwopcError> {
     let rows = x.len() / weights.m.max(1);
     expect_words(x.words(), rows * weights.m)?;
     let answered = linear_server_alone(ctx, he, x.ring(), rows, weights)?;
@@ -377,12 +306,7 @@ pub fn linear_server_alone(
 ///
 /// # Errors
 /// [`HeError::Operand`] if the share does not fit the shape; else those of the session and of the peer's bytes.
-pub fn linear_client(
-    ctx: &mut Ctx,
-    he: &HeContext,
-    x: &Share,
-    shape: &LinearShape,
-) -> Result<Share, TwopcError> {
+pub fn linear_client(ctx: &mut Ctx, he: &HeContext, x: &Share, shape: &LinearShape) -> Result<Share, TwopcError> {
     let layout = he.layout(&shape.spec(x.ring()))?;
     send_inputs(ctx, he, &layout, x.words())?;
     let words = collect(&mut ctx.session, he, &layout)?;
@@ -397,22 +321,9 @@ mod tests {
     #[test]
     fn blocks_are_written_over_anything_at_the_edges_too() {
         const OLD: i32 = -7;
-        let (m, n, window) = (
-            61,
-            19,
-            Window {
-                kw: 1,
-                mw: 16,
-                nw: 4,
-            },
-        );
+        let (m, n, window) = (61, 19, Window { kw: 1, mw: 16, nw: 4 });
         let weights: Vec<i32> = (1..=(m * n) as i32).collect();
-        let source = Blocks {
-            bits: 20,
-            view: View::new(&weights, n, m).transposed(),
-            window,
-            ready: None,
-        };
+        let source = Blocks { bits: 20, view: View::new(&weights, n, m).transposed(), window, ready: None };
         let (prefix, betas) = (right_prefix(window), m.div_ceil(window.mw));
         let stride = prefix + 5;
         for gamma in 0..n.div_ceil(window.nw) {

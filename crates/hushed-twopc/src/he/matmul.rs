@@ -55,11 +55,7 @@ impl MatmulShape {
         let left = layout(&self.spec(ring, Encrypted::Left))?;
         let right = layout(&self.spec(ring, Encrypted::Right))?;
         let nanoseconds = |l: &L| l.borrow().tiling.cost().nanoseconds;
-        Ok(if nanoseconds(&right) < nanoseconds(&left) {
-            right
-        } else {
-            left
-        })
+        Ok(if nanoseconds(&right) < nanoseconds(&left) { right } else { left })
     }
 }
 
@@ -87,20 +83,13 @@ pub fn matmul_shared(
         Encrypted::Left => (x.words(), y.words()),
         Encrypted::Right => (y.words(), x.words()),
     };
-    let source = Blocks {
-        values: multiplying,
-        tiling: &layout.tiling,
-        bits: ring.bits() - 1,
-        signed: |w: u64| ring.decode(w),
-    };
+    let source =
+        Blocks { values: multiplying, tiling: &layout.tiling, bits: ring.bits() - 1, signed: |w: u64| ring.decode(w) };
     send_inputs(ctx, he, &layout, travelling)?;
     let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
     let mut sum = SecretWords::from(respond(ctx, he, &layout, &inputs, &source)?);
     drop(inputs);
-    let operands = x
-        .words()
-        .chunks_exact(k * m)
-        .zip(y.words().chunks_exact(m * n));
+    let operands = x.words().chunks_exact(k * m).zip(y.words().chunks_exact(m * n));
     for ((x, y), sum) in operands.zip(sum.chunks_exact_mut(k * n)) {
         add(sum, &Zeroizing::new(product(x, y, k, m, n)));
     }

@@ -34,9 +34,7 @@ pub use layout::{Layout, Layouts, OltSpec};
 pub use linear::ahead::{
     Ahead, ahead_client, ahead_server, linear_ahead_client, linear_ahead_cost, linear_ahead_server,
 };
-pub use linear::{
-    LinearShape, PreparedWeights, largest, linear_client, linear_server, linear_server_alone,
-};
+pub use linear::{LinearShape, PreparedWeights, largest, linear_client, linear_server, linear_server_alone};
 pub use matmul::{MatmulShape, matmul_shared};
 pub use olt::{olt_encrypted, olt_multiplying};
 pub use rows::{RowsCost, row_squares, row_squares_cost, scale_rows, scale_rows_cost};

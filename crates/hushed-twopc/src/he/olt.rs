@@ -17,12 +17,7 @@ use crate::share::{Ring, Share};
 ///
 /// # Errors
 /// [`super::HeError::Operand`] if `words` has the wrong length; else those of the session and of the peer's bytes.
-pub fn olt_encrypted(
-    ctx: &mut Ctx,
-    he: &HeContext,
-    spec: &OltSpec,
-    words: &[u64],
-) -> Result<Share, TwopcError> {
+pub fn olt_encrypted(ctx: &mut Ctx, he: &HeContext, spec: &OltSpec, words: &[u64]) -> Result<Share, TwopcError> {
     let layout = he.layout(spec)?;
     send_inputs(ctx, he, &layout, words)?;
     let share = collect(&mut ctx.session, he, &layout)?;
@@ -33,12 +28,7 @@ pub fn olt_encrypted(
 ///
 /// # Errors
 /// As [`olt_encrypted`]; [`super::HeError::Weight`] if a value is above its bound.
-pub fn olt_multiplying(
-    ctx: &mut Ctx,
-    he: &HeContext,
-    spec: &OltSpec,
-    values: &[i64],
-) -> Result<Share, TwopcError> {
+pub fn olt_multiplying(ctx: &mut Ctx, he: &HeContext, spec: &OltSpec, values: &[i64]) -> Result<Share, TwopcError> {
     let layout = he.layout(spec)?;
     let OltShape { m, n, .. } = layout.tiling.inner_shape();
     expect_words(values, spec.batch * m * n)?;
@@ -47,12 +37,7 @@ pub fn olt_multiplying(
         return Err(super::HeError::Weight { bits }.into());
     }
     let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
-    let source = Blocks {
-        values,
-        tiling: &layout.tiling,
-        bits,
-        signed: |v: i64| v,
-    };
+    let source = Blocks { values, tiling: &layout.tiling, bits, signed: |v: i64| v };
     let share = respond(ctx, he, &layout, &inputs, &source)?;
     Ok(Share::new(Ring::new(spec.ring_bits), share))
 }

@@ -177,12 +177,7 @@ impl OltTiling {
             }
             mw *= 2;
         }
-        let (_, window) = best.ok_or(HeError::Shape {
-            k: shape.k,
-            m: shape.m,
-            n: shape.n,
-            batch,
-        })?;
+        let (_, window) = best.ok_or(HeError::Shape { k: shape.k, m: shape.m, n: shape.n, batch })?;
         Self::with_window(shape, batch, encrypted, packing, window, wire)
     }
 
@@ -203,12 +198,7 @@ impl OltTiling {
         let Window { kw, mw, nw } = window;
         let volume = kw.checked_mul(mw).and_then(|v| v.checked_mul(nw));
         if kw == 0 || nw == 0 || !mw.is_power_of_two() || volume.is_none_or(|v| v > wire.degree) {
-            return Err(HeError::Window {
-                kw,
-                mw,
-                nw,
-                degree: wire.degree,
-            });
+            return Err(HeError::Window { kw, mw, nw, degree: wire.degree });
         }
         let inner = match encrypted {
             Encrypted::Left => shape,
@@ -248,8 +238,7 @@ pub(super) fn price(tiling: &OltTiling, wire: &Wire) -> OltCost {
     let bytes_out = responses * wire.response_bytes + (wanted * wire.response_bits).div_ceil(8);
     let (product, packing) = (wire.product_limbs, wire.packing_limbs);
     let pairs: u64 = (packing..product).sum();
-    let switches =
-        (leaves * tiling.degree() as u64 * PRICES.work.switch / 1000).saturating_mul(pairs);
+    let switches = (leaves * tiling.degree() as u64 * PRICES.work.switch / 1000).saturating_mul(pairs);
     let automorphism = PRICES.automorphism_ns * (packing + SPECIAL_PRIMES);
     let nanoseconds = (bytes_in + bytes_out)
         .saturating_mul(PRICES.byte_ns)
@@ -258,16 +247,7 @@ pub(super) fn price(tiling: &OltTiling, wire: &Wire) -> OltCost {
         .saturating_add(switched.saturating_mul(automorphism))
         .saturating_add(self::leaves(&PRICES.work, tiling, product).0)
         .saturating_add(switches);
-    OltCost {
-        inputs,
-        transforms,
-        products,
-        automorphisms: switched,
-        responses,
-        bytes_in,
-        bytes_out,
-        nanoseconds,
-    }
+    OltCost { inputs, transforms, products, automorphisms: switched, responses, bytes_in, bytes_out, nanoseconds }
 }
 
 /// Bytes of all responses: each has a header, the a part, and b at the wanted coefficients, padded to whole bytes.

@@ -79,9 +79,7 @@ impl Inputs {
                 for first in range.clone().step_by(together) {
                     let range = first..range.end.min(first + together);
                     let sums = values::leaves(params, tiling, limbs, all, multiplier, range);
-                    let made = sums
-                        .into_par_iter()
-                        .map(|sum| Leaf::of_values(params, sum, mw));
+                    let made = sums.into_par_iter().map(|sum| Leaf::of_values(params, sum, mw));
                     leaves.extend(made.collect::<Vec<_>>());
                 }
                 leaves

@@ -39,10 +39,7 @@ pub struct RowsCost {
 
 impl From<Cost> for RowsCost {
     fn from(cost: Cost) -> RowsCost {
-        RowsCost {
-            cost,
-            ..RowsCost::default()
-        }
+        RowsCost { cost, ..RowsCost::default() }
     }
 }
 
@@ -51,11 +48,7 @@ impl Add for RowsCost {
 
     /// One after the other.
     fn add(self, b: RowsCost) -> RowsCost {
-        RowsCost {
-            cost: self.cost + b.cost,
-            tiling: self.tiling + b.tiling,
-            opened: self.opened + b.opened,
-        }
+        RowsCost { cost: self.cost + b.cost, tiling: self.tiling + b.tiling, opened: self.opened + b.opened }
     }
 }
 
@@ -69,11 +62,7 @@ impl RowsCost {
     }
 
     fn cheaper(self, other: RowsCost) -> RowsCost {
-        if self.nanoseconds() < other.nanoseconds() {
-            self
-        } else {
-            other
-        }
+        if self.nanoseconds() < other.nanoseconds() { self } else { other }
     }
 
     fn over_rlwe(&self) -> bool {
@@ -98,25 +87,14 @@ pub fn row_squares_cost<L: Borrow<Layout>>(
     let tiling = layout(&spec)?.borrow().tiling.cost();
     let cost = tiling.one_way(Party::Server);
     let opened = rows as u64;
-    Ok(RowsCost {
-        cost,
-        tiling,
-        opened,
-    }
-    .cheaper(over_ot))
+    Ok(RowsCost { cost, tiling, opened }.cheaper(over_ot))
 }
 
 /// Σ_j x_ij² mod 2^ℓ for a rows × width matrix x: one number per row, off by at most two units.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless x has rows × width elements; else those of the session and of the peer's bytes.
-pub fn row_squares(
-    ctx: &mut Ctx,
-    he: &HeContext,
-    x: &Share,
-    rows: usize,
-    width: usize,
-) -> Result<Share, TwopcError> {
+pub fn row_squares(ctx: &mut Ctx, he: &HeContext, x: &Share, rows: usize, width: usize) -> Result<Share, TwopcError> {
     expect_len("row_squares", "elements", x.len(), rows * width)?;
     let ring = x.ring();
     let how = row_squares_cost(rows, width, ring, |spec| he.layout(spec))?;
@@ -158,12 +136,7 @@ pub fn scale_rows_cost<L: Borrow<Layout>>(
     let tiling = shape.cheaper(ring, layout)?.borrow().tiling.cost();
     let cost = tiling.both_ways();
     let opened = 2 * (rows * width) as u64;
-    Ok(RowsCost {
-        cost,
-        tiling,
-        opened,
-    }
-    .cheaper(over_ot))
+    Ok(RowsCost { cost, tiling, opened }.cheaper(over_ot))
 }
 
 /// x_ij·r_i mod 2^ℓ for a rows × width matrix x, row by row, and `rows` factors r: off by at most two units.
@@ -192,22 +165,14 @@ pub fn scale_rows(
 /// The products of one party's rows with the other's, each a row times a column; `None` if there are none.
 fn squares_spec(rows: usize, width: usize, ring: Ring) -> Option<OltSpec> {
     let half = ring.bits().checked_sub(1).filter(|bits| *bits > 1)?;
-    let shape = OltShape {
-        k: 1,
-        m: width,
-        n: 1,
-    };
+    let shape = OltShape { k: 1, m: width, n: 1 };
     let products = MatmulShape { shape, batch: rows };
     (rows > 0 && width > 0).then(|| products.spec(Ring::new(half), Encrypted::Left))
 }
 
 /// A factor times its row, row by row.
 fn scale_shape(rows: usize, width: usize) -> Option<MatmulShape> {
-    let shape = OltShape {
-        k: 1,
-        m: 1,
-        n: width,
-    };
+    let shape = OltShape { k: 1, m: 1, n: width };
     (rows > 0 && width > 0).then_some(MatmulShape { shape, batch: rows })
 }
 
@@ -217,8 +182,7 @@ mod tests {
     use crate::testing::{assert_cost, run_over_rlwe, share, values};
 
     fn off(ring: Ring, found: u64, want: u64) -> u64 {
-        ring.decode(ring.reduce(found.wrapping_sub(want)))
-            .unsigned_abs()
+        ring.decode(ring.reduce(found.wrapping_sub(want))).unsigned_abs()
     }
 
     fn layouts() -> impl Fn(&OltSpec) -> Result<Layout, TwopcError> {
@@ -229,24 +193,18 @@ mod tests {
     #[test]
     fn squares_of_rows() {
         // The first two over OT, the others over RLWE.
-        for (rows, width, bits, rlwe) in [
-            (1, 24, 33, false),
-            (0, 5, 33, false),
-            (16, 384, 33, true),
-            (21, 300, 46, true),
-        ] {
+        for (rows, width, bits, rlwe) in
+            [(1, 24, 33, false), (0, 5, 33, false), (16, 384, 33, true), (21, 300, 46, true)]
+        {
             let ring = Ring::new(bits);
             let x = values(rows * width, ring, 1);
-            let (y, stats) = run_over_rlwe(&share(ring, &x, 2), |ctx, he, x| {
-                row_squares(ctx, he, x, rows, width).unwrap()
-            });
+            let (y, stats) =
+                run_over_rlwe(&share(ring, &x, 2), |ctx, he, x| row_squares(ctx, he, x, rows, width).unwrap());
             let cost = row_squares_cost(rows, width, ring, layouts()).unwrap();
             assert_eq!(cost.over_rlwe(), rlwe, "{rows} {width}");
             assert_cost(&stats, cost.cost);
             for (row, y) in x.chunks(width).zip(&y) {
-                let want = row
-                    .iter()
-                    .fold(0u64, |s, x| s.wrapping_add(x.wrapping_mul(*x)));
+                let want = row.iter().fold(0u64, |s, x| s.wrapping_add(x.wrapping_mul(*x)));
                 assert!(off(ring, *y, want) <= 2, "{rows} {width} {bits}");
             }
         }
@@ -254,12 +212,9 @@ mod tests {
 
     #[test]
     fn rows_times_their_factors() {
-        for (rows, width, bits, rlwe) in [
-            (1, 40, 46, false),
-            (0, 7, 33, false),
-            (16, 384, 33, true),
-            (20, 200, 46, true),
-        ] {
+        for (rows, width, bits, rlwe) in
+            [(1, 40, 46, false), (0, 7, 33, false), (16, 384, 33, true), (20, 200, 46, true)]
+        {
             let ring = Ring::new(bits);
             let (x, r) = (values(rows * width, ring, 3), values(rows, ring, 4));
             let (r0, r1) = share(ring, &r, 5);

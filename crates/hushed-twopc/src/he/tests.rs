@@ -17,11 +17,7 @@ fn run<A: Send, B: Send>(
 }
 
 /// The declared cost of a linear layer.
-pub(super) fn linear_cost(
-    he: &HeContext,
-    shape: &LinearShape,
-    ring: Ring,
-) -> Result<Cost, TwopcError> {
+pub(super) fn linear_cost(he: &HeContext, shape: &LinearShape, ring: Ring) -> Result<Cost, TwopcError> {
     let tiling = he.layout(&shape.spec(ring))?.tiling.cost();
     Ok(tiling.one_way(Party::Client))
 }
@@ -47,18 +43,12 @@ fn assert_close(found: &[u64], expected: &[u64], ring: Ring, most: u64) {
     assert_eq!(found.len(), expected.len());
     for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
         let off = ring.decode(ring.reduce(f.wrapping_sub(e)));
-        assert!(
-            off.unsigned_abs() <= most,
-            "entry {i}: {f:#x} for {e:#x}, off by {off}"
-        );
+        assert!(off.unsigned_abs() <= most, "entry {i}: {f:#x} for {e:#x}, off by {off}");
     }
 }
 
 fn weights(count: usize, bits: u32) -> Vec<i32> {
-    let mut w: Vec<i32> = words(count, 77)
-        .into_iter()
-        .map(|x| (x as i32) >> (31 - bits))
-        .collect();
+    let mut w: Vec<i32> = words(count, 77).into_iter().map(|x| (x as i32) >> (31 - bits)).collect();
     w[0] = -(1 << bits);
     if let Some(last) = w.last_mut().filter(|_| count > 1) {
         *last = 1 << bits;
@@ -69,10 +59,7 @@ fn weights(count: usize, bits: u32) -> Vec<i32> {
 fn linear(k: usize, m: usize, n: usize, ring: Ring, bits: u32, ready: bool) {
     let shape = OltShape { k, m, n };
     let w = weights(m * n, bits);
-    let mut x: Vec<u64> = words(k * m, 3)
-        .into_iter()
-        .map(|x| ring.reduce(x))
-        .collect();
+    let mut x: Vec<u64> = words(k * m, 3).into_iter().map(|x| ring.reduce(x)).collect();
     x[0] = ring.mask();
     let wide: Vec<u64> = w.iter().map(|&w| i64::from(w) as u64).collect();
     let expected = clear(&x, &wide, shape, ring);
@@ -82,10 +69,7 @@ fn linear(k: usize, m: usize, n: usize, ring: Ring, bits: u32, ready: bool) {
     let (a, b, stats) = run(
         |ctx, he| {
             let declared = linear_cost(he, &public, ring).unwrap();
-            (
-                linear_client(ctx, he, &x_client, &public).unwrap(),
-                declared,
-            )
+            (linear_client(ctx, he, &x_client, &public).unwrap(), declared)
         },
         |ctx, he| {
             if ready {
@@ -103,14 +87,7 @@ fn linear(k: usize, m: usize, n: usize, ring: Ring, bits: u32, ready: bool) {
 
 #[test]
 fn shares_times_weights() {
-    for (k, m, n) in [
-        (1, 1, 1),
-        (1, 50, 7),
-        (3, 5, 2),
-        (7, 33, 65),
-        (130, 3, 2),
-        (2, 3, 300),
-    ] {
+    for (k, m, n) in [(1, 1, 1), (1, 50, 7), (3, 5, 2), (7, 33, 65), (130, 3, 2), (2, 3, 300)] {
         linear(k, m, n, Ring::Z64, 20, false);
     }
 }
@@ -140,11 +117,8 @@ fn lookup(ids: &[usize], m: usize, n: usize) -> bool {
     for (row, &id) in ids.iter().enumerate() {
         one_hot[row * m + id] = 1;
     }
-    let expected: Vec<u64> = ids
-        .iter()
-        .flat_map(|&id| &table[id * n..(id + 1) * n])
-        .map(|&w| i64::from(w) as u64)
-        .collect();
+    let expected: Vec<u64> =
+        ids.iter().flat_map(|&id| &table[id * n..(id + 1) * n]).map(|&w| i64::from(w) as u64).collect();
     let prepared = PreparedWeights::new(m, n, 20, table).unwrap();
     let public = prepared.shape(rows);
     let (a, (b, arriving), _) = run(
@@ -173,23 +147,11 @@ fn a_lookup_in_a_long_table() {
 }
 
 fn matmul(k: usize, m: usize, n: usize, batch: usize, ring: Ring) {
-    let shape = MatmulShape {
-        shape: OltShape { k, m, n },
-        batch,
-    };
-    let x: Vec<u64> = words(batch * k * m, 5)
-        .into_iter()
-        .map(|x| ring.reduce(x))
-        .collect();
-    let y: Vec<u64> = words(batch * m * n, 6)
-        .into_iter()
-        .map(|x| ring.reduce(x))
-        .collect();
-    let expected: Vec<u64> = x
-        .chunks(k * m)
-        .zip(y.chunks(m * n))
-        .flat_map(|(x, y)| clear(x, y, shape.shape, ring))
-        .collect();
+    let shape = MatmulShape { shape: OltShape { k, m, n }, batch };
+    let x: Vec<u64> = words(batch * k * m, 5).into_iter().map(|x| ring.reduce(x)).collect();
+    let y: Vec<u64> = words(batch * m * n, 6).into_iter().map(|x| ring.reduce(x)).collect();
+    let expected: Vec<u64> =
+        x.chunks(k * m).zip(y.chunks(m * n)).flat_map(|(x, y)| clear(x, y, shape.shape, ring)).collect();
     let (xc, xs) = share(ring, &x, 1);
     let (yc, ys) = share(ring, &y, 2);
     let ((a, declared), b, stats) = run(
@@ -205,13 +167,7 @@ fn matmul(k: usize, m: usize, n: usize, batch: usize, ring: Ring) {
 
 #[test]
 fn shared_matrices() {
-    for (k, m, n, batch) in [
-        (1, 1, 1, 1),
-        (3, 5, 2, 1),
-        (1, 50, 7, 2),
-        (9, 4, 9, 12),
-        (16, 32, 16, 12),
-    ] {
+    for (k, m, n, batch) in [(1, 1, 1, 1), (3, 5, 2, 1), (1, 50, 7, 2), (9, 4, 9, 12), (16, 32, 16, 12)] {
         matmul(k, m, n, batch, Ring::Z64);
     }
 }
@@ -228,28 +184,21 @@ fn olt(spec: OltSpec) {
     let ring = Ring::new(spec.ring_bits);
     let (left, right) = (spec.batch * k * m, spec.batch * m * n);
     let small = |count| -> Vec<i64> {
-        let top = words(count, 4)
-            .into_iter()
-            .map(|x| x as i64 >> (63 - spec.multiplier_bits));
+        let top = words(count, 4).into_iter().map(|x| x as i64 >> (63 - spec.multiplier_bits));
         top.collect()
     };
     let (count, values) = match spec.encrypted {
         Encrypted::Left => (left, small(right)),
         Encrypted::Right => (right, small(left)),
     };
-    let secret: Vec<u64> = words(count, 3)
-        .into_iter()
-        .map(|x| ring.reduce(x))
-        .collect();
+    let secret: Vec<u64> = words(count, 3).into_iter().map(|x| ring.reduce(x)).collect();
     let wide: Vec<u64> = values.iter().map(|&v| v as u64).collect();
     let (x, y) = match spec.encrypted {
         Encrypted::Left => (&secret, &wide),
         Encrypted::Right => (&wide, &secret),
     };
     let products = x.chunks(k * m).zip(y.chunks(m * n));
-    let expected: Vec<u64> = products
-        .flat_map(|(x, y)| clear(x, y, spec.shape, ring))
-        .collect();
+    let expected: Vec<u64> = products.flat_map(|(x, y)| clear(x, y, spec.shape, ring)).collect();
     // The server encrypts, so that across the tests both parties play both roles.
     let ((a, declared), b, stats) = run(
         |ctx, he| {
@@ -276,15 +225,7 @@ fn every_packing_from_either_side() {
         for encrypted in [Encrypted::Left, Encrypted::Right] {
             for (k, m, n, batch) in [(3, 40, 5, 1), (5, 6, 7, 3)] {
                 let shape = OltShape { k, m, n };
-                olt(OltSpec {
-                    shape,
-                    batch,
-                    ring_bits: 64,
-                    multiplier_bits: 20,
-                    encrypted,
-                    packing,
-                    window: None,
-                });
+                olt(OltSpec { shape, batch, ring_bits: 64, multiplier_bits: 20, encrypted, packing, window: None });
             }
         }
     }
@@ -292,14 +233,7 @@ fn every_packing_from_either_side() {
 
 #[test]
 fn every_inner_window_of_one_shape() {
-    for (mw, kw, nw) in [
-        (1, 3, 4),
-        (4, 2, 3),
-        (8, 1, 4),
-        (32, 3, 4),
-        (1024, 2, 2),
-        (8192, 1, 1),
-    ] {
+    for (mw, kw, nw) in [(1, 3, 4), (4, 2, 3), (8, 1, 4), (32, 3, 4), (1024, 2, 2), (8192, 1, 1)] {
         olt(OltSpec {
             shape: OltShape { k: 3, m: 9, n: 4 },
             batch: 2,
@@ -324,17 +258,8 @@ fn operands_that_do_not_fit_are_refused() {
         |ctx, he| linear_client(ctx, he, &Share::zero(Ring::Z64, 5), &public).err(),
         |ctx, he| linear_server(ctx, he, &Share::zero(Ring::Z64, 5), &prepared).err(),
     );
-    assert!(matches!(
-        a,
-        Some(crate::TwopcError::He(HeError::Operand {
-            expected: 6,
-            found: 5
-        }))
-    ));
-    assert!(matches!(
-        b,
-        Some(crate::TwopcError::He(HeError::Operand { .. }))
-    ));
+    assert!(matches!(a, Some(crate::TwopcError::He(HeError::Operand { expected: 6, found: 5 }))));
+    assert!(matches!(b, Some(crate::TwopcError::He(HeError::Operand { .. }))));
 }
 
 /// Beyond its shares, the opener could learn of the answerer's plaintexts only from the a parts. If two responses
@@ -376,14 +301,8 @@ fn every_response_carries_a_zero_of_its_own() {
         },
     );
     let (a, responses) = seen;
-    let difference = |x: &[u64], y: &[u64]| -> Vec<u64> {
-        x.iter().zip(y).map(|(x, y)| x.wrapping_sub(*y)).collect()
-    };
-    let distinct = |v: Vec<u64>| {
-        v.into_iter()
-            .collect::<std::collections::HashSet<_>>()
-            .len()
-    };
+    let difference = |x: &[u64], y: &[u64]| -> Vec<u64> { x.iter().zip(y).map(|(x, y)| x.wrapping_sub(*y)).collect() };
+    let distinct = |v: Vec<u64>| v.into_iter().collect::<std::collections::HashSet<_>>().len();
     for i in 0..responses {
         // The same response twice: with equal zeros, all equal.
         let again = difference(&a[i], &a[responses + i]);
@@ -411,16 +330,11 @@ fn foreign_bytes_are_refused() {
     let (_, error, _) = run(
         |ctx, he| {
             let bytes = he.layout(&spec).unwrap().tiling.cost().bytes_in as usize;
-            ctx.session
-                .send_vec(engine::INPUT, vec![0xff; bytes])
-                .unwrap();
+            ctx.session.send_vec(engine::INPUT, vec![0xff; bytes]).unwrap();
         },
         |ctx, he| linear_server(ctx, he, &Share::zero(Ring::Z64, 6), &weights).err(),
     );
-    assert!(matches!(
-        error,
-        Some(crate::TwopcError::Rlwe(hushed_rlwe::RlweError::Codec(_)))
-    ));
+    assert!(matches!(error, Some(crate::TwopcError::Rlwe(hushed_rlwe::RlweError::Codec(_)))));
     let (error, ..) = run(
         |ctx, he| {
             let x = Share::zero(Ring::Z64, 6);
@@ -430,23 +344,16 @@ fn foreign_bytes_are_refused() {
             let layout = he.layout(&spec).unwrap();
             engine::receive_inputs(&mut ctx.session, he, &layout).unwrap();
             let bytes = layout.tiling.cost().bytes_out as usize;
-            ctx.session
-                .send_vec(engine::RESPONSE, vec![0xff; bytes])
-                .unwrap();
+            ctx.session.send_vec(engine::RESPONSE, vec![0xff; bytes]).unwrap();
         },
     );
-    assert!(matches!(
-        error,
-        Some(crate::TwopcError::Rlwe(hushed_rlwe::RlweError::Codec(_)))
-    ));
+    assert!(matches!(error, Some(crate::TwopcError::Rlwe(hushed_rlwe::RlweError::Codec(_)))));
 }
 
 /// Fixed pseudo-random words.
 fn words(count: usize, seed: u64) -> Vec<u64> {
     let mix = |i: u64| {
-        let z = (i.wrapping_add(seed << 32))
-            .wrapping_add(1)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (i.wrapping_add(seed << 32)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z ^ (z >> 27)
     };

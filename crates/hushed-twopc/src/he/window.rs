@@ -34,11 +34,7 @@ pub struct OltShape {
 impl OltShape {
     /// The shape of the transposed product Vᵀ·Qᵀ.
     pub fn transposed(self) -> Self {
-        Self {
-            k: self.n,
-            m: self.m,
-            n: self.k,
-        }
+        Self { k: self.n, m: self.m, n: self.k }
     }
 }
 
@@ -96,15 +92,7 @@ impl OltTiling {
         window: Window,
         wire: &Wire,
     ) -> Self {
-        Self {
-            shape,
-            encrypted,
-            packing,
-            batch,
-            degree: wire.degree,
-            window,
-            cost: OltCost::default(),
-        }
+        Self { shape, encrypted, packing, batch, degree: wire.degree, window, cost: OltCost::default() }
     }
 
     /// The shape that the tiling computes: that of the transposed product if the right operand is encrypted.
@@ -145,11 +133,7 @@ impl OltTiling {
     /// Blocks along k, m and n: (k', m', n').
     pub fn blocks(&self) -> (usize, usize, usize) {
         let Window { kw, mw, nw } = self.window;
-        (
-            self.shape.k.div_ceil(kw),
-            self.shape.m.div_ceil(mw),
-            self.shape.n.div_ceil(nw),
-        )
+        (self.shape.k.div_ceil(kw), self.shape.m.div_ceil(mw), self.shape.n.div_ceil(nw))
     }
 
     /// Number of products whose encrypted rows share a ciphertext: 1 unless mw ≥ 2m.
@@ -228,18 +212,13 @@ impl OltTiling {
     pub fn largest_tree(&self) -> usize {
         match self.packing {
             Packing::InterLeave | Packing::Krdy => self.tree_size(0),
-            Packing::PackLwes => (0..self.responses())
-                .map(|i| self.tree_size(i))
-                .max()
-                .unwrap_or(1),
+            Packing::PackLwes => (0..self.responses()).map(|i| self.tree_size(i)).max().unwrap_or(1),
         }
     }
 
     /// Wanted coefficients of response `index`.
     pub(super) fn wanted_in_response(&self, index: usize) -> usize {
-        self.response_leaves(index)
-            .map(|leaf| self.wanted_in_leaf(leaf))
-            .sum()
+        self.response_leaves(index).map(|leaf| self.wanted_in_leaf(leaf)).sum()
     }
 
     fn wanted_in_leaf(&self, leaf: usize) -> usize {
@@ -254,15 +233,8 @@ pub(super) fn check(shape: OltShape, batch: usize) -> Result<(), HeError> {
     // Dimensions up to 2^21 keep every product of three of them, and the byte counts, inside u64.
     let limit = 1 << 21;
     let good = [k, m, n, batch].iter().all(|&d| (1..=limit).contains(&d));
-    let small = k
-        .checked_mul(n)
-        .and_then(|v| v.checked_mul(batch))
-        .is_some_and(|v| v <= 1 << 34);
-    if good && small {
-        Ok(())
-    } else {
-        Err(HeError::Shape { k, m, n, batch })
-    }
+    let small = k.checked_mul(n).and_then(|v| v.checked_mul(batch)).is_some_and(|v| v <= 1 << 34);
+    if good && small { Ok(()) } else { Err(HeError::Shape { k, m, n, batch }) }
 }
 
 #[cfg(test)]
@@ -282,30 +254,11 @@ mod tests {
 
     #[test]
     fn counts_follow_from_the_windows() {
-        let shape = OltShape {
-            k: 128,
-            m: 768,
-            n: 768,
-        };
-        let window = Window {
-            kw: 128,
-            mw: 64,
-            nw: 1,
-        };
-        let tiling = OltTiling::with_window(
-            shape,
-            1,
-            Encrypted::Left,
-            Packing::InterLeave,
-            window,
-            &wire(),
-        )
-        .unwrap();
+        let shape = OltShape { k: 128, m: 768, n: 768 };
+        let window = Window { kw: 128, mw: 64, nw: 1 };
+        let tiling = OltTiling::with_window(shape, 1, Encrypted::Left, Packing::InterLeave, window, &wire()).unwrap();
         let cost = tiling.cost();
-        assert_eq!(
-            (cost.inputs, cost.responses, cost.automorphisms),
-            (12, 12, 12 * 63)
-        );
+        assert_eq!((cost.inputs, cost.responses, cost.automorphisms), (12, 12, 12 * 63));
         assert_eq!((cost.products, cost.transforms), (12 * 768, 12 * 768));
         assert_eq!(cost.bytes_out, 12 * (102_400 + 8192 * 66 / 8));
     }
@@ -313,26 +266,10 @@ mod tests {
     #[test]
     fn the_target_shapes_stay_within_the_papers_bytes() {
         // The paper's megabyte is 2^20 bytes: Table II has 5.02 and 1.38; the first is held to a rounder figure.
-        for (shape, limit) in [
-            (
-                OltShape {
-                    k: 128,
-                    m: 768,
-                    n: 768,
-                },
-                5_000_000,
-            ),
-            (
-                OltShape {
-                    k: 1,
-                    m: 50257,
-                    n: 768,
-                },
-                1_447_034,
-            ),
-        ] {
-            let tiling =
-                OltTiling::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire()).unwrap();
+        for (shape, limit) in
+            [(OltShape { k: 128, m: 768, n: 768 }, 5_000_000), (OltShape { k: 1, m: 50257, n: 768 }, 1_447_034)]
+        {
+            let tiling = OltTiling::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire()).unwrap();
             let cost = tiling.cost();
             assert!(cost.bytes_in + cost.bytes_out <= limit, "{tiling:?}");
         }
@@ -341,11 +278,7 @@ mod tests {
     #[test]
     fn the_smaller_side_is_the_cheaper_one() {
         let wire = wire();
-        let tall = OltShape {
-            k: 2000,
-            m: 64,
-            n: 3,
-        };
+        let tall = OltShape { k: 2000, m: 64, n: 3 };
         let price = |shape, side| {
             let tiling = OltTiling::choose(shape, 1, side, Packing::InterLeave, &wire).unwrap();
             tiling.cost().nanoseconds
@@ -363,38 +296,12 @@ mod tests {
         assert!(chosen.is_err());
         let shape = OltShape { k: 4, m: 4, n: 4 };
         for window in [
-            Window {
-                kw: 4,
-                mw: 3,
-                nw: 1,
-            },
-            Window {
-                kw: 0,
-                mw: 4,
-                nw: 1,
-            },
-            Window {
-                kw: 128,
-                mw: 64,
-                nw: 2,
-            },
-            Window {
-                kw: usize::MAX,
-                mw: 4,
-                nw: 2,
-            },
+            Window { kw: 4, mw: 3, nw: 1 },
+            Window { kw: 0, mw: 4, nw: 1 },
+            Window { kw: 128, mw: 64, nw: 2 },
+            Window { kw: usize::MAX, mw: 4, nw: 2 },
         ] {
-            assert!(
-                OltTiling::with_window(
-                    shape,
-                    1,
-                    Encrypted::Left,
-                    Packing::InterLeave,
-                    window,
-                    &wire
-                )
-                .is_err()
-            );
+            assert!(OltTiling::with_window(shape, 1, Encrypted::Left, Packing::InterLeave, window, &wire).is_err());
         }
     }
 }

@@ -66,10 +66,7 @@ impl OltCost {
 
     /// Cost of two crossing products, with each party's operand encrypted in one.
     pub fn both_ways(&self) -> Cost {
-        Cost {
-            rounds: 2,
-            ..self.one_way(Party::Client) + self.one_way(Party::Server)
-        }
+        Cost { rounds: 2, ..self.one_way(Party::Client) + self.one_way(Party::Server) }
     }
 }
 

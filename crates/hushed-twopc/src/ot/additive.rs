@@ -92,12 +92,7 @@ impl Shape {
 
     /// `count` values of `bits` bits, each with one value of `width` bits.
     pub fn of_values(count: usize, bits: u32, width: u32) -> Shape {
-        Shape {
-            count,
-            messages: 1,
-            bits,
-            width,
-        }
+        Shape { count, messages: 1, bits, width }
     }
 
     fn values(&self) -> usize {
@@ -163,11 +158,7 @@ fn sent(offered: Option<Shape>, chosen: Option<Shape>) -> (usize, usize) {
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] on a shape out of range or with too few words.
-pub fn additive(
-    ctx: &mut Ctx,
-    offer: Option<Offer<'_>>,
-    choice: Option<Choice<'_>>,
-) -> Result<Products, TwopcError> {
+pub fn additive(ctx: &mut Ctx, offer: Option<Offer<'_>>, choice: Option<Choice<'_>>) -> Result<Products, TwopcError> {
     let name = "additive OT";
     if let Some(offer) = &offer {
         offer.shape.check()?;
@@ -176,12 +167,7 @@ pub fn additive(
     if let Some(choice) = &choice {
         choice.shape.check()?;
         let words = choice.shape.planes() as usize * choice.shape.words();
-        expect_at_least(
-            name,
-            "choice words",
-            choice.planes.len() as u64,
-            words as u64,
-        )?;
+        expect_at_least(name, "choice words", choice.planes.len() as u64, words as u64)?;
     }
     // The peer's message is in the order in which the peer makes its parts.
     let (first, peer_first) = (ctx.sends_first(), ctx.peer_sends_first());
@@ -205,8 +191,7 @@ pub fn additive(
         }
         let last = offering != first;
         if !message.is_empty() && (last || apart(mine.0)) {
-            ctx.session
-                .send_vec(EXCHANGE, std::mem::take(&mut message))?;
+            ctx.session.send_vec(EXCHANGE, std::mem::take(&mut message))?;
         }
     }
     let whole = !apart(theirs.0);
@@ -290,17 +275,9 @@ impl Drop for Kept {
 }
 
 /// Appends f to the message and returns the pads p₀.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "buffers are cut to a chunk of at most their length"
-)]
+#[expect(clippy::indexing_slicing, reason = "buffers are cut to a chunk of at most their length")]
 fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result<Pads, TwopcError> {
-    let Shape {
-        count,
-        messages,
-        width,
-        ..
-    } = offer.shape;
+    let Shape { count, messages, width, .. } = offer.shape;
     let mut kept = Pads::default();
     if count == 0 {
         return Ok(kept);
@@ -308,8 +285,7 @@ fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result
     let wide = offer.shape.planes().min(width.saturating_sub(32));
     let values = offer.shape.values();
     kept.wide.reserve_exact(wide as usize * values);
-    kept.narrow
-        .reserve_exact((offer.shape.planes() - wide) as usize * values);
+    kept.narrow.reserve_exact((offer.shape.planes() - wide) as usize * values);
     let rows = rows_a_chunk(messages);
     let mut p0 = vec![0u64; rows * messages];
     let mut f = p0.clone();
@@ -343,19 +319,9 @@ fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result
 }
 
 /// Appends e to the message and adds to `out` the chooser's part that needs no answer, Σ_j 2^j·(1 − 2e)·p_c.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "buffers are cut to a chunk of at most their length"
-)]
-fn make_choice(
-    ctx: &mut Ctx,
-    choice: &Choice<'_>,
-    message: &mut Vec<u8>,
-    out: &mut [u64],
-) -> Result<Kept, TwopcError> {
-    let Shape {
-        count, messages, ..
-    } = choice.shape;
+#[expect(clippy::indexing_slicing, reason = "buffers are cut to a chunk of at most their length")]
+fn make_choice(ctx: &mut Ctx, choice: &Choice<'_>, message: &mut Vec<u8>, out: &mut [u64]) -> Result<Kept, TwopcError> {
+    let Shape { count, messages, .. } = choice.shape;
     let mut kept = Kept::default();
     if count == 0 {
         return Ok(kept);
@@ -382,9 +348,7 @@ fn make_choice(
             cot.pads(at, pads);
             let values = &mut values[..out.len()];
             stretch(cot.first_index + at as u64, pads, messages, values);
-            update(out, values, messages, [Bits::Public(e)], |sum, pad, [e]| {
-                sum.wrapping_add(e.negate(pad) << j)
-            });
+            update(out, values, messages, [Bits::Public(e)], |sum, pad, [e]| sum.wrapping_add(e.negate(pad) << j));
         }
         kept.c.extend_from_slice(&c);
         kept.e.extend_from_slice(&e);
@@ -394,19 +358,9 @@ fn make_choice(
 }
 
 /// out = Σ_j 2^j·(e·d − (1 − 2e)·p₀), with e taken from the front of the peer's message.
-fn settle_offer(
-    offer: &Offer<'_>,
-    pads: &Pads,
-    message: &mut &[u8],
-    out: &mut [u64],
-) -> Result<(), TwopcError> {
+fn settle_offer(offer: &Offer<'_>, pads: &Pads, message: &mut &[u8], out: &mut [u64]) -> Result<(), TwopcError> {
     let e = wire::take(message, offer.shape.bytes_of_choice())?;
-    let Shape {
-        count,
-        messages,
-        width,
-        ..
-    } = offer.shape;
+    let Shape { count, messages, width, .. } = offer.shape;
     if count == 0 {
         return Ok(());
     }
@@ -429,9 +383,7 @@ fn settle_offer(
                 narrow = later;
             }
             // First p₀ becomes e·d − (1 − 2e)·p₀, in one pass over both.
-            update(p0, values, messages, [Bits::Public(e)], |p0, d, [e]| {
-                (d & e).wrapping_sub(e.negate(p0))
-            });
+            update(p0, values, messages, [Bits::Public(e)], |p0, d, [e]| (d & e).wrapping_sub(e.negate(p0)));
             for (out, term) in out.iter_mut().zip(p0.iter()) {
                 *out = out.wrapping_add(term << j);
             }
@@ -443,36 +395,21 @@ fn settle_offer(
 }
 
 /// out += Σ_j 2^j·(1 − 2e)·c·f, with f taken from the front of the peer's message.
-fn settle_choice(
-    shape: &Shape,
-    kept: &Kept,
-    message: &mut &[u8],
-    out: &mut [u64],
-) -> Result<(), TwopcError> {
+fn settle_choice(shape: &Shape, kept: &Kept, message: &mut &[u8], out: &mut [u64]) -> Result<(), TwopcError> {
     let mut f = wire::take(message, shape.bytes_of_values())?;
-    let Shape {
-        count,
-        messages,
-        width,
-        ..
-    } = *shape;
+    let Shape { count, messages, width, .. } = *shape;
     if count == 0 {
         return Ok(());
     }
     let rows = rows_a_chunk(messages);
-    let planes = kept
-        .c
-        .chunks(shape.words())
-        .zip(kept.e.chunks(shape.words()));
+    let planes = kept.c.chunks(shape.words()).zip(kept.e.chunks(shape.words()));
     for (j, (c, e)) in (0u32..).zip(planes) {
         let masks = c.chunks(rows / 64).zip(e.chunks(rows / 64));
         for (out, (c, e)) in out.chunks_mut(rows * messages).zip(masks) {
             let bytes = wire::packed_len(out.len(), width - j);
             let f = wire::unpack(wire::take(&mut f, bytes)?, width - j, out.len())?;
             let bits = [Bits::Secret(c), Bits::Public(e)];
-            update(out, &f, messages, bits, |sum, f, [c, e]| {
-                sum.wrapping_add(e.negate(f & c) << j)
-            });
+            update(out, &f, messages, bits, |sum, f, [c, e]| sum.wrapping_add(e.negate(f & c) << j));
         }
     }
     reduce(out, width);
@@ -480,10 +417,7 @@ fn settle_choice(
 }
 
 /// Writes `messages` words of each pad to `out`, pad by pad; the pads' OTs have the indices from `first` on.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a block of the stream has two words, and a row half as many blocks"
-)]
+#[expect(clippy::indexing_slicing, reason = "a block of the stream has two words, and a row half as many blocks")]
 fn stretch(first: u64, pads: &[Block], messages: usize, out: &mut [u64]) {
     if messages <= 2 {
         for (row, pad) in out.chunks_mut(messages).zip(pads) {
@@ -538,10 +472,7 @@ impl Bits<'_> {
 }
 
 /// out = f(out, value, masks) for each value, where the masks are the bits of its choice in each of the given words.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "64 masks a word, and chunks of 64 values"
-)]
+#[expect(clippy::indexing_slicing, reason = "64 masks a word, and chunks of 64 values")]
 #[inline(always)]
 fn update<const K: usize>(
     out: &mut [u64],
@@ -590,12 +521,7 @@ mod tests {
     use crate::testing::{assert_cost, run_counted, words};
 
     fn shape((count, messages, bits, width): (usize, usize, u32, u32)) -> Shape {
-        Shape {
-            count,
-            messages,
-            bits,
-            width,
-        }
+        Shape { count, messages, bits, width }
     }
 
     /// The products in the clear.
@@ -639,10 +565,9 @@ mod tests {
                 |ctx| additive(ctx, offer(b, &vb), choice(a, &xa)).unwrap(),
             );
             assert_cost(&stats, cost(Some(b), Some(a)));
-            for (s, mine, theirs, x, v) in [
-                (a, &client.offered, &server.chosen, &xa, &va),
-                (b, &client.chosen, &server.offered, &xb, &vb),
-            ] {
+            for (s, mine, theirs, x, v) in
+                [(a, &client.offered, &server.chosen, &xa, &va), (b, &client.chosen, &server.offered, &xb, &vb)]
+            {
                 let mask = u64::MAX >> (64 - s.width);
                 assert!(mine.iter().chain(theirs).all(|w| w & !mask == 0), "{s:?}");
                 let sum = mine.iter().zip(theirs);
@@ -656,14 +581,8 @@ mod tests {
     fn one_direction_alone() {
         let s = shape((70, 1, 6, 20));
         let (values, planes) = (words(70, 3), words(12, 4));
-        let offer = Offer {
-            shape: s,
-            values: &values,
-        };
-        let choice = Choice {
-            shape: s,
-            planes: &planes,
-        };
+        let offer = Offer { shape: s, values: &values };
+        let choice = Choice { shape: s, planes: &planes };
         let (client, server, stats) = run_counted(
             |ctx| additive(ctx, None, Some(choice)).unwrap(),
             |ctx| additive(ctx, Some(offer), None).unwrap(),

@@ -51,11 +51,7 @@ impl BaseSender {
         let secrets = Zeroizing::new(secrets);
         let points = secrets.iter().map(|a| RISTRETTO_BASEPOINT_TABLE * a);
         let message = points.flat_map(|p| p.compress().to_bytes()).collect();
-        BaseSender {
-            secrets,
-            id,
-            message,
-        }
+        BaseSender { secrets, id, message }
     }
 
     /// 32 bytes per transfer for the receiver.
@@ -72,20 +68,13 @@ impl BaseSender {
         let own = self.message.as_chunks::<POINT_BYTES>().0;
         let mut keys = Zeroizing::new(Vec::with_capacity(pairs.len()));
         for (index, ((a, own), pair)) in self.secrets.iter().zip(own).zip(pairs).enumerate() {
-            let transfer = Transfer {
-                id: &self.id,
-                index,
-            };
+            let transfer = Transfer { id: &self.id, index };
             let [r0, r1] = *pair;
-            let shared =
-                |j: u8, own: &Point, other: &Point| -> Result<RistrettoPoint, TwopcError> {
-                    Ok((decode(own)? + transfer.hash(j, other)) * a)
-                };
+            let shared = |j: u8, own: &Point, other: &Point| -> Result<RistrettoPoint, TwopcError> {
+                Ok((decode(own)? + transfer.hash(j, other)) * a)
+            };
             let (s0, s1) = (shared(0, &r0, &r1)?, shared(1, &r1, &r0)?);
-            keys.push([
-                transfer.key(0, own, pair, s0),
-                transfer.key(1, own, pair, s1),
-            ]);
+            keys.push([transfer.key(0, own, pair, s0), transfer.key(1, own, pair, s1)]);
         }
         Ok(keys)
     }
@@ -136,9 +125,7 @@ pub fn receive(
     Ok((keys, message))
 }
 
-const BAD_POINT: TwopcError = TwopcError::PeerMisbehaved {
-    what: "group element",
-};
+const BAD_POINT: TwopcError = TwopcError::PeerMisbehaved { what: "group element" };
 
 /// `count` pairs of points.
 fn pairs(bytes: &[u8], count: usize) -> Result<&[[Point; 2]], TwopcError> {
@@ -245,10 +232,7 @@ mod tests {
         let pair = logs.map(|b| (RISTRETTO_BASEPOINT_TABLE * &b).compress().to_bytes());
         let own: Point = sender.message().try_into().unwrap();
         let keys = sender.finish(pair.as_flattened()).unwrap();
-        let transfer = Transfer {
-            id: &[3; 32],
-            index: 0,
-        };
+        let transfer = Transfer { id: &[3; 32], index: 0 };
         for (j, b) in logs.iter().enumerate() {
             let guess = transfer.key(j as u8, &own, &pair, a * b);
             assert!(guess != keys[0][j]);

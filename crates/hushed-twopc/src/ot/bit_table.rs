@@ -72,10 +72,7 @@ pub(crate) struct Chooser {
 
 impl Chooser {
     /// Draws its OTs.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "planes have `words` words each, and a square 64"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "planes have `words` words each, and a square 64")]
     pub fn draw(ctx: &mut Ctx, shape: Shape) -> Result<Chooser, TwopcError> {
         let words = shape.words;
         let mut place = SecretWords::from(vec![0; words * shape.bits]);
@@ -110,10 +107,7 @@ impl Chooser {
     }
 
     /// Computes its shares, `outputs` planes, from the holder's message of [`Shape::entry_words`].
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "tables have as many places as the shape says, at most sixteen"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "tables have as many places as the shape says, at most sixteen")]
     pub fn read(&self, sent: &[u64]) -> SecretWords {
         let Shape { words, outputs, .. } = self.shape;
         let places = self.shape.places();
@@ -190,17 +184,8 @@ impl Holder {
         clippy::indexing_slicing,
         reason = "tables have as many places as the shape says, at most sixteen; the choice is as long as the shape says"
     )]
-    pub fn answer(
-        &self,
-        choice: &[u64],
-        message: &mut Vec<u64>,
-        table: impl Fn(usize, &mut Tables),
-    ) -> SecretWords {
-        let Shape {
-            words,
-            bits,
-            outputs,
-        } = self.shape;
+    pub fn answer(&self, choice: &[u64], message: &mut Vec<u64>, table: impl Fn(usize, &mut Tables)) -> SecretWords {
+        let Shape { words, bits, outputs } = self.shape;
         let places = self.shape.places();
         let mut shares = SecretWords::from(vec![0; outputs * words]);
         let start = message.len();
@@ -238,26 +223,14 @@ impl Holder {
 /// Runs both readers on a peer's words, over zero pads, each if the length matches: for the fuzz target.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn read(words: usize, message: &[u64]) -> [Option<SecretWords>; 2] {
-    let shape = Shape {
-        words,
-        bits: 3,
-        outputs: 2,
-    };
-    let chooser = Chooser {
-        shape,
-        place: vec![1; shape.choice_words()].into(),
-        pads: vec![0; shape.outputs * words].into(),
-    };
-    let holder = Holder {
-        shape,
-        pads: vec![0; shape.places() * shape.outputs * words].into(),
-    };
+    let shape = Shape { words, bits: 3, outputs: 2 };
+    let chooser =
+        Chooser { shape, place: vec![1; shape.choice_words()].into(), pads: vec![0; shape.outputs * words].into() };
+    let holder = Holder { shape, pads: vec![0; shape.places() * shape.outputs * words].into() };
     let read = (message.len() == shape.entry_words()).then(|| chooser.read(message));
     let answered = (message.len() == shape.choice_words()).then(|| {
         let mut entries = Vec::new();
-        let shares = holder.answer(message, &mut entries, |w, row| {
-            row.fill([w as u64; OUTPUTS])
-        });
+        let shares = holder.answer(message, &mut entries, |w, row| row.fill([w as u64; OUTPUTS]));
         assert_eq!(entries.len(), shape.entry_words());
         shares
     });
@@ -268,11 +241,7 @@ pub(crate) fn read(words: usize, message: &[u64]) -> [Option<SecretWords>; 2] {
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn cases() -> [crate::testing::case::Case; 2] {
     use crate::testing::case::Case;
-    let shape = Shape {
-        words: 2,
-        bits: 4,
-        outputs: 1,
-    };
+    let shape = Shape { words: 2, bits: 4, outputs: 1 };
     let entries = vec![0x5a; shape.entry_words()];
     let choice = vec![0x5a; shape.choice_words()];
     let chooser = Case::new(
@@ -280,11 +249,7 @@ pub(crate) fn cases() -> [crate::testing::case::Case; 2] {
         vec![0u64; shape.choice_words()],
         |place, secret| secret.fill(place),
         move |place| {
-            let chooser = Chooser {
-                shape,
-                place: place.clone().into(),
-                pads: vec![0; shape.words].into(),
-            };
+            let chooser = Chooser { shape, place: place.clone().into(), pads: vec![0; shape.words].into() };
             let mut message = Vec::new();
             chooser.choose(place, &mut message);
             std::hint::black_box((message, chooser.read(&entries)));
@@ -295,14 +260,10 @@ pub(crate) fn cases() -> [crate::testing::case::Case; 2] {
         vec![0u64; shape.words],
         |table, secret| secret.fill(table),
         move |table| {
-            let holder = Holder {
-                shape,
-                pads: vec![0; shape.places() * shape.words].into(),
-            };
+            let holder = Holder { shape, pads: vec![0; shape.places() * shape.words].into() };
             let mut message = Vec::new();
             let own: Vec<u64> = table.clone();
-            let row =
-                |w: usize, row: &mut Tables| row.fill([own.get(w).copied().unwrap_or(0); OUTPUTS]);
+            let row = |w: usize, row: &mut Tables| row.fill([own.get(w).copied().unwrap_or(0); OUTPUTS]);
             std::hint::black_box(holder.answer(&choice, &mut message, row));
         },
     );

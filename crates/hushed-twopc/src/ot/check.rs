@@ -31,10 +31,7 @@ const SUMS: Kind = Kind(0x0346);
 ///
 /// # Errors
 /// [`CHEATED`] if the other party's sums are not those of honest OTs.
-pub(super) fn run(
-    ot: &mut (impl Correlations + ?Sized),
-    s: &mut Session,
-) -> Result<(), TwopcError> {
+pub(super) fn run(ot: &mut (impl Correlations + ?Sized), s: &mut Session) -> Result<(), TwopcError> {
     let (send, recv) = if s.party() == Party::Client || ot.has_begun() {
         let send = ot.send(s, MASKING)?;
         (send, ot.recv(s, MASKING)?)

@@ -30,12 +30,7 @@ impl IdealPair {
 
     /// Two ends from the given seed.
     pub fn from_seed(seed: u64) -> (IdealOt, IdealOt) {
-        let end = |side| IdealOt {
-            seed: Block(seed.into()),
-            side,
-            sent: 0,
-            received: 0,
-        };
+        let end = |side| IdealOt { seed: Block(seed.into()), side, sent: 0, received: 0 };
         (end(0), end(1))
     }
 }
@@ -60,12 +55,7 @@ impl Correlations for IdealOt {
         let mut blocks = self.raw(self.side, first_index, n);
         blocks.iter_mut().for_each(|b| *b = b.without_lsb());
         self.sent += n as u64;
-        Ok(CotSend {
-            delta: self.delta(),
-            blocks,
-            first_index,
-            hash: PadHash::new([self.side as u8; 16]),
-        })
+        Ok(CotSend { delta: self.delta(), blocks, first_index, hash: PadHash::new([self.side as u8; 16]) })
     }
 
     fn recv(&mut self, _: &mut Session, n: usize) -> Result<CotRecv, TwopcError> {
@@ -73,15 +63,9 @@ impl Correlations for IdealOt {
         let delta = self.delta_of(side);
         let first_index = self.received;
         let mut blocks = self.raw(side, first_index, n);
-        blocks
-            .iter_mut()
-            .for_each(|b| *b = b.without_lsb() ^ (delta & b.lsb_mask()));
+        blocks.iter_mut().for_each(|b| *b = b.without_lsb() ^ (delta & b.lsb_mask()));
         self.received += n as u64;
-        Ok(CotRecv {
-            blocks,
-            first_index,
-            hash: PadHash::new([side as u8; 16]),
-        })
+        Ok(CotRecv { blocks, first_index, hash: PadHash::new([side as u8; 16]) })
     }
 
     fn delta(&self) -> Block {

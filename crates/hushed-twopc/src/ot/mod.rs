@@ -57,9 +57,8 @@ pub trait Correlations: Send {
 }
 
 /// The other party did not make its OTs as the protocol says.
-pub(crate) const CHEATED: TwopcError = TwopcError::PeerMisbehaved {
-    what: "oblivious transfer: its consistency check failed",
-};
+pub(crate) const CHEATED: TwopcError =
+    TwopcError::PeerMisbehaved { what: "oblivious transfer: its consistency check failed" };
 
 /// The sender's half of correlated OTs: `blocks[i]` has lsb 0.
 pub struct CotSend {
@@ -99,10 +98,7 @@ impl CotSend {
     ///
     /// # Panics
     /// If there are fewer OTs.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "callers walk over the blocks that they drew"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "callers walk over the blocks that they drew")]
     pub(crate) fn pads(&self, at: usize, zero: &mut [Block], one: &mut [Block]) {
         let blocks = &self.blocks[at..][..zero.len()];
         let first = self.first_index + at as u64;
@@ -123,10 +119,7 @@ impl CotRecv {
     }
 
     /// The pads that this party can compute, for the OTs as in [`CotSend::pads`].
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "callers walk over the blocks that they drew"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "callers walk over the blocks that they drew")]
     pub(crate) fn pads(&self, at: usize, chosen: &mut [Block]) {
         let blocks = &self.blocks[at..][..chosen.len()];
         let first = self.first_index + at as u64;

@@ -94,13 +94,8 @@ pub fn cost(bits: u32, by_client: usize, by_server: usize, ring: Ring) -> Cost {
     let cots = |n: usize| u64::from(bits) * n as u64;
     let frames = |batch: Batch| batch.n.div_ceil(batch.piece().max(1)) as u64;
     let entries = exchange(server.entries_len(), client.entries_len());
-    let entries = Cost {
-        frames_client: frames(server),
-        frames_server: frames(client),
-        ..entries
-    };
-    exchange(client.choice_len(), server.choice_len())
-        + entries.with_cots(cots(by_server), cots(by_client))
+    let entries = Cost { frames_client: frames(server), frames_server: frames(client), ..entries };
+    exchange(client.choice_len(), server.choice_len()) + entries.with_cots(cots(by_server), cots(by_client))
 }
 
 /// This party's shares as the chooser, at the places `index` of the other party's tables, and as the holder of its own
@@ -146,15 +141,8 @@ pub(crate) struct Chooser {
 
 impl Chooser {
     /// Draws its OTs and returns the message for `index`, which has one place per element.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "choices of n elements have a bit for each"
-    )]
-    pub fn draw(
-        ctx: &mut Ctx,
-        batch: Batch,
-        index: &[u8],
-    ) -> Result<(Chooser, Vec<u8>), TwopcError> {
+    #[expect(clippy::indexing_slicing, reason = "choices of n elements have a bit for each")]
+    pub fn draw(ctx: &mut Ctx, batch: Batch, index: &[u8]) -> Result<(Chooser, Vec<u8>), TwopcError> {
         let n = batch.n;
         let mut place = Zeroizing::new(vec![0u8; n]);
         let mut message = Vec::with_capacity(batch.choice_len());
@@ -167,33 +155,19 @@ impl Chooser {
             }
             wire::bits_into(&e, n, &mut message);
         })?;
-        let chooser = Chooser {
-            batch,
-            place,
-            folded,
-        };
+        let chooser = Chooser { batch, place, folded };
         Ok((chooser, message))
     }
 
     /// Computes the shares from the holder's frames; `receive` gets the length of each.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a piece has at most as many elements as the room for its pads"
-    )]
-    pub fn read(
-        self,
-        mut receive: impl FnMut(usize) -> Result<Vec<u8>, TwopcError>,
-    ) -> Result<Vec<u64>, TwopcError> {
+    #[expect(clippy::indexing_slicing, reason = "a piece has at most as many elements as the room for its pads")]
+    pub fn read(self, mut receive: impl FnMut(usize) -> Result<Vec<u8>, TwopcError>) -> Result<Vec<u64>, TwopcError> {
         let Batch { n, ring, .. } = self.batch;
         let places = self.batch.places();
         let sent = places - 1;
         let piece = self.batch.piece();
         let mut pads = SecretBlocks::zero(piece.min(n));
-        let Folded {
-            hash,
-            first,
-            blocks,
-        } = &self.folded;
+        let Folded { hash, first, blocks } = &self.folded;
         let pick = |((entries, place), pad): ((&[u64], &u8), &Block)| {
             // Place 0 has no entry.
             let masks = Mask::one_hot::<PLACES>((*place).into());
@@ -265,11 +239,7 @@ impl Holder {
         let mut masked = Vec::with_capacity(whole);
         let mut pads = Zeroizing::new([[Block::ZERO; PLACES]; CHUNK]);
         let mut row = Zeroizing::new([0u64; PLACES]);
-        let Folded {
-            hash,
-            first,
-            blocks,
-        } = &self.folded;
+        let Folded { hash, first, blocks } = &self.folded;
         for (k, chunk) in blocks.chunks(CHUNK).enumerate() {
             let start = k * CHUNK;
             let pads = &mut pads[..chunk.len()];
@@ -343,11 +313,7 @@ impl Folded {
 
     fn first(blocks: &[Block], first: u64, hash: PadHash) -> Folded {
         let blocks = SecretBlocks(blocks.to_vec());
-        Folded {
-            blocks,
-            first,
-            hash,
-        }
+        Folded { blocks, first, hash }
     }
 
     fn add(&mut self, k: u32, blocks: &[Block]) {
@@ -364,10 +330,7 @@ impl Folded {
 }
 
 /// row\[j\] ↔ row\[j ⊕ 2^bit\] if `swap` is 1.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the row's length is a power of two above 2^bit"
-)]
+#[expect(clippy::indexing_slicing, reason = "the row's length is a power of two above 2^bit")]
 fn swap_places(row: &mut [u64], bit: usize, swap: u64) {
     let (step, mask) = (1 << bit, Mask::from_bit(swap));
     for j in (0..row.len()).filter(|j| j & step == 0) {
@@ -396,16 +359,8 @@ pub(crate) fn multiples(delta: Block) -> [Block; PLACES] {
 /// Runs both readers on a peer's bytes, over zero blocks: the shares of each for which the message is well-formed.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
-    let chooser = Chooser {
-        batch,
-        place: Zeroizing::new(vec![1; batch.n]),
-        folded: Folded::zero(batch.n),
-    };
-    let holder = Holder {
-        batch,
-        folded: Folded::zero(batch.n),
-        offsets: Zeroizing::new(multiples(Block(1))),
-    };
+    let chooser = Chooser { batch, place: Zeroizing::new(vec![1; batch.n]), folded: Folded::zero(batch.n) };
+    let holder = Holder { batch, folded: Folded::zero(batch.n), offsets: Zeroizing::new(multiples(Block(1))) };
     let mut sent = 0;
     let send = |piece: Vec<u8>| {
         sent += piece.len();
@@ -420,11 +375,7 @@ pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
 /// The functions that choose by secret bits, for the checks that they do not branch on them.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn cases() -> [Case; 2] {
-    let batch = Batch {
-        n: 128,
-        bits: 4,
-        ring: Ring::new(40),
-    };
+    let batch = Batch { n: 128, bits: 4, ring: Ring::new(40) };
     let entries = vec![0x5a; batch.entries_len()];
     let choice = vec![0x5a; batch.choice_len()];
     let chooser = Case::new(
@@ -432,11 +383,7 @@ pub(crate) fn cases() -> [Case; 2] {
         vec![0u8; batch.n],
         |place, secret| secret.fill_bytes(place, 15),
         move |place| {
-            let chooser = Chooser {
-                batch,
-                place: Zeroizing::new(place.clone()),
-                folded: Folded::zero(batch.n),
-            };
+            let chooser = Chooser { batch, place: Zeroizing::new(place.clone()), folded: Folded::zero(batch.n) };
             assert!(chooser.read(|_| Ok(entries.clone())).is_ok());
         },
     );
@@ -448,11 +395,7 @@ pub(crate) fn cases() -> [Case; 2] {
             secret.fill(table);
         },
         move |(rotate, table)| {
-            let holder = Holder {
-                batch,
-                folded: Folded::zero(batch.n),
-                offsets: Zeroizing::new(multiples(Block(1))),
-            };
+            let holder = Holder { batch, folded: Folded::zero(batch.n), offsets: Zeroizing::new(multiples(Block(1))) };
             let planes = [rotate.as_slice(); 4];
             let row = |_: usize, row: &mut [u64]| row.copy_from_slice(table);
             let answered = holder.answer(&choice, Some(&planes), row, |_| Ok(()));

@@ -44,8 +44,7 @@ pub fn and_words_cost(words: usize, twice: usize) -> Cost {
 pub fn and_private_cost(words: usize) -> Cost {
     let client_chooses = words.div_ceil(2);
     let cots = |w: usize| 64 * w as u64;
-    Cost::exchange(8 * words as u64, 8 * words as u64)
-        .with_cots(cots(words - client_chooses), cots(client_chooses))
+    Cost::exchange(8 * words as u64, 8 * words as u64).with_cots(cots(words - client_chooses), cots(client_chooses))
 }
 
 /// XOR shares of x∧y word by word, and of x∧y′ for the first `second.len()` words of x.
@@ -62,10 +61,7 @@ pub fn and_words(
     expect_at_most("and", "second words", second.len() as u64, x.len() as u64)?;
     let mut t = Triples::draw(ctx, x.len(), second.len())?;
     let opening = [(x, &t.a), (y, &t.b), (second, &t.b2)];
-    let mine: Vec<u64> = opening
-        .iter()
-        .flat_map(|(v, mask)| v.iter().zip(mask.iter()).map(|(v, m)| v ^ m))
-        .collect();
+    let mine: Vec<u64> = opening.iter().flat_map(|(v, mask)| v.iter().zip(mask.iter()).map(|(v, m)| v ^ m)).collect();
     let reply = swap_words(ctx, OPEN, &mine)?;
     let open: Vec<u64> = mine.iter().zip(&reply).map(|(m, r)| m ^ r).collect();
     let (d, rest) = open.split_at(x.len());
@@ -92,16 +88,8 @@ pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<SecretWords, TwopcErro
     let (first, second) = mine.split_at(client_chooses);
     let [chosen, offered] = ctx.by_role(first, second);
     let (send, recv) = draw(ctx, [offered.len(), chosen.len()], 0)?;
-    let e: Vec<u64> = chosen
-        .iter()
-        .zip(recv.c.iter())
-        .map(|(x, c)| x ^ c)
-        .collect();
-    let f: Vec<u64> = offered
-        .iter()
-        .zip(send.b.iter())
-        .map(|(y, w)| y ^ w)
-        .collect();
+    let e: Vec<u64> = chosen.iter().zip(recv.c.iter()).map(|(x, c)| x ^ c).collect();
+    let f: Vec<u64> = offered.iter().zip(send.b.iter()).map(|(y, w)| y ^ w).collect();
     let message = ctx.by_role(e, f).concat();
     let reply = swap_words(ctx, PRIVATE, &message)?;
     let (first, second) = reply.split_at(client_chooses);
@@ -126,11 +114,7 @@ fn swap_words(ctx: &mut Ctx, kind: Kind, mine: &[u64]) -> Result<Vec<u64>, Twopc
 }
 
 /// The hashed bits for this many words sent and received; in each direction the first `twice` have a second bit.
-fn draw(
-    ctx: &mut Ctx,
-    [sent, received]: [usize; 2],
-    twice: usize,
-) -> Result<(HashedSend, HashedRecv), TwopcError> {
+fn draw(ctx: &mut Ctx, [sent, received]: [usize; 2], twice: usize) -> Result<(HashedSend, HashedRecv), TwopcError> {
     let mut send = HashedSend::default();
     let mut recv = HashedRecv::default();
     let first = ctx.sends_first();
@@ -160,8 +144,7 @@ impl Triples {
             let own = recv.c.iter().zip(b);
             let cross = h0.iter().zip(hc);
             let all = own.zip(cross);
-            all.map(|((a, b), (h0, hc))| (a & b) ^ h0 ^ hc)
-                .collect::<SecretWords>()
+            all.map(|((a, b), (h0, hc))| (a & b) ^ h0 ^ hc).collect::<SecretWords>()
         };
         let ab = product(&send.b, &send.h0, &recv.h);
         let ab2 = product(&send.b2, &send.h0_2, &recv.h_2);
@@ -210,10 +193,7 @@ impl HashedSend {
         Ok(out)
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "buffers are cut to a chunk of at most their length"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "buffers are cut to a chunk of at most their length")]
     fn absorb(&mut self, cot: &CotSend, twice: usize) {
         let mut hashed = [[Block::ZERO; HASHED]; 2];
         for at in (0..cot.len()).step_by(HASHED) {
@@ -252,10 +232,7 @@ impl HashedRecv {
         Ok(out)
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "buffers are cut to a chunk of at most their length"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "buffers are cut to a chunk of at most their length")]
     fn absorb(&mut self, cot: &CotRecv, twice: usize) {
         let mut hashed = [Block::ZERO; HASHED];
         self.c.extend_from_slice(&low_bits(&cot.blocks));
@@ -313,19 +290,11 @@ mod tests {
     #[test]
     fn and_with_and_without_a_second_product() {
         // The last size spans two draws of correlations.
-        for (n, twice) in [
-            (0, 0),
-            (1, 0),
-            (1, 1),
-            (5, 3),
-            (WORDS_A_DRAW + 2, WORDS_A_DRAW + 1),
-        ] {
+        for (n, twice) in [(0, 0), (1, 0), (1, 1), (5, 3), (WORDS_A_DRAW + 2, WORDS_A_DRAW + 1)] {
             let [x0, x1, y0, y1] = [1, 2, 3, 4].map(|s| words(n, s));
             let [s0, s1] = [5, 6].map(|s| words(twice, s));
-            let ((z0, w0), (z1, w1), stats) = run_counted(
-                |ctx| and_words(ctx, &x0, &y0, &s0).unwrap(),
-                |ctx| and_words(ctx, &x1, &y1, &s1).unwrap(),
-            );
+            let ((z0, w0), (z1, w1), stats) =
+                run_counted(|ctx| and_words(ctx, &x0, &y0, &s0).unwrap(), |ctx| and_words(ctx, &x1, &y1, &s1).unwrap());
             assert_cost(&stats, and_words_cost(n, twice));
             let (x, y, s) = (xor(&x0, &x1), xor(&y0, &y1), xor(&s0, &s1));
             for (i, z) in xor(&z0, &z1).into_iter().enumerate() {
@@ -341,10 +310,7 @@ mod tests {
     fn and_of_private_words() {
         for n in [0, 1, 2, 7] {
             let (x, y) = (words(n, 7), words(n, 8));
-            let (z0, z1, stats) = run_counted(
-                |ctx| and_private(ctx, &x).unwrap(),
-                |ctx| and_private(ctx, &y).unwrap(),
-            );
+            let (z0, z1, stats) = run_counted(|ctx| and_private(ctx, &x).unwrap(), |ctx| and_private(ctx, &y).unwrap());
             assert_cost(&stats, and_private_cost(n));
             for (i, z) in xor(&z0, &z1).into_iter().enumerate() {
                 assert_eq!(z, x[i] & y[i], "{n} {i}");

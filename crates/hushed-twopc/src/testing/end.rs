@@ -32,21 +32,12 @@ pub(super) struct End {
 impl End {
     /// An end that sends `frames` frames and no more: everything it tries after that fails.
     pub(super) fn new(channel: MemoryChannel, events: &Events, frames: u64) -> End {
-        End {
-            channel,
-            events: Arc::clone(events),
-            heard: None,
-            left: frames,
-            gone: false,
-        }
+        End { channel, events: Arc::clone(events), heard: None, left: frames, gone: false }
     }
 
     /// The same end, keeping the payloads that it receives.
     pub(super) fn hearing(self, heard: &Payloads) -> End {
-        End {
-            heard: Some(Arc::clone(heard)),
-            ..self
-        }
+        End { heard: Some(Arc::clone(heard)), ..self }
     }
 
     fn here(&mut self) -> Result<&mut MemoryChannel, NetError> {

@@ -18,15 +18,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(bit_table::cases());
     all.extend(triple::cases());
     all.extend(ferret());
-    all.extend([
-        half_tree(),
-        lpn(),
-        hash(),
-        pads(),
-        tables(),
-        packing(),
-        mux(),
-    ]);
+    all.extend([half_tree(), lpn(), hash(), pads(), tables(), packing(), mux()]);
     all
 }
 
@@ -109,11 +101,7 @@ fn tables() -> Case {
 fn packing() -> Case {
     Case::new(
         "packing and transposition",
-        (
-            vec![0u64; 512],
-            vec![0u8; 0],
-            [128 * 4, 128 * 4].map(|n| vec![Block::ZERO; n]),
-        ),
+        (vec![0u64; 512], vec![0u8; 0], [128 * 4, 128 * 4].map(|n| vec![Block::ZERO; n])),
         |(words, _, [columns, _]), secret| {
             secret.fill(words);
             secret.fill_blocks(columns);

@@ -16,18 +16,9 @@ pub struct Watch {
 /// Two sessions connected in memory, with a record of them: (client, server, watch).
 pub fn watched_pair() -> (Session, Session, Watch) {
     let (near, far) = memory::pair();
-    let watch = Watch {
-        client: Events::default(),
-        server: Events::default(),
-    };
-    let session = |party, channel, events: &Events| {
-        Session::new(party, Box::new(End::new(channel, events, u64::MAX)))
-    };
-    (
-        session(Party::Client, near, &watch.client),
-        session(Party::Server, far, &watch.server),
-        watch,
-    )
+    let watch = Watch { client: Events::default(), server: Events::default() };
+    let session = |party, channel, events: &Events| Session::new(party, Box::new(End::new(channel, events, u64::MAX)));
+    (session(Party::Client, near, &watch.client), session(Party::Server, far, &watch.server), watch)
 }
 
 impl Watch {
@@ -54,10 +45,7 @@ fn turns(mut client: &[Event], mut server: &[Event]) -> Option<u64> {
             (Some(Event::Sent), Some(Event::Sent)) => {
                 let up = run(&mut client, Event::Sent, usize::MAX);
                 let down = run(&mut server, Event::Sent, usize::MAX);
-                let received = (
-                    run(&mut client, Event::Received, down),
-                    run(&mut server, Event::Received, up),
-                );
+                let received = (run(&mut client, Event::Received, down), run(&mut server, Event::Received, up));
                 if received != (down, up) {
                     return None;
                 }

@@ -23,8 +23,8 @@ use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, RnsPoly, SecretPoly};
 use hushed_net::{Expect, Kind, Session};
 use hushed_rlwe::{
-    Ciphertext, FloodedFormat, KeySet, NoiseBound, PrimeScale, RingScale, RlweError, RlweLiteral,
-    RlweParams, SecretKey, SeededCiphertext,
+    Ciphertext, FloodedFormat, KeySet, NoiseBound, PrimeScale, RingScale, RlweError, RlweLiteral, RlweParams,
+    SecretKey, SeededCiphertext,
 };
 use hushed_twopc::he::HeError;
 use hushed_twopc::{Ctx, Ring, Share, TwopcError};
@@ -74,23 +74,10 @@ impl OleContext {
         session.send_vec(KEYS, published.to_bytes())?;
         let received = session.recv(KEYS, Expect::Exactly(Self::exchange_bytes(&params)))?;
         let peer = KeySet::from_bytes(&params, &[], params.q_len(), &received)?;
-        let plain = RlweLiteral {
-            log_n: params.log_n(),
-            q: T.to_vec(),
-            p: Vec::new(),
-        };
+        let plain = RlweLiteral { log_n: params.log_n(), q: T.to_vec(), p: Vec::new() };
         let plain = RlweParams::new(plain).map_err(RlweError::from)?;
-        let channels = T
-            .iter()
-            .map(|&t| Channel::new(&params, t))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            params,
-            own,
-            peer,
-            plain,
-            channels,
-        })
+        let channels = T.iter().map(|&t| Channel::new(&params, t)).collect::<Result<_, _>>()?;
+        Ok(Self { params, own, peer, plain, channels })
     }
 
     /// Payload bytes that each party sends in the exchange.
@@ -116,11 +103,7 @@ impl OleContext {
     }
 
     fn response_bytes(&self, primes: usize) -> usize {
-        self.channels
-            .iter()
-            .take(primes)
-            .map(|c| c.format.bytes())
-            .sum()
+        self.channels.iter().take(primes).map(|c| c.format.bytes()).sum()
     }
 
     fn lift(&self, ring: Ring) -> Result<RingScale, RlweError> {
@@ -159,19 +142,11 @@ fn expect_words(words: &[u64], expected: usize) -> Result<(), HeError> {
     if words.len() == expected {
         return Ok(());
     }
-    Err(HeError::Operand {
-        expected,
-        found: words.len(),
-    })
+    Err(HeError::Operand { expected, found: words.len() })
 }
 
 /// Sends an encryption of this party's `x`.
-pub fn send_encrypted(
-    ctx: &mut Ctx,
-    ole: &OleContext,
-    ring: Ring,
-    x: &[u64],
-) -> Result<(), TwopcError> {
+pub fn send_encrypted(ctx: &mut Ctx, ole: &OleContext, ring: Ring, x: &[u64]) -> Result<(), TwopcError> {
     ctx.check_process()?;
     let lift = ole.lift(ring)?;
     let all = ole.params.q_len();
@@ -179,30 +154,18 @@ pub fn send_encrypted(
         let mut padded = Zeroizing::new(chunk.to_vec());
         padded.resize(ole.slots(), 0);
         let mut slots = SecretPoly::new(lift.scale_up(&padded)?);
-        let list = ole
-            .channels
-            .iter()
-            .enumerate()
-            .take(primes(ring))
-            .map(|(i, channel)| {
-                let values = slots.expose_mut().limb_mut(i);
-                ole.plain.basis().ntt(i).inverse(values);
-                ole.own
-                    .encrypt_seeded(channel.scale.scale_up(values)?, &mut rng)
-            });
+        let list = ole.channels.iter().enumerate().take(primes(ring)).map(|(i, channel)| {
+            let values = slots.expose_mut().limb_mut(i);
+            ole.plain.basis().ntt(i).inverse(values);
+            ole.own.encrypt_seeded(channel.scale.scale_up(values)?, &mut rng)
+        });
         let list = list.collect::<Result<Vec<_>, RlweError>>()?;
         Ok(SeededCiphertext::list_to_bytes(&ole.params, all, &list)?)
     };
     let chunks: Vec<&[u64]> = x.chunks(ole.slots()).collect();
     for some in chunks.chunks(rayon::current_num_threads()) {
-        let jobs: Vec<_> = some
-            .iter()
-            .map(|&c| (c, ctx.rng.fork("ole input")))
-            .collect();
-        let frames: Vec<_> = jobs
-            .into_par_iter()
-            .map(|(c, rng)| encrypt(c, rng))
-            .collect();
+        let jobs: Vec<_> = some.iter().map(|&c| (c, ctx.rng.fork("ole input"))).collect();
+        let frames: Vec<_> = jobs.into_par_iter().map(|(c, rng)| encrypt(c, rng)).collect();
         for frame in frames {
             ctx.session.send_vec(INPUT, frame?)?;
         }
@@ -214,12 +177,7 @@ pub fn send_encrypted(
 ///
 /// # Errors
 /// Those of the session; [`TwopcError::Rlwe`] if the bytes are not ciphertexts.
-pub fn receive_encrypted(
-    ctx: &mut Ctx,
-    ole: &OleContext,
-    ring: Ring,
-    n: usize,
-) -> Result<Sent, TwopcError> {
+pub fn receive_encrypted(ctx: &mut Ctx, ole: &OleContext, ring: Ring, n: usize) -> Result<Sent, TwopcError> {
     let (all, primes) = (ole.params.q_len(), primes(ring));
     let expect = Expect::Exactly(ole.input_bytes(primes));
     let blocks = (0..ole.blocks(n)).map(|_| {
@@ -227,23 +185,14 @@ pub fn receive_encrypted(
         let list = SeededCiphertext::list_from_bytes(&ole.params, all, primes, &bytes)?;
         Ok(list.into_iter().map(SeededCiphertext::expand).collect())
     });
-    Ok(Sent {
-        ring,
-        len: n,
-        blocks: blocks.collect::<Result<_, TwopcError>>()?,
-    })
+    Ok(Sent { ring, len: n, blocks: blocks.collect::<Result<_, TwopcError>>()? })
 }
 
 /// Multiplies the peer's vector by this party's `y` and answers. Returns this party's share of x ⊙ y.
 ///
 /// # Errors
 /// [`HeError::Operand`] if `y` is not as long as the peer's vector; errors of the session.
-pub fn answer_products(
-    ctx: &mut Ctx,
-    ole: &OleContext,
-    sent: &Sent,
-    y: &[u64],
-) -> Result<Share, TwopcError> {
+pub fn answer_products(ctx: &mut Ctx, ole: &OleContext, sent: &Sent, y: &[u64]) -> Result<Share, TwopcError> {
     expect_words(y, sent.len)?;
     let lift = ole.lift(sent.ring)?;
     let mut words = Zeroizing::new(Vec::with_capacity(sent.len));
@@ -253,9 +202,7 @@ pub fn answer_products(
         for (i, (ct, channel)) in cts.iter().zip(&ole.channels).enumerate() {
             let mut product = ct.clone();
             product.mul_plain_assign(ole.multiplier(i, sent.ring, y).expose());
-            let share = channel
-                .format
-                .answer(&product, &ole.peer.public, &mut rng, &mut frame)?;
+            let share = channel.format.answer(&product, &ole.peer.public, &mut rng, &mut frame)?;
             let share = Zeroizing::new(share);
             slots.expose_mut().limb_mut(i).copy_from_slice(&share);
         }
@@ -263,14 +210,8 @@ pub fn answer_products(
     };
     let blocks: Vec<_> = sent.blocks.iter().zip(y.chunks(ole.slots())).collect();
     for some in blocks.chunks(rayon::current_num_threads()) {
-        let jobs: Vec<_> = some
-            .iter()
-            .map(|&b| (b, ctx.rng.fork("ole answer")))
-            .collect();
-        let answers: Vec<_> = jobs
-            .into_par_iter()
-            .map(|((c, y), rng)| answer(c, y, rng))
-            .collect();
+        let jobs: Vec<_> = some.iter().map(|&b| (b, ctx.rng.fork("ole answer"))).collect();
+        let answers: Vec<_> = jobs.into_par_iter().map(|((c, y), rng)| answer(c, y, rng)).collect();
         for done in answers {
             let (frame, share) = done?;
             ctx.session.send_vec(RESPONSE, frame)?;
@@ -284,32 +225,20 @@ pub fn answer_products(
 ///
 /// # Errors
 /// Errors of the session; [`TwopcError::Rlwe`] if the bytes are not answers.
-pub fn open_products(
-    ctx: &mut Ctx,
-    ole: &OleContext,
-    ring: Ring,
-    n: usize,
-) -> Result<Share, TwopcError> {
+pub fn open_products(ctx: &mut Ctx, ole: &OleContext, ring: Ring, n: usize) -> Result<Share, TwopcError> {
     let lift = ole.lift(ring)?;
     let primes = primes(ring);
     let mut words = Zeroizing::new(Vec::with_capacity(n));
     for block in 0..ole.blocks(n) {
-        let bytes = ctx
-            .session
-            .recv(RESPONSE, Expect::Exactly(ole.response_bytes(primes)))?;
+        let bytes = ctx.session.recv(RESPONSE, Expect::Exactly(ole.response_bytes(primes)))?;
         let mut rest = bytes.as_slice();
         let mut slots = ole.zero_slots(ring);
         for (i, channel) in ole.channels.iter().enumerate().take(primes) {
-            let (part, tail) = rest.split_at_checked(channel.format.bytes()).ok_or(
-                TwopcError::PeerMisbehaved {
-                    what: "message length",
-                },
-            )?;
+            let (part, tail) = rest
+                .split_at_checked(channel.format.bytes())
+                .ok_or(TwopcError::PeerMisbehaved { what: "message length" })?;
             rest = tail;
-            slots
-                .expose_mut()
-                .limb_mut(i)
-                .copy_from_slice(&Zeroizing::new(channel.format.open(part, &ole.own)?));
+            slots.expose_mut().limb_mut(i).copy_from_slice(&Zeroizing::new(channel.format.open(part, &ole.own)?));
         }
         let count = ole.slots().min(n - block * ole.slots());
         words.extend_from_slice(&ole.down(&lift, slots, count)?);
@@ -319,17 +248,13 @@ pub fn open_products(
 
 impl OleContext {
     fn zero_slots(&self, ring: Ring) -> SecretPoly<Coeff> {
-        SecretPoly::new(RnsPoly::zero(
-            self.plain.basis(),
-            &self.plain.ciphertext_ids(primes(ring)),
-        ))
+        SecretPoly::new(RnsPoly::zero(self.plain.basis(), &self.plain.ciphertext_ids(primes(ring))))
     }
 
     /// Signed y in the slots of the polynomial that multiplies the ciphertext modulo t_i.
     fn multiplier(&self, i: usize, ring: Ring, y: &[u64]) -> SecretPoly<hushed_math::Eval> {
         let ntt = self.plain.basis().ntt(i);
-        let mut signed: Zeroizing<Vec<i64>> =
-            Zeroizing::new(y.iter().map(|&w| signed_share(w, ring.bits())).collect());
+        let mut signed: Zeroizing<Vec<i64>> = Zeroizing::new(y.iter().map(|&w| signed_share(w, ring.bits())).collect());
         signed.resize(self.slots(), 0);
         let mut values = Zeroizing::new(vec![0u64; self.slots()]);
         ntt.pointwise().reduce_signed(&mut values, &signed);
@@ -350,10 +275,7 @@ impl OleContext {
         count: usize,
     ) -> Result<Zeroizing<Vec<u64>>, RlweError> {
         for i in 0..lift.limbs() {
-            self.plain
-                .basis()
-                .ntt(i)
-                .forward(slots.expose_mut().limb_mut(i));
+            self.plain.basis().ntt(i).forward(slots.expose_mut().limb_mut(i));
         }
         let mut words = Zeroizing::new(lift.scale_down(slots.expose())?);
         words.truncate(count);

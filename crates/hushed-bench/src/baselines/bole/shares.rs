@@ -1,9 +1,6 @@
 //! Products of shared vectors over batched oblivious linear evaluation.
 
-use super::{
-    OleContext, Sent, answer_products, expect_words, open_products, receive_encrypted,
-    send_encrypted,
-};
+use super::{OleContext, Sent, answer_products, expect_words, open_products, receive_encrypted, send_encrypted};
 use hushed_twopc::{Ctx, Share, TwopcError};
 
 /// `[x]·[y]` element-wise. Each party encrypts its share of x and multiplies the other's by its share of y, both at the
@@ -46,11 +43,7 @@ pub fn product_with_sent(
     assert!(x.ring() == y.ring() && sent.ring == x.ring(), "one ring");
     expect_words(x.words(), sent.len)?;
     let mut sum = answer_products(ctx, ole, sent, y.words())?;
-    let own = x
-        .words()
-        .iter()
-        .zip(y.words())
-        .map(|(x, y)| x.wrapping_mul(*y));
+    let own = x.words().iter().zip(y.words()).map(|(x, y)| x.wrapping_mul(*y));
     sum.add_assign(&Share::new(x.ring(), own.collect()));
     sum.add_assign(&open_products(ctx, ole, x.ring(), x.len())?);
     Ok(sum)

@@ -15,20 +15,10 @@ fn run<A: Send, B: Send>(
 
 fn words(count: usize, seed: u64, ring: Ring) -> Vec<u64> {
     let mut out: Vec<u64> = (0..count as u64)
-        .map(|i| {
-            ring.reduce(
-                (i + seed)
-                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                    .rotate_left(29)
-                    .wrapping_mul(seed | 1),
-            )
-        })
+        .map(|i| ring.reduce((i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(seed | 1)))
         .collect();
     // Zero and both signs at the ends of the range.
-    for (slot, edge) in
-        out.iter_mut()
-            .zip([0, 1, ring.mask(), ring.mask() / 2, ring.mask() / 2 + 1])
-    {
+    for (slot, edge) in out.iter_mut().zip([0, 1, ring.mask(), ring.mask() / 2, ring.mask() / 2 + 1]) {
         *slot = edge;
     }
     out
@@ -50,14 +40,7 @@ fn the_primes_are_what_they_are_said_to_be() {
 
 #[test]
 fn vectors_of_two_parties() {
-    for (bits, n) in [
-        (64, 8192 + 5),
-        (64, 3),
-        (32, 100),
-        (17, 64),
-        (42, 9),
-        (43, 9),
-    ] {
+    for (bits, n) in [(64, 8192 + 5), (64, 3), (32, 100), (17, 64), (42, 9), (43, 9)] {
         let ring = Ring::new(bits);
         let (x, y) = (words(n, 3, ring), words(n, 11, ring));
         let y: Vec<u64> = y.into_iter().rev().collect();
@@ -80,11 +63,7 @@ fn vectors_of_two_parties() {
 fn crossing(ole: &OleContext, n: usize, each: usize) -> Cost {
     let blocks = ole.blocks(n) as u64;
     let bytes = blocks * each as u64;
-    Cost {
-        frames_client: blocks,
-        frames_server: blocks,
-        ..Cost::exchange(bytes, bytes)
-    }
+    Cost { frames_client: blocks, frames_server: blocks, ..Cost::exchange(bytes, bytes) }
 }
 
 #[test]
@@ -101,17 +80,9 @@ fn products_of_shares_and_an_odd_power() {
             let responses = crossing(ole, n, ole.response_bytes(primes(ring)));
             (xy, xxy, inputs + responses + responses)
         };
-        let (a, b, stats) = run(
-            |ctx, ole| step(&xc, &yc, ctx, ole),
-            |ctx, ole| step(&xs, &ys, ctx, ole),
-        );
+        let (a, b, stats) = run(|ctx, ole| step(&xc, &yc, ctx, ole), |ctx, ole| step(&xs, &ys, ctx, ole));
         let xy = reveal(&a.0, &b.0);
-        assert_close(
-            &xy,
-            x.iter().zip(&y).map(|(x, y)| x.wrapping_mul(*y)),
-            ring,
-            2,
-        );
+        assert_close(&xy, x.iter().zip(&y).map(|(x, y)| x.wrapping_mul(*y)), ring, 2);
         let xxy = x.iter().zip(&xy).map(|(x, xy)| x.wrapping_mul(*xy));
         assert_close(&reveal(&a.1, &b.1), xxy, ring, 2);
         assert_cost(&stats, a.2);

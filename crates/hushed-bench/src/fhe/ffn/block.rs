@@ -66,10 +66,7 @@ impl Gelu {
     /// A degree that Hushed fits (at most 64) is fitted as in a run, for a column without calibration. For other
     /// degrees GELU is interpolated at Chebyshev nodes.
     pub(super) fn new(degree: usize) -> Result<Self, BenchError> {
-        let column = Interval {
-            low: -COLUMN,
-            high: COLUMN,
-        };
+        let column = Interval { low: -COLUMN, high: COLUMN };
         let (polynomial, half, reach) = match degree {
             0..=64 => {
                 let fit = fits::activation(GELU, column, degree);
@@ -80,12 +77,7 @@ impl Gelu {
         let polynomial = polynomial.map_err(hushed_ckks::CkksError::from)?;
         let error = (0..=8192).map(|i| reach * (f64::from(i) / 4096.0 - 1.0));
         let error = error.map(|x| (polynomial.eval(x / half) - activation(GELU, x)).abs());
-        Ok(Self {
-            reach,
-            error: error.fold(0.0, f64::max),
-            polynomial,
-            half,
-        })
+        Ok(Self { reach, error: error.fold(0.0, f64::max), polynomial, half })
     }
 
     fn apply(&self, x: f64) -> f64 {
@@ -97,9 +89,7 @@ impl Gelu {
 fn interpolated(degree: usize, half: f64) -> Result<Polynomial, PolyError> {
     let count = degree + 1;
     let angle = |i: usize| std::f64::consts::PI * (i as f64 + 0.5) / count as f64;
-    let values: Vec<f64> = (0..count)
-        .map(|i| activation(GELU, half * angle(i).cos()))
-        .collect();
+    let values: Vec<f64> = (0..count).map(|i| activation(GELU, half * angle(i).cos())).collect();
     let coefficient = |k: usize| {
         let terms = values.iter().enumerate();
         let sum: f64 = terms.map(|(i, v)| v * (k as f64 * angle(i)).cos()).sum();
@@ -114,9 +104,8 @@ impl Block {
     pub(super) fn random(width: usize, hidden: usize, random: &mut Normal) -> Self {
         let mut layer = |rows: usize, columns: usize, deviation: f64| {
             let deviation = deviation / (columns as f64).sqrt();
-            let mut numbers = |count: usize, deviation: f64| -> Vec<f64> {
-                (0..count).map(|_| deviation * random.next()).collect()
-            };
+            let mut numbers =
+                |count: usize, deviation: f64| -> Vec<f64> { (0..count).map(|_| deviation * random.next()).collect() };
             LinearMap {
                 rows,
                 columns,
@@ -125,10 +114,7 @@ impl Block {
                 bias: Some(numbers(rows, BIASES)),
             }
         };
-        Self {
-            up: layer(hidden, width, ARGUMENTS),
-            down: layer(width, hidden, 1.0),
-        }
+        Self { up: layer(hidden, width, ARGUMENTS), down: layer(width, hidden, 1.0) }
     }
 
     /// The maps of a form. Before an activation the argument is divided by `half`.

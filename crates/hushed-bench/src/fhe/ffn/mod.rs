@@ -40,12 +40,7 @@ const HIDDEN: usize = 3072;
 /// pairs; 2048 hold all hidden pairs in one vector.
 const PLACES: [usize; 2] = [512, 2048];
 /// The paper's degree, and the one that Hushed uses for each column.
-const FORMS: [Form; 4] = [
-    Form::Gelu { degree: 127 },
-    Form::Gelu { degree: 28 },
-    Form::Linear,
-    Form::Merged,
-];
+const FORMS: [Form; 4] = [Form::Gelu { degree: 127 }, Form::Gelu { degree: 28 }, Form::Linear, Form::Merged];
 
 /// A form of the block, prepared in one layout.
 struct Chain {
@@ -86,13 +81,7 @@ impl Chain {
                 left -= depth;
             }
         }
-        Ok(Self {
-            maps,
-            polynomial,
-            in_pairs: shape.in_pairs(),
-            scale,
-            limbs,
-        })
+        Ok(Self { maps, polynomial, in_pairs: shape.in_pairs(), scale, limbs })
     }
 
     fn keys(&self, params: &CkksParams) -> Result<KeySpecs, CkksError> {
@@ -125,12 +114,7 @@ impl Chain {
         Ok(x)
     }
 
-    fn activated(
-        &self,
-        on: &Evaluator,
-        x: Ciphertext,
-        polynomial: &Polynomial,
-    ) -> Result<Ciphertext, CkksError> {
+    fn activated(&self, on: &Evaluator, x: Ciphertext, polynomial: &Polynomial) -> Result<Ciphertext, CkksError> {
         let f = |t: Ciphertext| evaluate(on, &on.within(t, 1.0), polynomial, self.scale);
         if !self.in_pairs {
             return f(x);
@@ -238,10 +222,7 @@ pub fn blocks(how: How<'_>) -> Result<Vec<Value>, BenchError> {
                 Form::Gelu { degree } => Some(Gelu::new(degree)?),
                 Form::Linear | Form::Merged => None,
             };
-            let split = Split {
-                slots: params.slots(),
-                vectors: if gelu.is_some() { 1 } else { 2 },
-            };
+            let split = Split { slots: params.slots(), vectors: if gelu.is_some() { 1 } else { 2 } };
             let mut shapes: Vec<Box<dyn Shape>> = vec![Box::new(split)];
             for places in PLACES {
                 shapes.push(Box::new(Packed::new(&params, places)?));
@@ -268,19 +249,12 @@ pub fn blocks(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-fn row(
-    run: &Run,
-    (_, gelu): (Form, Option<&Gelu>),
-    about: Value,
-    how: How<'_>,
-) -> Result<Value, BenchError> {
+fn row(run: &Run, (_, gelu): (Form, Option<&Gelu>), about: Value, how: How<'_>) -> Result<Value, BenchError> {
     let (on, chain) = (&run.bench.evaluator, &run.chain);
     let (seconds, runs) = measure(how.runs, || chain.apply(on, &run.inputs).map(drop))?;
     let vectors = about["vectors"].as_f64().unwrap_or(1.0);
     let diagonals = chain.maps.iter().map(|map| map.diagonals());
-    let (diagonals, plaintext_bytes) = diagonals.fold((0, 0), |(n, bytes), (count, more)| {
-        (n + count, bytes + more)
-    });
+    let (diagonals, plaintext_bytes) = diagonals.fold((0, 0), |(n, bytes), (count, more)| (n + count, bytes + more));
     Ok(json!({
         "name": "ffn",
         "params": about,

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::maps::{GridOptions, PreparedGrid};
-use hushed_ckks::{
-    Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator, Plaintext, Scale,
-};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator, Plaintext, Scale};
 use hushed_fhe::packing::{Layout, Spread};
 use hushed_fhe::{FheError, LinearMap};
 
@@ -86,10 +84,7 @@ impl Shape for Packed {
         let (rows, columns) = (self.spread(layer.rows)?, self.spread(layer.columns)?);
         let weight = |row: usize, column: usize| layer.weights[row * layer.columns + column];
         let grid = self.layout.map([&rows, &columns], weight);
-        let options = GridOptions {
-            plain_scale: Some(plain_scale(params, limbs, from, to)),
-            ..GridOptions::default()
-        };
+        let options = GridOptions { plain_scale: Some(plain_scale(params, limbs, from, to)), ..GridOptions::default() };
         let grid = grid.and_then(|grid| PreparedGrid::new(params, &grid, limbs, options));
         let grid = grid.map_err(CkksError::from)?;
         let bias = layer.bias.as_deref().unwrap_or_default();
@@ -97,28 +92,17 @@ impl Shape for Packed {
         let scale = grid.output_scale(from);
         let biases = (0..rows.vectors()).map(|v| rows.pack(self.layout, v, of));
         let biases = biases.map(|bias| encoder.encode(&bias, limbs - 1, scale));
-        Ok(Box::new(PackedMap {
-            biases: biases.collect::<Result<_, _>>()?,
-            grid,
-        }))
+        Ok(Box::new(PackedMap { biases: biases.collect::<Result<_, _>>()?, grid }))
     }
 
     /// Unused places hold numbers too, which a map must not see.
-    fn pack(
-        &self,
-        layer: &LinearMap,
-        x: &[Vec<f64>],
-        random: &mut Normal,
-    ) -> Result<Vec<Vec<Complex64>>, BenchError> {
+    fn pack(&self, layer: &LinearMap, x: &[Vec<f64>], random: &mut Normal) -> Result<Vec<Vec<Complex64>>, BenchError> {
         let columns = self.spread(layer.columns)?;
         let mut vectors = Vec::with_capacity(columns.vectors());
         for vector in 0..columns.vectors() {
             let mut slots = columns.pack(self.layout, vector, |text, _, column| x[text][column]);
             for (slot, z) in slots.iter_mut().enumerate() {
-                if columns
-                    .columns_at(vector, slot % self.layout.columns())
-                    .is_none()
-                {
+                if columns.columns_at(vector, slot % self.layout.columns()).is_none() {
                     *z = Complex64::new(random.next(), random.next());
                 }
             }
@@ -127,11 +111,7 @@ impl Shape for Packed {
         Ok(vectors)
     }
 
-    fn unpack(
-        &self,
-        layer: &LinearMap,
-        opened: &[Vec<Complex64>],
-    ) -> Result<Vec<Vec<f64>>, BenchError> {
+    fn unpack(&self, layer: &LinearMap, opened: &[Vec<Complex64>]) -> Result<Vec<Vec<f64>>, BenchError> {
         let rows = self.spread(layer.rows)?;
         let at = |text: usize, row: usize| {
             let (vector, place, part) = rows.place(row);

@@ -37,19 +37,10 @@ pub(super) trait Shape {
     ) -> Result<Box<dyn Map>, BenchError>;
 
     /// The slots of some vectors, as the first map reads them.
-    fn pack(
-        &self,
-        layer: &LinearMap,
-        x: &[Vec<f64>],
-        random: &mut Normal,
-    ) -> Result<Vec<Vec<Complex64>>, BenchError>;
+    fn pack(&self, layer: &LinearMap, x: &[Vec<f64>], random: &mut Normal) -> Result<Vec<Vec<Complex64>>, BenchError>;
 
     /// The vectors in the result of the last map.
-    fn unpack(
-        &self,
-        layer: &LinearMap,
-        opened: &[Vec<Complex64>],
-    ) -> Result<Vec<Vec<f64>>, BenchError>;
+    fn unpack(&self, layer: &LinearMap, opened: &[Vec<Complex64>]) -> Result<Vec<Vec<f64>>, BenchError>;
 }
 
 /// The scale of a map's diagonals for ciphertexts of `limbs` primes.

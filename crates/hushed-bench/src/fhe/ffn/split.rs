@@ -2,9 +2,7 @@
 
 use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::lintrans::{LinTransError, LinearTransform, Options};
-use hushed_ckks::{
-    Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator, Plaintext, Scale,
-};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator, Plaintext, Scale};
 use hushed_fhe::LinearMap;
 
 use super::super::bed::Normal;
@@ -84,10 +82,7 @@ impl Shape for Split {
     ) -> Result<Box<dyn Map>, BenchError> {
         let params = encoder.params();
         let places = self.places(number, layer).map_err(CkksError::from)?;
-        let options = Options {
-            plain_scale: Some(plain_scale(params, limbs, from, to)),
-            ..Options::default()
-        };
+        let options = Options { plain_scale: Some(plain_scale(params, limbs, from, to)), ..Options::default() };
         let weight = |row: usize, column: usize| layer.weights[row * layer.columns + column];
         let matrix = places.matrix(weight).map_err(CkksError::from)?;
         let map = LinearTransform::new(params, &matrix, limbs, options);
@@ -108,12 +103,7 @@ impl Shape for Split {
     }
 
     /// Slots without a column hold numbers too, which a map must not see.
-    fn pack(
-        &self,
-        layer: &LinearMap,
-        x: &[Vec<f64>],
-        random: &mut Normal,
-    ) -> Result<Vec<Vec<Complex64>>, BenchError> {
+    fn pack(&self, layer: &LinearMap, x: &[Vec<f64>], random: &mut Normal) -> Result<Vec<Vec<Complex64>>, BenchError> {
         let places = self.places(0, layer).map_err(CkksError::from)?;
         let mut slots = Vec::with_capacity(self.slots);
         for slot in 0..self.slots {
@@ -127,11 +117,7 @@ impl Shape for Split {
         Ok(vec![slots])
     }
 
-    fn unpack(
-        &self,
-        layer: &LinearMap,
-        opened: &[Vec<Complex64>],
-    ) -> Result<Vec<Vec<f64>>, BenchError> {
+    fn unpack(&self, layer: &LinearMap, opened: &[Vec<Complex64>]) -> Result<Vec<Vec<f64>>, BenchError> {
         let first = opened.iter().flatten().take(layer.rows);
         let parts = first.map(|z| [z.re, z.im]).collect::<Vec<_>>();
         let vector = |v: usize| parts.iter().map(|both| both[v]).collect();

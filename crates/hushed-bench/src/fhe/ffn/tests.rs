@@ -89,10 +89,7 @@ fn every_form_in_every_layout_is_the_block_and_counts_what_it_says() {
         (Form::Merged, 1, (4, 0), (8, 0)),
     ] {
         let gelu = form.degree().map(|degree| Gelu::new(degree).unwrap());
-        let one = Split {
-            slots: params.slots(),
-            vectors: if gelu.is_some() { 1 } else { 2 },
-        };
+        let one = Split { slots: params.slots(), vectors: if gelu.is_some() { 1 } else { 2 } };
         let many = Packed::new(&params, 8).unwrap();
         assert_eq!(many.vectors(), 32);
         let shapes: [(&dyn Shape, _, u64); 2] = [(&one, split, 1), (&many, packed, 6)];
@@ -100,26 +97,16 @@ fn every_form_in_every_layout_is_the_block_and_counts_what_it_says() {
             let of = (form, gelu.as_ref());
             let run = Run::new(&params, &block, of, shape, &mut random).unwrap();
             let name = (form, shape.name());
-            assert_eq!(
-                (run.chain.limbs, run.limbs_left),
-                (levels + 1, 1),
-                "{name:?}"
-            );
+            assert_eq!((run.chain.limbs, run.limbs_left), (levels + 1, 1), "{name:?}");
             assert!(run.bits.0 > 24.0, "{name:?}: {}", run.bits.0);
-            let cost = gelu
-                .as_ref()
-                .map(|gelu| Schedule::new(&[&gelu.polynomial]).cost());
+            let cost = gelu.as_ref().map(|gelu| Schedule::new(&[&gelu.polynomial]).cost());
             let relinearisations = cost.map_or(0, |cost| columns * cost.relinearisations as u64);
             assert_eq!(run.relinearisations(), relinearisations, "{name:?}");
             let counts = (run.counts.rotation, relinearisations);
             assert_eq!(counts, expected, "{name:?}");
             // The error of the polynomial shows in the answer, and is at most what the sum of the weights allows.
             let lacking = gelu.as_ref().map_or(0.0, |gelu| gelu.error);
-            assert!(
-                run.error <= 20.0 * lacking + 1e-7,
-                "{name:?}: {}",
-                run.error
-            );
+            assert!(run.error <= 20.0 * lacking + 1e-7, "{name:?}: {}", run.error);
         }
     }
 }
@@ -128,8 +115,5 @@ fn every_form_in_every_layout_is_the_block_and_counts_what_it_says() {
 fn a_higher_degree_is_nearer_to_gelu() {
     let [low, high] = [28, 127].map(|degree| Gelu::new(degree).unwrap());
     assert!(high.error < 1e-9 && low.error > 1e-5 && low.error < 0.1);
-    assert_eq!(
-        (low.polynomial.degree(), high.polynomial.degree()),
-        (28, 127)
-    );
+    assert_eq!((low.polynomial.degree(), high.polynomial.degree()), (28, 127));
 }

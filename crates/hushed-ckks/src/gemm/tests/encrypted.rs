@@ -58,10 +58,7 @@ fn products_are_those_of_the_clear() {
         let (least, mean) = f.bits(&fast, &case.expected(&case.weights, o));
         assert!(least > 20.0, "output {o}: least {least:.1}, mean {mean:.1}");
         let predicted = fast.noise().mean_bits().unwrap();
-        assert!(
-            predicted <= mean + 0.5 && predicted >= mean - 6.0,
-            "predicted {predicted:.1}, found {mean:.1}"
-        );
+        assert!(predicted <= mean + 0.5 && predicted >= mean - 6.0, "predicted {predicted:.1}, found {mean:.1}");
         let (norm, bound) = norm_bits(f, &fast, &case.expected(&case.weights, o));
         assert!(bound < norm + 8.0, "norm 2^{norm:.1}, bound 2^{bound:.1}");
     }
@@ -74,18 +71,12 @@ fn weights_of_three_digits_cost_no_precision() {
     let gemm = ModularGemm::new(&f.params);
     let scale = gemm.weight_scale(3);
     for (digits, floor) in [(3, 20.0), (2, 12.0)] {
-        let weights =
-            GemmWeights::with_digits(&case.weights, ROWS, COLUMNS, 1.0, scale, digits).unwrap();
-        let outputs = gemm
-            .multiply_all(&weights, &case.inputs, Some(&case.bias))
-            .unwrap();
+        let weights = GemmWeights::with_digits(&case.weights, ROWS, COLUMNS, 1.0, scale, digits).unwrap();
+        let outputs = gemm.multiply_all(&weights, &case.inputs, Some(&case.bias)).unwrap();
         for (o, ct) in outputs.iter().enumerate() {
             let ct = f.evaluator.rescale(ct).unwrap();
             let (least, mean) = f.bits(&ct, &case.expected(&case.weights, o));
-            assert!(
-                least > floor,
-                "{digits} digits, output {o}: least {least:.1}, mean {mean:.1}"
-            );
+            assert!(least > floor, "{digits} digits, output {o}: least {least:.1}, mean {mean:.1}");
         }
     }
 }
@@ -97,19 +88,13 @@ fn ternary_products_cost_no_level_and_add_no_rounding() {
     let gemm = ModularGemm::new(&f.params);
     let signs: Vec<i8> = (0..ROWS * COLUMNS).map(|i| (i * 7 % 3) as i8 - 1).collect();
     let weights = GemmWeights::ternary(&signs, ROWS, COLUMNS).unwrap();
-    let outputs = gemm
-        .multiply_all(&weights, &case.inputs, Some(&case.bias))
-        .unwrap();
+    let outputs = gemm.multiply_all(&weights, &case.inputs, Some(&case.bias)).unwrap();
     let signs: Vec<f64> = signs.iter().map(|&s| s.into()).collect();
     for (o, ct) in outputs.iter().enumerate() {
         assert_eq!((ct.limbs(), ct.scale()), (3, f.params.default_scale()));
         let expected = case.expected(&signs, o);
         // Exactly the sum of the decrypted inputs, except for rounding the bias.
-        let opened: Vec<_> = case
-            .inputs
-            .iter()
-            .map(|ct| f.decryptor.decrypt_raw(ct).unwrap())
-            .collect();
+        let opened: Vec<_> = case.inputs.iter().map(|ct| f.decryptor.decrypt_raw(ct).unwrap()).collect();
         let sums: Vec<Complex64> = (0..expected.len())
             .map(|slot| {
                 let row = &signs[o * COLUMNS..][..COLUMNS];

@@ -19,25 +19,16 @@ fn ciphertexts(params: &CkksParams, count: usize, limbs: usize, seed: u8) -> Vec
     let mut stream = PublicStream::new(&PublicSeed([seed; 16]), 0);
     let ids = params.rlwe().ciphertext_ids(limbs);
     let mut uniform = || RnsPoly::<Eval>::uniform(params.rlwe().basis(), &ids, &mut stream);
-    (0..count)
-        .map(|_| Ciphertext::from_parts(uniform(), uniform(), params.default_scale()).unwrap())
-        .collect()
+    (0..count).map(|_| Ciphertext::from_parts(uniform(), uniform(), params.default_scale()).unwrap()).collect()
 }
 
 fn weights_f64(count: usize, seed: u64) -> Vec<f64> {
     let mut rng = SecretRng::insecure_from_seed(seed);
-    (0..count)
-        .map(|_| rng.next_u64() as i64 as f64 / 2f64.powi(63))
-        .collect()
+    (0..count).map(|_| rng.next_u64() as i64 as f64 / 2f64.powi(63)).collect()
 }
 
 /// Σ_i f·v[o][i]·ct_i, plus `before`, in 128-bit integers.
-fn check(
-    weights: &GemmWeights,
-    inputs: &[Ciphertext],
-    before: Option<&[Ciphertext]>,
-    outputs: &[Ciphertext],
-) {
+fn check(weights: &GemmWeights, inputs: &[Ciphertext], before: Option<&[Ciphertext]>, outputs: &[Ciphertext]) {
     assert_eq!(outputs.len(), weights.rows());
     for (o, out) in outputs.iter().enumerate() {
         let row = &weights.values()[o * weights.columns()..][..weights.columns()];
@@ -100,19 +91,12 @@ fn scales_and_roundings_are_what_they_say() {
         assert!(weights.rounding() <= digit + 0.5 / scale.value());
         for (&v, &w) in weights.values().iter().zip(&values) {
             let kept = v as f64 * weights.factor() as f64 / scale.value();
-            assert!(
-                (kept - w).abs() <= 1.0001 * weights.rounding(),
-                "{digits} digits: {w}"
-            );
+            assert!((kept - w).abs() <= 1.0001 * weights.rounding(), "{digits} digits: {w}");
         }
     }
     // The ends of the range, where ⌈⌉ and rounding reach the limit.
     let ends = GemmWeights::with_digits(&[0.7, -0.7], 1, 2, 0.7, scale, 3).unwrap();
-    assert!(
-        ends.values()
-            .iter()
-            .all(|v| v.unsigned_abs() <= ends.limit())
-    );
+    assert!(ends.values().iter().all(|v| v.unsigned_abs() <= ends.limit()));
 }
 
 #[test]
@@ -135,19 +119,13 @@ fn threads_kernels_and_files_give_the_same_bytes() {
             let gemm = ModularGemm::with_cpu(&params, cpu);
             for threads in [1, 3] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-                let outputs = pool
-                    .build()
-                    .unwrap()
-                    .install(|| gemm.multiply_all(&weights, &inputs, Some(&bias)).unwrap());
+                let outputs =
+                    pool.build().unwrap().install(|| gemm.multiply_all(&weights, &inputs, Some(&bias)).unwrap());
                 assert!(same(&outputs, &wanted), "{threads} threads");
             }
             let source = MemorySource::new(&params, &inputs).unwrap();
-            let sink = Outputs {
-                params: &params,
-                ciphertexts: Mutex::default(),
-            };
-            gemm.multiply(&weights, &source, &sink, Some(&bias))
-                .unwrap();
+            let sink = Outputs { params: &params, ciphertexts: Mutex::default() };
+            gemm.multiply(&weights, &source, &sink, Some(&bias)).unwrap();
             assert!(same(&sink.ciphertexts.into_inner().unwrap(), &wanted));
         }
     }
@@ -227,14 +205,10 @@ fn counters_do_not_see_the_weights() {
     let inputs = ciphertexts(&params, columns, 2, 5);
     let random = weights_f64(rows * columns, 7);
     let zero = vec![0.0; rows * columns];
-    let sparse: Vec<f64> = (0..)
-        .zip(&random)
-        .map(|(i, &w)| if i % 9 == 0 { w } else { 0.0 })
-        .collect();
+    let sparse: Vec<f64> = (0..).zip(&random).map(|(i, &w)| if i % 9 == 0 { w } else { 0.0 }).collect();
     let counts = [random, zero, sparse].map(|values| {
         let gemm = ModularGemm::new(&params);
-        let weights =
-            GemmWeights::from_f64(&values, rows, columns, 1.0, gemm.weight_scale(2)).unwrap();
+        let weights = GemmWeights::from_f64(&values, rows, columns, 1.0, gemm.weight_scale(2)).unwrap();
         gemm.multiply_all(&weights, &inputs, None).unwrap();
         gemm.counters().snapshot()
     });
@@ -250,72 +224,28 @@ fn refusals_name_what_is_wrong() {
     let refused = |result: Result<GemmWeights, GemmError>| result.err().unwrap();
     assert!(matches!(
         refused(GemmWeights::from_f64(&[0.0; 5], 2, 3, 1.0, scale)),
-        GemmError::Shape {
-            rows: 2,
-            columns: 3,
-            found: 5
-        }
+        GemmError::Shape { rows: 2, columns: 3, found: 5 }
     ));
-    for (weight, bound) in [
-        (1.1, 1.0),
-        (f64::NAN, 1.0),
-        (0.0, 0.0),
-        (0.0, f64::NAN),
-        (0.0, 1e30),
-    ] {
-        assert!(matches!(
-            refused(GemmWeights::from_f64(&[weight], 1, 1, bound, scale)),
-            GemmError::Bound { .. }
-        ));
+    for (weight, bound) in [(1.1, 1.0), (f64::NAN, 1.0), (0.0, 0.0), (0.0, f64::NAN), (0.0, 1e30)] {
+        assert!(matches!(refused(GemmWeights::from_f64(&[weight], 1, 1, bound, scale)), GemmError::Bound { .. }));
     }
-    assert!(matches!(
-        refused(GemmWeights::ternary(&[2], 1, 1)),
-        GemmError::Bound { .. }
-    ));
-    assert!(matches!(
-        refused(GemmWeights::with_digits(&[0.5], 1, 1, 1.0, scale, 8)),
-        GemmError::Digits { digits: 8 }
-    ));
+    assert!(matches!(refused(GemmWeights::ternary(&[2], 1, 1)), GemmError::Bound { .. }));
+    assert!(matches!(refused(GemmWeights::with_digits(&[0.5], 1, 1, 1.0, scale, 8)), GemmError::Digits { digits: 8 }));
     let weights = GemmWeights::ternary(&[1, -1], 1, 2).unwrap();
-    assert!(matches!(
-        refused(weights.row_block(1..3)),
-        GemmError::Block { .. }
-    ));
+    assert!(matches!(refused(weights.row_block(1..3)), GemmError::Block { .. }));
     let inputs = ciphertexts(&params, 3, 2, 6);
     let product = |inputs: &[Ciphertext]| gemm.multiply_all(&weights, inputs, None).err().unwrap();
-    assert!(matches!(
-        product(&inputs),
-        GemmError::Count {
-            expected: 2,
-            found: 3,
-            ..
-        }
-    ));
+    assert!(matches!(product(&inputs), GemmError::Count { expected: 2, found: 3, .. }));
     assert!(matches!(product(&[]), GemmError::Count { .. }));
     let mut mixed = vec![inputs[0].clone()];
     mixed.extend(ciphertexts(&params, 1, 3, 7));
-    assert!(matches!(
-        product(&mixed),
-        GemmError::Lengths {
-            expected: 2,
-            found: 3
-        }
-    ));
+    assert!(matches!(product(&mixed), GemmError::Lengths { expected: 2, found: 3 }));
     let other = params_of_another_ring();
     let foreign = ciphertexts(&other, 2, 2, 8);
-    assert!(matches!(
-        product(&foreign),
-        GemmError::Ckks(CkksError::OtherParameters { .. })
-    ));
+    assert!(matches!(product(&foreign), GemmError::Ckks(CkksError::OtherParameters { .. })));
     let (b, a) = inputs[1].clone().into_parts();
-    let mixed = [
-        inputs[0].clone(),
-        Ciphertext::from_parts(b, a, Scale::ONE).unwrap(),
-    ];
-    assert!(matches!(
-        product(&mixed),
-        GemmError::Ckks(CkksError::ScaleMismatch { .. })
-    ));
+    let mixed = [inputs[0].clone(), Ciphertext::from_parts(b, a, Scale::ONE).unwrap()];
+    assert!(matches!(product(&mixed), GemmError::Ckks(CkksError::ScaleMismatch { .. })));
     let bias = gemm.multiply_all(&weights, &inputs[..2], Some(&[0.0, 0.0]));
     assert!(matches!(bias, Err(GemmError::Count { what: "biases", .. })));
 }

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hushed_fhe::calibrate::{
-    Options, Quantity, Reach, Sample, calibrate, reaches, vocabulary, weights_sha256,
-};
+use hushed_fhe::calibrate::{Options, Quantity, Reach, Sample, calibrate, reaches, vocabulary, weights_sha256};
 use hushed_fhe::{Candidate, FheError};
 use hushed_model::{Model, ModelError, TokenIds};
 use serde_json::json;
@@ -69,10 +67,8 @@ impl Args {
             Some(path) => tokens(path)?,
             None => Vec::new(),
         };
-        let weights = weights_sha256(dir).map_err(|source| CliError::ReadInput {
-            path: dir.join("model.safetensors"),
-            source,
-        })?;
+        let weights = weights_sha256(dir)
+            .map_err(|source| CliError::ReadInput { path: dir.join("model.safetensors"), source })?;
         let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
         let sample = Sample {
             texts: &texts,
@@ -85,12 +81,8 @@ impl Args {
             // Only an encoder's unseen texts can be measured. Refused before the work, not after it.
             model.encoder()?;
         }
-        let options = Options {
-            rows: self.rows,
-            wanted: self.cosine,
-            activation: self.activation_degree,
-            ..Options::default()
-        };
+        let options =
+            Options { rows: self.rows, wanted: self.cosine, activation: self.activation_degree, ..Options::default() };
         let choices = calibrate(&model, &sample, &options, &mut |doing| out.note(doing))?;
         for candidate in &choices.report.candidates {
             out.result(json!({ "candidate": candidate }), || shown(candidate))?;

@@ -8,10 +8,7 @@ use crate::error::CliError;
 
 /// Writes a file as a whole or not at all: a full disk leaves the old file as it was.
 pub(super) fn write(bytes: &[u8], path: &Path) -> Result<(), CliError> {
-    let failed = |source| CliError::WriteFile {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| CliError::WriteFile { path: path.to_owned(), source };
     let new = path.with_extension("json.new");
     let result = fs::File::create(&new).and_then(|mut file| {
         file.write_all(bytes)?;

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use hushed_fhe::AnswerRows;
-use hushed_serve::fhe::{
-    self, Answer, CanaryOutcome, Chosen, Head, Item, Scored, Wanted, perplexity,
-};
+use hushed_serve::fhe::{self, Answer, CanaryOutcome, Chosen, Head, Item, Scored, Wanted, perplexity};
 use serde_json::{Value, json};
 
 use super::encrypt::Files;
@@ -59,12 +57,7 @@ pub struct Args {
 
     /// For a decoder that is read at all rows: the texts that were encrypted, one per line. Shows the likelihood and
     /// the perplexity of each
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "choices",
-        env = "HUSHED_PERPLEXITY"
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "choices", env = "HUSHED_PERPLEXITY")]
     perplexity: Option<PathBuf>,
 }
 
@@ -125,10 +118,8 @@ impl Next {
     ) -> Result<(), CliError> {
         let last = rows.last().copied().unwrap_or_default();
         let next = head.likeliest(last, self.top)?;
-        let listed: Vec<Value> = next
-            .iter()
-            .map(|t| json!({ "id": t.id, "text": t.text, "log_probability": t.log_probability }))
-            .collect();
+        let listed: Vec<Value> =
+            next.iter().map(|t| json!({ "id": t.id, "text": t.text, "log_probability": t.log_probability })).collect();
         let mut object = json!({
             "text_index": index, "tokens": tokens, "next": listed,
         });
@@ -141,9 +132,7 @@ impl Next {
             }
         }
         out.result(object, || {
-            let shown = next
-                .iter()
-                .map(|t| format!("{:?} {:.3}", t.text, t.log_probability));
+            let shown = next.iter().map(|t| format!("{:?} {:.3}", t.text, t.log_probability));
             let shown: Vec<String> = shown.collect();
             format!("text {index}, {tokens} tokens: next {}", shown.join(", "))
         })
@@ -153,9 +142,9 @@ impl Next {
 /// Prints the answers, unless the canary's is wrong and they are not wanted `anyway`.
 pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Result<(), CliError> {
     match opened.check_canary() {
-        Err(_) if anyway => out.note(
-            "the canary's answer is not the published one: these numbers are not to be trusted",
-        ),
+        Err(_) if anyway => {
+            out.note("the canary's answer is not the published one: these numbers are not to be trusted")
+        }
         checked => checked?,
     }
     let found = match view {
@@ -215,11 +204,7 @@ fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, Cli
 }
 
 /// Prints the likelihoods of texts; `rounded` are those by a model that rounds what ternary layers read to 8 bits.
-pub fn show_likelihoods(
-    out: &Output,
-    texts: &[Scored],
-    rounded: Option<&[Scored]>,
-) -> Result<Whole, CliError> {
+pub fn show_likelihoods(out: &Output, texts: &[Scored], rounded: Option<&[Scored]>) -> Result<Whole, CliError> {
     let int8 = |p: f64| format!(" ({p:.3} with activations of 8 bits)");
     for (index, text) in texts.iter().enumerate() {
         let (tokens, sum) = (text.log_probabilities.len() + 1, text.log_likelihood());
@@ -235,10 +220,9 @@ pub fn show_likelihoods(
             object["perplexity_int8"] = json!(rounded.perplexity());
         }
         out.result(object, || {
-            let perplexity = text.perplexity().map_or_else(
-                || "no perplexity: there is one token".to_owned(),
-                |p| format!("perplexity {p:.3}"),
-            );
+            let perplexity = text
+                .perplexity()
+                .map_or_else(|| "no perplexity: there is one token".to_owned(), |p| format!("perplexity {p:.3}"));
             let rounded = rounded.and_then(Scored::perplexity);
             let rounded = rounded.map_or_else(String::new, int8);
             format!("text {index}, {tokens} tokens: log-likelihood {sum:.4}, {perplexity}{rounded}")
@@ -300,10 +284,7 @@ mod tests {
             let (object, told) = checked(Some(CanaryOutcome { cosine, least }));
             let canary = json!({ "cosine": cosine, "least": least, "good": good });
             assert_eq!(object, json!({ "canary": canary, "unchecked": false }));
-            assert!(
-                told.contains(&cosine.to_string()) && !told.contains("unchecked"),
-                "{told}"
-            );
+            assert!(told.contains(&cosine.to_string()) && !told.contains("unchecked"), "{told}");
         }
     }
 }

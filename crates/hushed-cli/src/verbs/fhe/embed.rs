@@ -37,12 +37,7 @@ pub struct KeyFolder {
 
     /// Accept only this manifest, a file from the server's operator [default: the server's first one, and from then on
     /// only that]
-    #[arg(
-        long = "manifest",
-        alias = "plan",
-        value_name = "FILE",
-        env = "HUSHED_MANIFEST"
-    )]
+    #[arg(long = "manifest", alias = "plan", value_name = "FILE", env = "HUSHED_MANIFEST")]
     plan: Option<PathBuf>,
 
     /// The public model that belongs to the manifest [default: fetched once]
@@ -61,12 +56,7 @@ impl KeyFolder {
     }
 
     /// The options; keys are made if `makes` says so.
-    pub fn remote(
-        &self,
-        connection: ClientConfig,
-        makes: bool,
-        too_long: TooLong,
-    ) -> Result<RemoteOptions, CliError> {
+    pub fn remote(&self, connection: ClientConfig, makes: bool, too_long: TooLong) -> Result<RemoteOptions, CliError> {
         let keys = self.keys.clone().ok_or(CliError::NoKeysFolder)?;
         Ok(RemoteOptions {
             plan: self.plan.clone(),
@@ -214,11 +204,7 @@ impl<'a> Shown<'a> {
 
     fn event(&self, event: RemoteEvent) {
         match event {
-            RemoteEvent::Plan {
-                hash,
-                lengths,
-                first,
-            } => {
+            RemoteEvent::Plan { hash, lengths, first } => {
                 let learns = match lengths {
                     Lengths::Public => "the length of each text".to_owned(),
                     Lengths::Bucket(multiple) => {
@@ -229,10 +215,9 @@ impl<'a> Shown<'a> {
                 let new = if first { ", kept from now on" } else { "" };
                 self.note(&format!("manifest {hash}{new}: the server learns {learns}"));
             }
-            RemoteEvent::SetAside(folder) => self.note(&format!(
-                "the retired keys, and what was sent under them, are in {}",
-                folder.display()
-            )),
+            RemoteEvent::SetAside(folder) => {
+                self.note(&format!("the retired keys, and what was sent under them, are in {}", folder.display()))
+            }
             RemoteEvent::Ordered(order) => self.note(&keygen::told(order)),
             RemoteEvent::Keys(done, of) => self.step("making keys", done as u64, of as u64),
             RemoteEvent::Encrypting(done, of) => self.step("encrypting", done as u64, of as u64),
@@ -254,32 +239,20 @@ impl<'a> Shown<'a> {
             }
             RemoteEvent::Fetching(done, of) => self.step("fetching, KiB", done >> 10, of >> 10),
             RemoteEvent::Job(state) => self.job(state),
-            RemoteEvent::Lost(why) => {
-                self.note(&format!("the server is out of reach ({why}); trying again"))
-            }
+            RemoteEvent::Lost(why) => self.note(&format!("the server is out of reach ({why}); trying again")),
         }
     }
 
     fn job(&self, state: JobState) {
         match state {
             JobState::Queued { ahead, left } => {
-                self.bar
-                    .set_message(format!("queued, {ahead} before it{}", about(left)));
+                self.bar.set_message(format!("queued, {ahead} before it{}", about(left)));
             }
-            JobState::Running {
-                layer,
-                of,
-                part,
-                left,
-            } => {
+            JobState::Running { layer, of, part, left } => {
                 let done = u64::from(layer) * 1000 + u64::from(part);
                 self.bar.set_length(u64::from(of.max(1)) * 1000);
                 self.bar.set_position(done);
-                self.bar.set_message(format!(
-                    "layer {} of {of}{}",
-                    layer.saturating_add(1).min(of),
-                    about(left)
-                ));
+                self.bar.set_message(format!("layer {} of {of}{}", layer.saturating_add(1).min(of), about(left)));
             }
             JobState::Done { .. } | JobState::Unknown | JobState::Failed(_) => {}
         }

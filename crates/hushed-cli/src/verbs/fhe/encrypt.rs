@@ -44,12 +44,7 @@ pub struct Args {
 #[derive(clap::Args)]
 pub struct Files {
     /// The run manifest
-    #[arg(
-        long = "manifest",
-        alias = "plan",
-        value_name = "FILE",
-        env = "HUSHED_MANIFEST"
-    )]
+    #[arg(long = "manifest", alias = "plan", value_name = "FILE", env = "HUSHED_MANIFEST")]
     pub plan: PathBuf,
 
     /// The public model that belongs to it

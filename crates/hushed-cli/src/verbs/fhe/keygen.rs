@@ -22,12 +22,7 @@ Examples:
 )]
 pub struct Args {
     /// The run manifest, from the server's operator
-    #[arg(
-        long = "manifest",
-        alias = "plan",
-        value_name = "FILE",
-        env = "HUSHED_MANIFEST"
-    )]
+    #[arg(long = "manifest", alias = "plan", value_name = "FILE", env = "HUSHED_MANIFEST")]
     plan: PathBuf,
 
     /// The folder for the keys; existing keys are never overwritten
@@ -56,21 +51,13 @@ pub struct MostKeys {
 
 impl MostKeys {
     pub fn options(&self, days: u32) -> KeygenOptions {
-        KeygenOptions {
-            most_keys: self.max_keys,
-            most_bytes: self.max_key_bytes,
-            ..KeygenOptions::days(days)
-        }
+        KeygenOptions { most_keys: self.max_keys, most_bytes: self.max_key_bytes, ..KeygenOptions::days(days) }
     }
 }
 
 /// A line that says what is about to be made.
 pub fn told(order: KeyOrder) -> String {
-    format!(
-        "the manifest asks for {} keys, {:.2} GiB",
-        order.keys,
-        gib(order.bytes)
-    )
+    format!("the manifest asks for {} keys, {:.2} GiB", order.keys, gib(order.bytes))
 }
 
 impl Args {

@@ -38,12 +38,7 @@ enum Verb {
         #[arg(value_name = "KEYS")]
         keys: PathBuf,
         /// The manifest that the keys are for
-        #[arg(
-            long = "manifest",
-            alias = "plan",
-            value_name = "FILE",
-            env = "HUSHED_MANIFEST"
-        )]
+        #[arg(long = "manifest", alias = "plan", value_name = "FILE", env = "HUSHED_MANIFEST")]
         plan: PathBuf,
         /// Owner of the keys
         #[arg(long, value_name = "NAME")]
@@ -72,13 +67,7 @@ impl Args {
                 }
                 Ok(())
             }
-            Verb::Add {
-                dir,
-                keys,
-                plan,
-                owner,
-                quota,
-            } => {
+            Verb::Add { dir, keys, plan, owner, quota } => {
                 let store = KeyStore::new(dir);
                 let keys = store.add(plan, keys, owner, u64::from(*quota) << 30)?;
                 out.result(object(&keys), || line(&keys))

@@ -40,7 +40,8 @@ impl Args {
         bar.end();
         if self.steps {
             for step in &report.steps {
-                let object = json!({ "site": step.site.to_string(), "planned_seconds": step.planned, "seconds": step.seconds });
+                let object =
+                    json!({ "site": step.site.to_string(), "planned_seconds": step.planned, "seconds": step.seconds });
                 out.result(json!({ "step": object }), || describe(step))?;
             }
         }
@@ -59,9 +60,7 @@ impl Args {
         if report.done_before {
             return format!("the reply to {} was there already", report.request);
         }
-        let memory = peak_memory().map_or_else(String::new, |bytes| {
-            format!("; {:.1} GiB of memory", gib(bytes))
-        });
+        let memory = peak_memory().map_or_else(String::new, |bytes| format!("; {:.1} GiB of memory", gib(bytes)));
         format!(
             "reply to {} in {} after {:.1} s, {:.1} s by the plan ({:.1} KiB){memory}; {}",
             report.request,
@@ -83,9 +82,5 @@ fn describe(step: &StepTime) -> String {
         Some(seconds) => format!("took {seconds:>8.1} s"),
         None => "done before".to_owned(),
     };
-    format!(
-        "{:<34} planned {:>8.1} s  {taken}",
-        step.site.to_string(),
-        step.planned
-    )
+    format!("{:<34} planned {:>8.1} s  {taken}", step.site.to_string(), step.planned)
 }

@@ -14,10 +14,7 @@ pub fn show(out: &Output, dir: &Path, request: &Request) -> Result<(), CliError>
     let found = Drafts::of_folder(dir, request)?;
     let shares = NETWORKS.map(|(name, network)| (name, found.pays_from(&network)));
     let rows = 1 + found.drafts();
-    let pays_from: Map<_, _> = shares
-        .into_iter()
-        .map(|(name, share)| (name.to_owned(), json!(share)))
-        .collect();
+    let pays_from: Map<_, _> = shares.into_iter().map(|(name, share)| (name.to_owned(), json!(share))).collect();
     let object = json!({ "drafts": {
         "drafts": found.drafts(),
         "one_row": sums(&found.one),
@@ -36,10 +33,9 @@ pub fn show(out: &Output, dir: &Path, request: &Request) -> Result<(), CliError>
         );
         for (name, share) in shares {
             all += &match share {
-                Some(share) => format!(
-                    "\ndrafts pay ({name}) where more than {:.0} % of them are right",
-                    100.0 * share
-                ),
+                Some(share) => {
+                    format!("\ndrafts pay ({name}) where more than {:.0} % of them are right", 100.0 * share)
+                }
                 None => format!("\ndrafts never pay ({name})"),
             };
         }

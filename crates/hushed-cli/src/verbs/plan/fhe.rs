@@ -12,8 +12,7 @@ use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
 use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, hex};
 use hushed_fhe::plan::{
-    FheOptions, FhePlanReport, Goal, Prices, assumed_choices, measure_prices, packed_placement,
-    reference,
+    FheOptions, FhePlanReport, Goal, Prices, assumed_choices, measure_prices, packed_placement, reference,
 };
 use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, answer_in_clear, can_run, head_is_public};
@@ -36,22 +35,12 @@ const LEAST_COSINE: f64 = 0.999;
 #[group(skip)]
 pub struct Args {
     /// fhe: rows of each text, padding included, a power of two [default: the longest of --tokens, rounded up]
-    #[arg(
-        long,
-        value_name = "N",
-        env = "HUSHED_ROWS",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_name = "N", env = "HUSHED_ROWS", help_heading = "With --protocol fhe")]
     rows: Option<usize>,
 
     /// fhe: number of texts at a time; a few are packed into rows, for the latency of one text (docs/one-text.md)
     /// [default: a batch, as many as fit]
-    #[arg(
-        long,
-        value_name = "N",
-        env = "HUSHED_TEXTS",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_name = "N", env = "HUSHED_TEXTS", help_heading = "With --protocol fhe")]
     texts: Option<usize>,
 
     /// fhe: plan every number of texts that can be run at a time, print what each costs, and choose the one that
@@ -67,23 +56,12 @@ pub struct Args {
     goal: Option<Least>,
 
     /// fhe: the file that `hushed calibrate --protocol fhe` wrote; without it degrees and steps are assumed
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "HUSHED_CALIBRATION",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION", help_heading = "With --protocol fhe")]
     calibration: Option<PathBuf>,
 
     /// fhe: what the server learns of a text's length; `bucket` needs --bucket N. Of a
     /// decoder's texts it learns nothing
-    #[arg(
-        long,
-        value_enum,
-        default_value = "public",
-        env = "HUSHED_LENGTHS",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_enum, default_value = "public", env = "HUSHED_LENGTHS", help_heading = "With --protocol fhe")]
     lengths: Learns,
 
     /// fhe: threads of the server [default: as many as this machine has]
@@ -92,13 +70,7 @@ pub struct Args {
 
     /// fhe: first measure what operations cost on this machine: `quick` takes some seconds, `whole` takes half a minute
     /// and 6 GiB more, for a bootstrap
-    #[arg(
-        long,
-        value_name = "WHAT",
-        value_enum,
-        env = "HUSHED_MEASURE",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_name = "WHAT", value_enum, env = "HUSHED_MEASURE", help_heading = "With --protocol fhe")]
     measure: Option<Measure>,
 
     /// fhe: take prices of operations from the JSON of another plan
@@ -152,13 +124,7 @@ pub struct Args {
     canary: Option<String>,
 
     /// fhe: the rows of a text at which a decoder is read
-    #[arg(
-        long,
-        value_enum,
-        default_value = "last",
-        env = "HUSHED_ANSWER",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_enum, default_value = "last", env = "HUSHED_ANSWER", help_heading = "With --protocol fhe")]
     answer: Rows,
 
     /// fhe: the parameter set
@@ -239,16 +205,10 @@ impl Args {
         let limit = public.max_tokens;
         if longest > limit || rows < 4 || rows > limit.next_power_of_two() {
             let given = longest.max(rows);
-            return Err(CliError::Tokens {
-                given,
-                least: 3,
-                limit,
-            });
+            return Err(CliError::Tokens { given, least: 3, limit });
         }
-        let params = CkksParams::preset(&self.parameters).map_err(|source| CliError::Preset {
-            name: self.parameters.clone(),
-            source,
-        })?;
+        let params = CkksParams::preset(&self.parameters)
+            .map_err(|source| CliError::Preset { name: self.parameters.clone(), source })?;
         can_run(&Model::shapes_only(&public).program_of_all_rows())?;
         // Counts do not depend on weights; if the folder has none, random ones are used.
         let shapes = |_| random_model(&public);
@@ -266,10 +226,8 @@ impl Args {
             }
             None => None,
         };
-        let threads = self.threads.map_or_else(
-            || std::thread::available_parallelism().map_or(1, usize::from),
-            usize::from,
-        );
+        let threads =
+            self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
         let mut options = FheOptions {
             rows,
             texts: self.texts.unwrap_or(usize::MAX),
@@ -314,13 +272,7 @@ impl Args {
                 out.result(json!({ "step": step }), || describe(step))?;
             }
         }
-        let made = Made {
-            choices: used,
-            params: &params,
-            bootstrap: &bootstrap,
-            options: &options,
-            report: &plan,
-        };
+        let made = Made { choices: used, params: &params, bootstrap: &bootstrap, options: &options, report: &plan };
         // What a manifest declares depends on the weights, and is printed as it is written.
         let public = self.public(request.dir, &model)?;
         let offered = match &public {
@@ -335,9 +287,7 @@ impl Args {
         if let Some(fields) = object.as_object_mut() {
             fields.remove("steps");
         }
-        out.result(json!({ "plan": object }), || {
-            summary(&plan, offered.is_some())
-        })?;
+        out.result(json!({ "plan": object }), || summary(&plan, offered.is_some()))?;
         self.publish(public.as_ref(), offered.as_ref(), out)
     }
 
@@ -349,12 +299,7 @@ impl Args {
     }
 
     /// The manifest, if it is asked for.
-    fn offered(
-        &self,
-        model: &Model,
-        public: &PublicModel,
-        made: &Made<'_>,
-    ) -> Result<Option<FhePlan>, CliError> {
+    fn offered(&self, model: &Model, public: &PublicModel, made: &Made<'_>) -> Result<Option<FhePlan>, CliError> {
         let (Some(_), Some(calibration)) = (&self.public_plan, &self.calibration) else {
             return Ok(None);
         };
@@ -375,26 +320,17 @@ impl Args {
             calibration_sha256: Sha256::digest(read(calibration)?).into(),
             texts: &declared::texts(tokenizer, made.options.rows, known),
             canary: self.canary(model, made.options.rows)?,
-            exposures: exposures
-                .map(|e| format!("{}: {}", e.who, e.sees))
-                .collect(),
+            exposures: exposures.map(|e| format!("{}: {}", e.who, e.sees)).collect(),
         };
         Ok(Some(offer.plan()?))
     }
 
     /// Writes what clients need.
-    fn publish(
-        &self,
-        public: Option<&PublicModel>,
-        offered: Option<&FhePlan>,
-        out: &Output,
-    ) -> Result<(), CliError> {
+    fn publish(&self, public: Option<&PublicModel>, offered: Option<&FhePlan>, out: &Output) -> Result<(), CliError> {
         if let (Some(path), Some(public)) = (&self.public_model, public) {
             public.write(path)?;
             let object = json!({ "public_model": path, "sha256": public.hash().to_string() });
-            out.result(object, || {
-                format!("written: the public model, {}", path.display())
-            })?;
+            out.result(object, || format!("written: the public model, {}", path.display()))?;
         }
         let (Some(path), Some(plan)) = (&self.public_plan, offered) else {
             return Ok(());
@@ -402,9 +338,7 @@ impl Args {
         write_plan(path, plan)?;
         let hash = hex(&plan.hash());
         let object = json!({ "public_plan": path, "sha256": hash, "keys": plan.keys.len() });
-        out.result(object, || {
-            format!("written: the run manifest {hash}, {}", path.display())
-        })
+        out.result(object, || format!("written: the run manifest {hash}, {}", path.display()))
     }
 
     /// The canary with its embedding in the clear.
@@ -415,19 +349,11 @@ impl Args {
         let tokens = model.tokens(text, TooLong::Refuse)?;
         let given = tokens.ids().len();
         if given > rows {
-            return Err(CliError::Tokens {
-                given,
-                least: 3,
-                limit: rows,
-            });
+            return Err(CliError::Tokens { given, least: 3, limit: rows });
         }
         let answer = self.answer.rows(model.public.config.tied);
         let embedding = answer_in_clear(model, &tokens, answer)?;
-        Ok(Some(Canary {
-            text: text.clone(),
-            embedding,
-            least_cosine: LEAST_COSINE,
-        }))
+        Ok(Some(Canary { text: text.clone(), embedding, least_cosine: LEAST_COSINE }))
     }
 
     fn prices(&self, params: &Arc<CkksParams>, threads: usize) -> Result<Prices, CliError> {
@@ -451,18 +377,12 @@ impl Args {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    fs::read(path).map_err(|source| CliError::ReadInput {
-        path: path.to_owned(),
-        source,
-    })
+    fs::read(path).map_err(|source| CliError::ReadInput { path: path.to_owned(), source })
 }
 
 /// Reads a calibration for fhe.
 pub fn read_choices(path: &Path) -> Result<Choices, CliError> {
-    let unreadable = |source| CliError::ReadInput {
-        path: path.to_owned(),
-        source,
-    };
+    let unreadable = |source| CliError::ReadInput { path: path.to_owned(), source };
     let length = fs::metadata(path).map_err(unreadable)?.len();
     if length > MAX_BYTES as u64 {
         let limit = (MAX_BYTES >> 20) as u64;

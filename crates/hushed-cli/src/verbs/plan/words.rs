@@ -21,11 +21,7 @@ pub fn priced(point: &CurvePoint) -> String {
 
 pub fn describe(step: &Step) -> String {
     let level = |level: Option<usize>| level.map_or("-".to_owned(), |l| l.to_string());
-    let refreshed: Vec<String> = step
-        .refreshed
-        .iter()
-        .map(|(vectors, to)| format!("{vectors} → {to}"))
-        .collect();
+    let refreshed: Vec<String> = step.refreshed.iter().map(|(vectors, to)| format!("{vectors} → {to}")).collect();
     let disk = match step.work.disk_bytes {
         0 => String::new(),
         bytes => format!("  disk {:>6} MiB", bytes >> 20),
@@ -49,11 +45,7 @@ const PRICED: &str = "avx512-ifma";
 
 /// `offered`: whether the plan is that of a manifest, which declares an error of its own circuit.
 pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
-    let declared = if offered {
-        "declared"
-    } else {
-        "or more, as a manifest declares"
-    };
+    let declared = if offered { "declared" } else { "or more, as a manifest declares" };
     let w = &plan.work;
     let assumed = match plan.assumed {
         true => "\ndegrees and steps are assumed: calibrate the model, and give --calibration",
@@ -131,11 +123,7 @@ pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
         p.attend_baby,
         p.heads_together,
         p.hidden_block,
-        if p.pairs {
-            ", columns two in a vector"
-        } else {
-            ""
-        },
+        if p.pairs { ", columns two in a vector" } else { "" },
     );
     for alternative in &plan.alternatives {
         let seconds = match (&alternative.refused, alternative.seconds) {
@@ -158,8 +146,7 @@ pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
             text += &format!("\nanswer: the hidden state of a text's last row, {width} numbers");
         }
         Some(AnswerRows::Rows) => {
-            text +=
-                &format!("\nanswer: the hidden states of all rows of a text, {width} numbers each");
+            text += &format!("\nanswer: the hidden states of all rows of a text, {width} numbers each");
         }
         Some(AnswerRows::Logits) | None => {}
     }
@@ -177,9 +164,7 @@ fn ternary(maps: &TernaryMaps) -> String {
     let how = match maps.form {
         Form::Ternary => "stay ternary, which takes no level",
         Form::NormBefore => "are scalar, a level each, as the norm before is folded in",
-        Form::SubNorm => {
-            "are scalar, a level each, as the norm inside the block has gains other than 1"
-        }
+        Form::SubNorm => "are scalar, a level each, as the norm inside the block has gains other than 1",
         Form::NormAfter => "are scalar, a level each, as what the norm after takes is folded in",
         Form::GivenScale => "are scalar, a level each, as their operands have a scale of their own",
         Form::PackedRows => "are scalar, a level each, as packed rows use diagonals",

@@ -46,12 +46,7 @@ pub enum Measure {
 
 impl Known {
     /// The measures of what was given, all of which is read and checked; `held` are texts that are not fitted.
-    pub fn measures(
-        &self,
-        model: &Model,
-        held: &[Item],
-        too_long: &Truncate,
-    ) -> Result<Vec<Measure>, CliError> {
+    pub fn measures(&self, model: &Model, held: &[Item], too_long: &Truncate) -> Result<Vec<Measure>, CliError> {
         let (public, task) = (&model.public, model.public.task());
         let given = [&self.labels, &self.perplexity, &self.choices].map(Option::is_some);
         match (task, given) {
@@ -97,10 +92,7 @@ impl Known {
         if let Some(path) = &self.choices {
             let items = input::items(path)?;
             if let Some(index) = items.iter().position(|item| item.label.is_none()) {
-                return Err(CliError::Labels {
-                    line: index + 1,
-                    expected: "an item with a \"label\"",
-                });
+                return Err(CliError::Labels { line: index + 1, expected: "an item with a \"label\"" });
             }
             measures.push(Measure::Choices(items));
         }
@@ -125,9 +117,7 @@ impl Measure {
             }
             Measure::Pairs(items, scores) => {
                 let answers = answers(model, items)?;
-                let cosines: Vec<f64> = (answers.chunks_exact(2))
-                    .map(|pair| cosine(&pair[0], &pair[1]))
-                    .collect();
+                let cosines: Vec<f64> = (answers.chunks_exact(2)).map(|pair| cosine(&pair[0], &pair[1])).collect();
                 let ranks = rank_correlation(&cosines, scores);
                 Ok(Some(ranks).filter(|ranks| ranks.is_finite()))
             }
@@ -165,8 +155,6 @@ impl Measure {
 
 /// The answers to items, one by one.
 fn answers(model: &Model, items: &[Item]) -> Result<Vec<Vec<f64>>, CliError> {
-    let each = items
-        .iter()
-        .map(|item| Ok(model.embed(vec![item.clone()])?.concat()));
+    let each = items.iter().map(|item| Ok(model.embed(vec![item.clone()])?.concat()));
     each.collect()
 }

@@ -29,12 +29,7 @@ use crate::verbs::plan::read_choices;
 #[group(skip)]
 pub struct Args {
     /// fhe: the file that `hushed calibrate --protocol fhe` wrote [default: DIR/calibration-fhe.json]
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "HUSHED_CALIBRATION",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION", help_heading = "With --protocol fhe")]
     calibration: Option<PathBuf>,
 
     /// fhe: rows of each text, padding included, a power of two; by default the longest text rounded up. --truncate
@@ -53,23 +48,11 @@ pub struct Args {
 
     /// fhe: what the server of such a run learns of a text's length: padding is masked by plain numbers (`public`) or
     /// by a ciphertext (`bucket`, `private`)
-    #[arg(
-        long,
-        value_enum,
-        default_value = "public",
-        env = "HUSHED_LENGTHS",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_enum, default_value = "public", env = "HUSHED_LENGTHS", help_heading = "With --protocol fhe")]
     lengths: Learns,
 
     /// fhe: the seed of the simulated errors
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        env = "HUSHED_SEED",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1, env = "HUSHED_SEED", help_heading = "With --protocol fhe")]
     seed: u64,
 
     /// fhe: a file of queries, one per line, to the other texts; compare rankings in the clear and with errors
@@ -87,12 +70,7 @@ pub struct Args {
     steps: bool,
 
     /// fhe: plot the errors of all steps to FILE (SVG)
-    #[arg(
-        long,
-        value_name = "FILE.svg",
-        env = "HUSHED_PLOT",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_name = "FILE.svg", env = "HUSHED_PLOT", help_heading = "With --protocol fhe")]
     plot: Option<PathBuf>,
 
     /// fhe: also run on ciphertexts, with a key made here, decrypting every step: minutes per layer or more with the
@@ -107,12 +85,7 @@ pub struct Args {
 
     /// fhe: with --encrypted, a folder on a fast disk for spilled vectors; nothing is left in it [default: that of
     /// temporary files]
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "HUSHED_SPILL",
-        help_heading = "With --protocol fhe"
-    )]
+    #[arg(long, value_name = "DIR", env = "HUSHED_SPILL", help_heading = "With --protocol fhe")]
     spill: Option<PathBuf>,
 
     /// fhe: the parameter set
@@ -148,22 +121,16 @@ impl Args {
         if let Some(path) = &self.queries {
             texts.extend(input::read_lines(path)?);
         }
-        let params = named(&self.parameters).map_err(|source| CliError::Preset {
-            name: self.parameters.clone(),
-            source,
-        })?;
+        let params =
+            named(&self.parameters).map_err(|source| CliError::Preset { name: self.parameters.clone(), source })?;
         let beside = dir.join("calibration-fhe.json");
         let choices = read_choices(self.calibration.as_deref().unwrap_or(&beside))?;
         let model = Model::load(dir)?;
-        let weights = weights_sha256(dir).map_err(|source| CliError::ReadInput {
-            path: dir.join("model.safetensors"),
-            source,
-        })?;
+        let weights = weights_sha256(dir)
+            .map_err(|source| CliError::ReadInput { path: dir.join("model.safetensors"), source })?;
         let program = model.program_of_all_rows();
         let made_for = choices.check(&program);
-        made_for
-            .and_then(|()| choices.check_model(&weights))
-            .map_err(FheError::from)?;
+        made_for.and_then(|()| choices.check_model(&weights)).map_err(FheError::from)?;
         let rows = self.rows.map(|n| usize::from(n).next_power_of_two());
         let limit = rows.unwrap_or(choices.rows).min(choices.rows);
         let tokens = too_long.tokens_within(&model.public, &texts, limit, false)?;
@@ -171,11 +138,7 @@ impl Args {
         let rows = rows.unwrap_or(longest.next_power_of_two().max(4));
         if rows > choices.rows {
             let (given, limit) = (rows, choices.rows);
-            return Err(CliError::Tokens {
-                given,
-                least: 3,
-                limit,
-            });
+            return Err(CliError::Tokens { given, least: 3, limit });
         }
         if self.parameters.starts_with("insecure") {
             out.result(
@@ -199,16 +162,12 @@ impl Args {
             together: self.texts,
             encrypted: self.encrypted.then(|| self.on_key()),
         };
-        let layers = options
-            .layers
-            .map_or(program.layers().len(), |k| k.min(program.layers().len()));
+        let layers = options.layers.map_or(program.layers().len(), |k| k.min(program.layers().len()));
         let report = if self.encrypted {
             let bar = Running::new(out, "placing");
             let progress = |event| match event {
                 Event::Step(now) => bar.told(&now.into()),
-                Event::Layer { layer, rung } => {
-                    bar.meanwhile(format!("layer {} with {}", layer + 1, words(rung)))
-                }
+                Event::Layer { layer, rung } => bar.meanwhile(format!("layer {} with {}", layer + 1, words(rung))),
                 // Not with --encrypted.
                 Event::Text { .. } => {}
             };
@@ -221,9 +180,7 @@ impl Args {
                 None => (2 * layers, "layers"),
             };
             let bar = out.progress(steps as u64, what);
-            let report = verify(&model, &choices, &params, &tokens, &options, &|_| {
-                bar.inc(1)
-            })?;
+            let report = verify(&model, &choices, &params, &tokens, &options, &|_| bar.inc(1))?;
             bar.finish_and_clear();
             report
         };
@@ -234,60 +191,25 @@ impl Args {
         for answer in &report.answers {
             let tokens = tokens[answer.text].ids().len();
             let cosines = cosines(answer);
-            let shown: Vec<String> = cosines
-                .iter()
-                .map(|(name, c)| format!("{name} {c:.6}"))
-                .collect();
-            let cosine: Map<String, Value> = cosines
-                .into_iter()
-                .map(|(name, c)| (name.to_owned(), json!(c)))
-                .collect();
+            let shown: Vec<String> = cosines.iter().map(|(name, c)| format!("{name} {c:.6}")).collect();
+            let cosine: Map<String, Value> = cosines.into_iter().map(|(name, c)| (name.to_owned(), json!(c))).collect();
             let object = json!({ "text_index": answer.text, "tokens": tokens, "cosine": cosine });
-            out.result(object, || {
-                format!(
-                    "text {:<4} cosine to the clear answer: {}",
-                    answer.text,
-                    shown.join(", ")
-                )
-            })?;
+            out.result(object, || format!("text {:<4} cosine to the clear answer: {}", answer.text, shown.join(", ")))?;
         }
         self.table(out, &report)?;
         if let Some(path) = &self.plot {
-            let title = format!(
-                "{} texts, {rows} rows a text, {} ({} layers)",
-                tokens.len(),
-                self.parameters,
-                layers
-            );
-            fs::write(path, plot::svg(&report.stages, &title)).map_err(|source| {
-                CliError::WriteFile {
-                    path: path.clone(),
-                    source,
-                }
-            })?;
+            let title = format!("{} texts, {rows} rows a text, {} ({} layers)", tokens.len(), self.parameters, layers);
+            fs::write(path, plot::svg(&report.stages, &title))
+                .map_err(|source| CliError::WriteFile { path: path.clone(), source })?;
         }
-        let head = program
-            .vocabulary()
-            .and_then(|head| head.weights.as_deref());
-        self.end(
-            out,
-            &report,
-            &Texts {
-                documents,
-                texts: tokens.len(),
-                scores,
-                head,
-            },
-        )
+        let head = program.vocabulary().and_then(|head| head.weights.as_deref());
+        self.end(out, &report, &Texts { documents, texts: tokens.len(), scores, head })
     }
 
     fn on_key(&self) -> OnKey {
         let given = self.max_memory.map(|gib| u64::from(gib) << 30);
         let free = || Machine::read().memory_free.map(|bytes| bytes / 8 * 7);
-        OnKey {
-            max_memory: given.or_else(free),
-            spill: self.spill.clone(),
-        }
+        OnKey { max_memory: given.or_else(free), spill: self.spill.clone() }
     }
 
     fn table(&self, out: &Output, report: &Report) -> Result<(), CliError> {
@@ -306,21 +228,13 @@ impl Args {
     }
 
     fn end(&self, out: &Output, report: &Report, of: &Texts<'_>) -> Result<(), CliError> {
-        let Texts {
-            documents,
-            texts,
-            scores,
-            head,
-        } = *of;
+        let Texts { documents, texts, scores, head } = *of;
         let answers = &report.answers;
         let worst = |of: fn(&Stage) -> Option<Difference>| {
             let stage = report.worst_layer(of);
             stage.map(|s| format!("layer.{}", s.layer))
         };
-        let (approximations, noise) = (
-            worst(|s| Some(s.polynomial)),
-            worst(|s| Some(s.predicted_noise)),
-        );
+        let (approximations, noise) = (worst(|s| Some(s.polynomial)), worst(|s| Some(s.predicted_noise)));
         // None without an encrypted run.
         let (encrypted, measured) = (worst(|s| s.encrypted), worst(|s| s.encrypted_noise));
         let mut end = json!({
@@ -330,25 +244,16 @@ impl Args {
         let named = |name: &Option<String>| name.clone().unwrap_or("no layer".to_owned());
         let mut text = format!("{texts} texts, {} left out", texts - answers.len());
         if self.texts.is_none() {
-            text += &format!(
-                "; most is lost to polynomials in {}, to noise in {}",
-                named(&approximations),
-                named(&noise)
-            );
+            text +=
+                &format!("; most is lost to polynomials in {}, to noise in {}", named(&approximations), named(&noise));
         }
         if let (Some(encrypted), Some(measured)) = (&encrypted, &measured) {
-            text += &format!(
-                "\nencrypted, most is lost in {encrypted}, and to measured noise in {measured}"
-            );
+            text += &format!("\nencrypted, most is lost in {encrypted}, and to measured noise in {measured}");
         }
         let all: Vec<&Answer> = answers.iter().collect();
-        let (found, asked): (Vec<&Answer>, Vec<&Answer>) =
-            all.iter().copied().partition(|a| a.text < documents);
+        let (found, asked): (Vec<&Answer>, Vec<&Answer>) = all.iter().copied().partition(|a| a.text < documents);
         for (name, of) in RUNGS {
-            let cosines: Vec<f64> = answers
-                .iter()
-                .filter_map(|a| Some(cosine(&a.clear, of(a)?)))
-                .collect();
+            let cosines: Vec<f64> = answers.iter().filter_map(|a| Some(cosine(&a.clear, of(a)?))).collect();
             if cosines.is_empty() {
                 continue;
             }
@@ -356,8 +261,7 @@ impl Args {
             let mean = cosines.iter().sum::<f64>() / cosines.len() as f64;
             if let Some(head) = head {
                 let next = next_tokens(answers, head, of)?;
-                end[name] =
-                    json!({ "cosine_min": least, "cosine_mean": mean, "next": next.json() });
+                end[name] = json!({ "cosine_min": least, "cosine_mean": mean, "next": next.json() });
                 text += &format!(
                     "\n{name}: least cosine {least:.6}, mean {mean:.6}; likeliest next token the same for {} of {}, its log probability differs by at most {:.4}",
                     next.same, next.texts, next.farthest
@@ -365,8 +269,7 @@ impl Args {
                 continue;
             }
             let nearest = retrieval(&all, &all, of);
-            let mut object =
-                json!({ "cosine_min": least, "cosine_mean": mean, "nearest": nearest });
+            let mut object = json!({ "cosine_min": least, "cosine_mean": mean, "nearest": nearest });
             text += &format!(
                 "\n{name}: least cosine {least:.6}, mean {mean:.6}; nearest other text the same for {} of {}",
                 nearest.match_count, nearest.queries
@@ -380,8 +283,7 @@ impl Args {
                 );
             }
             if let Some((clear, private, agreement)) = correlations(answers, scores, of) {
-                object["rank_correlation"] =
-                    json!({ "clear": clear, "private": private, "agreement": agreement });
+                object["rank_correlation"] = json!({ "clear": clear, "private": private, "agreement": agreement });
                 text += &format!(
                     "; rank correlation with the labels {private:.4}, in the clear {clear:.4}; with the clear ranking {agreement:.6}"
                 );
@@ -448,11 +350,7 @@ fn cosines(answer: &Answer) -> Vec<(&'static str, f64)> {
 
 /// Rank correlations over the pairs whose texts are both left: clear cosines with the labels, a rung's with the labels,
 /// and a rung's with the clear ones.
-fn correlations(
-    answers: &[Answer],
-    scores: &[f64],
-    of: impl Fn(&Answer) -> Option<&[f64]>,
-) -> Option<(f64, f64, f64)> {
+fn correlations(answers: &[Answer], scores: &[f64], of: impl Fn(&Answer) -> Option<&[f64]>) -> Option<(f64, f64, f64)> {
     let at = |text: usize| answers.iter().find(|a| a.text == text);
     let (mut clear, mut private, mut labels) = (Vec::new(), Vec::new(), Vec::new());
     for (i, score) in scores.iter().enumerate() {
@@ -463,11 +361,7 @@ fn correlations(
         }
     }
     (!labels.is_empty()).then(|| {
-        (
-            rank_correlation(&clear, &labels),
-            rank_correlation(&private, &labels),
-            rank_correlation(&clear, &private),
-        )
+        (rank_correlation(&clear, &labels), rank_correlation(&private, &labels), rank_correlation(&clear, &private))
     })
 }
 
@@ -504,11 +398,7 @@ fn line(stage: &Stage) -> String {
         shown(&stage.predicted),
     );
     if let (Some(noise), Some(all)) = (&stage.encrypted_noise, &stage.encrypted) {
-        line += &format!(
-            "  encrypted noise {}  encrypted {}",
-            shown(noise),
-            shown(all)
-        );
+        line += &format!("  encrypted noise {}  encrypted {}", shown(noise), shown(all));
     }
     line
 }

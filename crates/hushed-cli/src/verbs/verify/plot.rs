@@ -17,33 +17,21 @@ const BOTTOM: f64 = 120.0;
 type Series = (&'static str, &'static str, fn(&Stage) -> Option<Difference>);
 
 const SERIES: [Series; 3] = [
-    ("polynomials, to the clear", "#4269d0", |s| {
-        Some(s.polynomial)
-    }),
-    ("predicted noise, to the polynomials", "#efb118", |s| {
-        Some(s.predicted_noise)
-    }),
-    ("encrypted, to the polynomials", "#ff725c", |s| {
-        s.encrypted_noise
-    }),
+    ("polynomials, to the clear", "#4269d0", |s| Some(s.polynomial)),
+    ("predicted noise, to the polynomials", "#efb118", |s| Some(s.predicted_noise)),
+    ("encrypted, to the polynomials", "#ff725c", |s| s.encrypted_noise),
 ];
 
 /// The picture. A box holds half of the differences, the line in it their median, the dot is their root mean square,
 /// and the line above ends at the largest.
 pub fn svg(stages: &[Stage], title: &str) -> String {
-    let shown: Vec<&Series> = SERIES
-        .iter()
-        .filter(|(_, _, of)| stages.iter().any(|s| of(s).is_some()))
-        .collect();
+    let shown: Vec<&Series> = SERIES.iter().filter(|(_, _, of)| stages.iter().any(|s| of(s).is_some())).collect();
     let (low, high) = range(stages, &shown);
     let y = |value: f64| {
         let part = (value.max(f64::MIN_POSITIVE).log2().max(low) - low) / (high - low);
         TOP + HEIGHT * (1.0 - part)
     };
-    let (width, height) = (
-        LEFT + STEP * stages.len() as f64 + 20.0,
-        TOP + HEIGHT + BOTTOM,
-    );
+    let (width, height) = (LEFT + STEP * stages.len() as f64 + 20.0, TOP + HEIGHT + BOTTOM);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n\
@@ -75,9 +63,7 @@ pub fn svg(stages: &[Stage], title: &str) -> String {
         if stage.is_output() {
             let x = middle + STEP / 2.0;
             let end = TOP + HEIGHT + 8.0;
-            put(format!(
-                "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{end:.1}\" stroke=\"#999\"/>"
-            ));
+            put(format!("<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{end:.1}\" stroke=\"#999\"/>"));
         }
         let below = TOP + HEIGHT + 12.0;
         put(format!(
@@ -136,9 +122,7 @@ fn range(stages: &[Stage], shown: &[&Series]) -> (f64, f64) {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -146,12 +130,8 @@ mod tests {
     use super::*;
 
     fn stage(layer: usize, size: f64) -> Stage {
-        let d = Difference {
-            rms: size,
-            bits: -size.log2(),
-            max: 8.0 * size,
-            quartiles: [0.25 * size, 0.5 * size, size],
-        };
+        let d =
+            Difference { rms: size, bits: -size.log2(), max: 8.0 * size, quartiles: [0.25 * size, 0.5 * size, size] };
         Stage {
             output: true,
             site: hushed_model::StepId::outside("feed_forward").part("norm"),
@@ -172,24 +152,15 @@ mod tests {
         assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
         assert!(picture.contains("a &lt; b &amp; c"));
         assert_eq!(picture.matches("<circle").count(), 4);
-        assert!(
-            !picture.contains("encrypted"),
-            "what was not run is not shown"
-        );
+        assert!(!picture.contains("encrypted"), "what was not run is not shown");
         assert!(!picture.contains("NaN") && !picture.contains("inf"));
         for tag in ["svg", "text", "title", "circle"] {
             let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
-            assert_eq!(
-                picture.matches(&open).count(),
-                picture.matches(&close).count()
-            );
+            assert_eq!(picture.matches(&open).count(), picture.matches(&close).count());
         }
         // Larger errors are higher up.
-        let heights: Vec<f64> = picture
-            .split("cy=\"")
-            .skip(1)
-            .filter_map(|s| s.split('"').next()?.parse().ok())
-            .collect();
+        let heights: Vec<f64> =
+            picture.split("cy=\"").skip(1).filter_map(|s| s.split('"').next()?.parse().ok()).collect();
         assert!(heights[0] < heights[2]);
     }
 

@@ -24,10 +24,7 @@ pub fn run(out: &Output, model: &Model, items: &[Item], scores: &[f64]) -> Resul
     let of = if classifies { "logits" } else { "embedding" };
 
     for (index, answer) in report.answers.iter().enumerate() {
-        let found = (
-            cosine(&answer.clear, &answer.private),
-            cosine(&answer.clear, &answer.approximated),
-        );
+        let found = (cosine(&answer.clear, &answer.private), cosine(&answer.clear, &answer.approximated));
         let mut object = json!({ "text_index": index, "tokens": items[index].rows().real, "cosine": found.0, "cosine_approximated": found.1 });
         let mut labels = String::new();
         if classifies {
@@ -70,10 +67,7 @@ pub fn run(out: &Output, model: &Model, items: &[Item], scores: &[f64]) -> Resul
 /// Reports how many of a generator's next tokens are the same.
 fn end_of_tokens(out: &Output, texts: usize, report: &Report) -> Result<(), CliError> {
     let same = |sure: bool| {
-        let those = report
-            .positions
-            .iter()
-            .filter(|at| !sure || at.margin > SURE);
+        let those = report.positions.iter().filter(|at| !sure || at.margin > SURE);
         let agree = those.clone().filter(|at| at.agrees()).count();
         (those.count(), agree)
     };
@@ -101,8 +95,7 @@ fn end(out: &Output, report: &Report, scores: &[f64]) -> Result<(), CliError> {
     let cosines = report.answers.iter().map(|a| cosine(&a.clear, &a.private));
     let least = cosines.fold(f64::INFINITY, f64::min);
     let worst = report.worst_stage().map(|s| s.stage.clone());
-    let mut end =
-        json!({ "texts": report.answers.len(), "cosine_min": least, "worst_stage": worst });
+    let mut end = json!({ "texts": report.answers.len(), "cosine_min": least, "worst_stage": worst });
     let mut text = format!(
         "{} texts; least cosine {least:.6}; most is lost in {}",
         report.answers.len(),
@@ -117,8 +110,7 @@ fn end(out: &Output, report: &Report, scores: &[f64]) -> Result<(), CliError> {
         let agreement = rank_correlation(&clear, &private);
         let clear = rank_correlation(&clear, scores);
         let private = rank_correlation(&private, scores);
-        end["rank_correlation"] =
-            json!({ "clear": clear, "private": private, "agreement": agreement });
+        end["rank_correlation"] = json!({ "clear": clear, "private": private, "agreement": agreement });
         text += &format!(
             "; rank correlation with the labels {clear:.4} in the clear, {private:.4} privately; between the two {agreement:.6}"
         );

@@ -48,14 +48,8 @@ pub fn write_to(
     progress: KeyProgress<'_>,
 ) -> Result<Hash, FileError> {
     let public = PublicKey::generate(sk, rng);
-    let keys =
-        KeyGenerator::new(sk, specs, rng).map_err(|error| FileError::content(path, error))?;
-    let made = Made {
-        specs,
-        times,
-        public: &public,
-        auditor: Auditor::of(sk.params()),
-    };
+    let keys = KeyGenerator::new(sk, specs, rng).map_err(|error| FileError::content(path, error))?;
+    let made = Made { specs, times, public: &public, auditor: Auditor::of(sk.params()) };
     made.write(out, path, keys, progress)
 }
 
@@ -76,18 +70,12 @@ impl Made<'_> {
         keys: impl Iterator<Item = Result<SwitchKey, RlweError>>,
         progress: KeyProgress<'_>,
     ) -> Result<Hash, FileError> {
-        let Made {
-            specs,
-            times,
-            public,
-            mut auditor,
-        } = self;
+        let Made { specs, times, public, mut auditor } = self;
         let params = public.params();
         let mut hold = |sample| {
-            auditor.hold(sample).map_err(|failure| FileError::Audit {
-                path: path.to_owned(),
-                failure: Box::new(failure),
-            })
+            auditor
+                .hold(sample)
+                .map_err(|failure| FileError::Audit { path: path.to_owned(), failure: Box::new(failure) })
         };
         hold(public.published())?;
         let refused = |error| FileError::content(path, error);
@@ -128,10 +116,7 @@ mod tests {
     use super::*;
     use crate::plan::public_plan::insecure_plan;
 
-    const TIMES: KeyTimes = KeyTimes {
-        created: 1,
-        expires: u64::MAX,
-    };
+    const TIMES: KeyTimes = KeyTimes { created: 1, expires: u64::MAX };
 
     /// Two keys with the same uniform half: both files together give an equation in the secret without an unknown mask.
     /// And keys of a ring that is in no table. Neither leaves anything behind.
@@ -154,12 +139,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("evaluation.keys");
         let write = |auditor| {
-            let made = Made {
-                specs: &specs,
-                times: TIMES,
-                public: &public,
-                auditor,
-            };
+            let made = Made { specs: &specs, times: TIMES, public: &public, auditor };
             let file = AtomicFile::create(&path, Access::Usual).unwrap();
             let written = made.write(file, &path, keys(), &mut |_, _| ());
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -169,14 +149,8 @@ mod tests {
             }
         };
         let repeated = write(Auditor::of(params.rlwe()));
-        assert!(
-            matches!(repeated, AuditFailure::Repeated { .. }),
-            "{repeated}"
-        );
+        assert!(matches!(repeated, AuditFailure::Repeated { .. }), "{repeated}");
         let outside = write(Auditor::new());
-        assert!(
-            matches!(outside, AuditFailure::OverLimit { limit: None, .. }),
-            "{outside}"
-        );
+        assert!(matches!(outside, AuditFailure::OverLimit { limit: None, .. }), "{outside}");
     }
 }

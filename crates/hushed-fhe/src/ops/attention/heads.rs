@@ -14,11 +14,7 @@ use crate::slots::Slots;
 
 impl<S: Slots> Run<'_, S> {
     /// Computes all heads and the output map.
-    pub fn all(
-        &self,
-        mut source: Source<'_, S>,
-        mut output: Output<'_, S>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    pub fn all(&self, mut source: Source<'_, S>, mut output: Output<'_, S>) -> Result<Vec<S::Value>, FheError> {
         let together = self.together();
         for heads in self.learned().chunks(together) {
             self.learned_heads(heads, &mut source, &mut output)?;
@@ -55,12 +51,7 @@ impl<S: Slots> Run<'_, S> {
     }
 
     /// p of head `h`, diagonal by diagonal.
-    fn exponentials(
-        &self,
-        h: usize,
-        softmax: &Softmax,
-        source: &mut Source<'_, S>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    fn exponentials(&self, h: usize, softmax: &Softmax, source: &mut Source<'_, S>) -> Result<Vec<S::Value>, FheError> {
         let (on, keys, offset) = (self.on, &self.keys, softmax.argument().1);
         let [mut q, mut k] = source.query_key(self, h, softmax)?;
         if let (Some(first), Some(key)) = (q.vectors().first(), k.vectors().first())

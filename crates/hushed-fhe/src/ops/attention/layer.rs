@@ -50,14 +50,8 @@ pub struct Run<'a, S: Slots> {
 }
 
 impl<'a, S: Slots> Run<'a, S> {
-    pub fn new(
-        on: &'a S,
-        x: &Acts<S::Value>,
-        layer: &'a AttentionLayer<'a, S::Value>,
-    ) -> Result<Self, FheError> {
-        let AttentionLayer {
-            at, block, choice, ..
-        } = *layer;
+    pub fn new(on: &'a S, x: &Acts<S::Value>, layer: &'a AttentionLayer<'a, S::Value>) -> Result<Self, FheError> {
+        let AttentionLayer { at, block, choice, .. } = *layer;
         let maps = Maps::new(on, at, x, block, layer.norm.scale)?;
         on.at(at.part("rows"));
         let keys = KeyMask::new(on, layer.rows)?;
@@ -101,25 +95,17 @@ impl<'a, S: Slots> Run<'a, S> {
     /// The heads with a softmax, and it.
     pub fn learned(&self) -> Vec<(usize, &Softmax)> {
         let heads = self.softmaxes.iter().enumerate();
-        heads
-            .filter_map(|(h, softmax)| Some((h, softmax.as_ref()?)))
-            .collect()
+        heads.filter_map(|(h, softmax)| Some((h, softmax.as_ref()?))).collect()
     }
 
     /// The heads with a fixed pattern.
     pub fn fixed(&self) -> Vec<usize> {
         let heads = self.softmaxes.iter().enumerate();
-        heads
-            .filter_map(|(h, softmax)| softmax.is_none().then_some(h))
-            .collect()
+        heads.filter_map(|(h, softmax)| softmax.is_none().then_some(h)).collect()
     }
 
     /// The map of the queries and keys of head `h`, and the scale of its results.
-    pub fn query_key_map(
-        &self,
-        h: usize,
-        softmax: &Softmax,
-    ) -> Result<(LinearMap, Scale), FheError> {
+    pub fn query_key_map(&self, h: usize, softmax: &Softmax) -> Result<(LinearMap, Scale), FheError> {
         let (on, dh) = (self.on, self.width);
         let (factor, _) = softmax.argument();
         let range = h * dh..(h + 1) * dh;
@@ -189,23 +175,11 @@ pub struct Maps {
 }
 
 impl Maps {
-    fn new<S: Slots>(
-        on: &S,
-        at: StepId,
-        x: &Acts<S::Value>,
-        layer: &Attention,
-        kappa: f64,
-    ) -> Result<Maps, FheError> {
+    fn new<S: Slots>(on: &S, at: StepId, x: &Acts<S::Value>, layer: &Attention, kappa: f64) -> Result<Maps, FheError> {
         let inner = layer.heads.count * layer.heads.width;
         let folded = |part: &'static str, w: &Linear| x.folded(on, at.part(part), w);
-        let unbiased = |part: &'static str, w: &Linear| {
-            on.map(at.part(part), || {
-                Ok(LinearMap {
-                    bias: None,
-                    ..folded(part, w)?
-                })
-            })
-        };
+        let unbiased =
+            |part: &'static str, w: &Linear| on.map(at.part(part), || Ok(LinearMap { bias: None, ..folded(part, w)? }));
         let query = on.map(at.part("query"), || folded("query", &layer.query))?;
         let key = unbiased("key", &layer.key)?;
         let value = unbiased("value", &layer.value)?;
@@ -218,11 +192,6 @@ impl Maps {
             same(at, "columns of all heads", map.rows, inner)?;
         }
         same(at, "columns of all heads", layer.output.inputs, inner)?;
-        Ok(Maps {
-            query,
-            key,
-            value,
-            output,
-        })
+        Ok(Maps { query, key, value, output })
     }
 }

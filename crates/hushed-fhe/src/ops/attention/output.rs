@@ -47,9 +47,7 @@ impl<'a, S: Slots> Output<'a, S> {
             map.bias.clone_from(&run.maps.output.bias);
         }
         let partial = self.partial.take();
-        let partial = run
-            .on
-            .linear_add(&map, columns.vectors(), self.target, partial)?;
+        let partial = run.on.linear_add(&map, columns.vectors(), self.target, partial)?;
         self.partial = Some(partial);
         Ok(())
     }

@@ -162,14 +162,9 @@ impl<S: Slots> Run<'_, S> {
     ) -> Result<Vec<Pairs<S::Value>>, FheError> {
         let (on, dh) = (self.on, self.width);
         self.site("value");
-        let maps: Vec<LinearMap> = heads
-            .iter()
-            .map(|&h| self.maps.value.rows(h * dh..(h + 1) * dh))
-            .collect();
+        let maps: Vec<LinearMap> = heads.iter().map(|&h| self.maps.value.rows(h * dh..(h + 1) * dh)).collect();
         let map = LinearMap::stacked(maps).bounded();
-        let mut all = on
-            .linear_at(&map, x, (above(on, limbs)?, target))?
-            .into_iter();
+        let mut all = on.linear_at(&map, x, (above(on, limbs)?, target))?.into_iter();
         let head = |_| self.paired(all.by_ref().take(dh).collect(), Side::Queries);
         heads.iter().map(head).collect()
     }

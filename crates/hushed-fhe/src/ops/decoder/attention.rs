@@ -49,9 +49,7 @@ pub fn attention<S: Slots>(
 ) -> Result<Vec<S::Value>, FheError> {
     let run = Run::new(on, x, layer)?.with_tokens()?;
     let mut read = Read::default();
-    run.heads(Source::Columns(run.inputs(x)), |h, o| {
-        run.output(h, o, &mut read)
-    })?;
+    run.heads(Source::Columns(run.inputs(x)), |h, o| run.output(h, o, &mut read))?;
     run.finish(read)
 }
 
@@ -89,11 +87,7 @@ pub fn attention_spilled<S: Slots>(
 }
 
 /// The values that head `h` reads; the last head that shares them takes them.
-fn values_of<V: Clone>(
-    values: &mut BTreeMap<usize, Pairs<V>>,
-    h: usize,
-    shared: usize,
-) -> Result<Pairs<V>, FheError> {
+fn values_of<V: Clone>(values: &mut BTreeMap<usize, Pairs<V>>, h: usize, shared: usize) -> Result<Pairs<V>, FheError> {
     let values = match h % shared == shared - 1 {
         true => values.remove(&(h / shared)),
         false => values.get(&(h / shared)).cloned(),
@@ -109,10 +103,7 @@ struct Read<S: Slots> {
 
 impl<S: Slots> Default for Read<S> {
     fn default() -> Self {
-        Read {
-            partial: None,
-            squares: None,
-        }
+        Read { partial: None, squares: None }
     }
 }
 
@@ -120,11 +111,7 @@ impl<S: Slots> Default for Read<S> {
 ///
 /// # Errors
 /// Too few levels.
-pub fn result_limbs<S: Slots>(
-    on: &S,
-    columns: usize,
-    layer: &CausalLayer<'_, S::Value>,
-) -> Result<usize, FheError> {
+pub fn result_limbs<S: Slots>(on: &S, columns: usize, layer: &CausalLayer<'_, S::Value>) -> Result<usize, FheError> {
     Ok(Limbs::of(on, columns, layer)?.result)
 }
 
@@ -135,9 +122,7 @@ impl<S: Slots> Run<'_, S> {
         mut source: Source<'_, S>,
         mut each: impl FnMut(usize, Pairs<S::Value>) -> Result<(), FheError>,
     ) -> Result<(), FheError> {
-        let CausalLayer {
-            layout, placement, ..
-        } = *self.layer;
+        let CausalLayer { layout, placement, .. } = *self.layer;
         let heads = &self.layer.block.heads;
         let shared = heads.shared().max(1);
         let mut take = |part: Part| {
@@ -181,9 +166,7 @@ impl<S: Slots> Run<'_, S> {
                 // Two sums and the squares come before P·V.
                 keys = keys.filter(|_| !group.end.is_multiple_of(shared));
             }
-            let weighed = self
-                .weighing
-                .weights(on, at, scored, placement.statistics)?;
+            let weighed = self.weighing.weights(on, at, scored, placement.statistics)?;
             for (h, weights) in group.zip(weighed) {
                 let values = values_of(&mut values, h, shared)?;
                 each(h, self.attended(h, weights, values)?)?;
@@ -264,8 +247,7 @@ impl<S: Slots> Run<'_, S> {
     /// columns, as the model turns them; for values adjacent columns.
     fn map(&self, part: Part) -> LinearMap {
         let heads = &self.layer.block.heads;
-        let of =
-            |map: &LinearMap, head: usize| map.rows(head * heads.width..(head + 1) * heads.width);
+        let of = |map: &LinearMap, head: usize| map.rows(head * heads.width..(head + 1) * heads.width);
         let turned = |map: LinearMap| match &self.layer.block.rope {
             Some(rope) => {
                 let pairs = (0..heads.width / 2).map(|i| rope.pair(i, heads.width));

@@ -25,11 +25,7 @@ pub fn last<S: Slots>(
     let blocks = x.columns.chunks(layout.rows());
     let blocks = blocks.zip(x.gain.chunks(layout.rows()));
     let vectors = blocks.map(|(columns, gains)| gathered(on, layout, columns, gains));
-    Ok(Pooled {
-        vectors: vectors.collect::<Result<_, FheError>>()?,
-        width: x.width(),
-        factor: Factor::One,
-    })
+    Ok(Pooled { vectors: vectors.collect::<Result<_, FheError>>()?, width: x.width(), factor: Factor::One })
 }
 
 /// The logits of row m − 1 of each text, by the head, which has no bias, packed as [`last`] packs columns: ⌈tokens/m⌉
@@ -58,20 +54,11 @@ pub fn logits<S: Slots>(
         gathered(on, layout, &logits, &gains)
     };
     let blocks = (0..head.outputs).step_by(m).map(block);
-    Ok(Pooled {
-        vectors: blocks.collect::<Result<_, FheError>>()?,
-        width: head.outputs,
-        factor: Factor::One,
-    })
+    Ok(Pooled { vectors: blocks.collect::<Result<_, FheError>>()?, width: head.outputs, factor: Factor::One })
 }
 
 /// Row m − 1 of each of at most m columns, times its gain: that of column j in row j.
-fn gathered<S: Slots>(
-    on: &S,
-    layout: Interleave,
-    columns: &[S::Value],
-    gains: &[f64],
-) -> Result<S::Value, FheError> {
+fn gathered<S: Slots>(on: &S, layout: Interleave, columns: &[S::Value], gains: &[f64]) -> Result<S::Value, FheError> {
     let (m, texts) = (layout.rows(), layout.texts());
     let limbs = above(on, on.floor())?;
     let one = |(v, gain): (&S::Value, &f64)| {

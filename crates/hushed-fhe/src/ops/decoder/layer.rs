@@ -71,23 +71,14 @@ pub(super) struct Limbs {
 }
 
 impl Limbs {
-    pub fn of<S: Slots>(
-        on: &S,
-        columns: usize,
-        layer: &CausalLayer<'_, S::Value>,
-    ) -> Result<Limbs, FheError> {
+    pub fn of<S: Slots>(on: &S, columns: usize, layer: &CausalLayer<'_, S::Value>) -> Result<Limbs, FheError> {
         let turned = below(on, columns, 2)?;
         let (scores, statistics) = (below(on, turned, 1)?, layer.placement.statistics);
         let (weights, attended) = weigh::limbs(on, scores, layer.choice, statistics)?;
         let norm = layer.sub_norm.as_ref();
         let form = output_form(layer.block, layer.after);
         let read = below(on, attended, Form::levels(form))?;
-        Ok(Limbs {
-            turned,
-            weights,
-            attended,
-            result: norm.map_or(Ok(read), |norm| norm.limbs(on, read))?,
-        })
+        Ok(Limbs { turned, weights, attended, result: norm.map_or(Ok(read), |norm| norm.limbs(on, read))? })
     }
 }
 
@@ -107,20 +98,9 @@ pub(super) struct Run<'a, S: Slots> {
 
 impl<'a, S: Slots> Run<'a, S> {
     /// The layer's run, without the token rows ([`Run::with_tokens`]).
-    pub fn new(
-        on: &'a S,
-        x: &Acts<S::Value>,
-        layer: &'a CausalLayer<'a, S::Value>,
-    ) -> Result<Self, FheError> {
-        let CausalLayer {
-            at, block, choice, ..
-        } = *layer;
-        same(
-            at,
-            "heads of the calibration",
-            choice.heads(),
-            block.heads.count,
-        )?;
+    pub fn new(on: &'a S, x: &Acts<S::Value>, layer: &'a CausalLayer<'a, S::Value>) -> Result<Self, FheError> {
+        let CausalLayer { at, block, choice, .. } = *layer;
+        same(at, "heads of the calibration", choice.heads(), block.heads.count)?;
         // Biases are zeros: a decoder with other biases is refused before it begins.
         let map = |part, w| {
             on.map(at.part(part), || {

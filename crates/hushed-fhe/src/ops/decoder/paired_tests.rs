@@ -16,28 +16,14 @@ fn nothing<V>() -> Viewer<'static, V> {
 
 /// Columns in pairs, with spills or without.
 fn paired(of: &Placement, spills: bool) -> Placement {
-    Placement {
-        pairs: true,
-        hidden_block: 16,
-        spill_attention: spills,
-        spill_feed_forward: spills,
-        ..of.clone()
-    }
+    Placement { pairs: true, hidden_block: 16, spill_attention: spills, spill_feed_forward: spills, ..of.clone() }
 }
 
 /// Decoders whose blocks read columns differently: heads that share keys, norms inside blocks, a softmax.
 fn configs() -> [NetworkConfig; 3] {
-    let with = |keys, sub_norms, weigh| NetworkConfig {
-        sub_norms,
-        weigh,
-        ..config(2, keys)
-    };
+    let with = |keys, sub_norms, weigh| NetworkConfig { sub_norms, weigh, ..config(2, keys) };
     let sigmoid = config(2, 2).weigh;
-    [
-        with(1, false, sigmoid),
-        with(2, true, sigmoid),
-        with(2, false, Weigh::Softmax),
-    ]
+    [with(1, false, sigmoid), with(2, true, sigmoid), with(2, false, Weigh::Softmax)]
 }
 
 #[test]

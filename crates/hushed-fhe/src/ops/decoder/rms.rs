@@ -98,11 +98,7 @@ fn squares_of_pairs<S: Slots>(on: &S, pairs: &[S::Value]) -> Result<S::Sum, FheE
 }
 
 /// Multiplies pairs by a real vector, and drops each block once it is multiplied.
-fn times_pairs<S: Slots>(
-    on: &S,
-    pairs: Vec<S::Value>,
-    by: S::Value,
-) -> Result<Vec<S::Value>, FheError> {
+fn times_pairs<S: Slots>(on: &S, pairs: Vec<S::Value>, by: S::Value) -> Result<Vec<S::Value>, FheError> {
     let (by, mut done) = (vec![by], Vec::with_capacity(pairs.len()));
     let mut rest = pairs.into_iter();
     while rest.len() > 0 {
@@ -114,12 +110,7 @@ fn times_pairs<S: Slots>(
 }
 
 /// The primes of the columns that the root multiplies, and whether the root is refreshed first.
-fn limbs<S: Slots>(
-    on: &S,
-    columns: usize,
-    choice: &NormChoice,
-    statistics: usize,
-) -> Result<(usize, bool), FheError> {
+fn limbs<S: Slots>(on: &S, columns: usize, choice: &NormChoice, statistics: usize) -> Result<(usize, bool), FheError> {
     let arrives = arrives(on, choice, statistics)?;
     // A refreshed root needs a level for its scale.
     let again = arrives < columns;
@@ -141,12 +132,7 @@ pub fn normed_limbs<S: Slots>(
 }
 
 /// v^{−1/2} at scale `target`.
-pub(super) fn root<S: Slots>(
-    on: &S,
-    v: &S::Value,
-    choice: &NormChoice,
-    target: Scale,
-) -> Result<S::Value, FheError> {
+pub(super) fn root<S: Slots>(on: &S, v: &S::Value, choice: &NormChoice, target: Scale) -> Result<S::Value, FheError> {
     let root = inverse_root(on, choice)?;
     let compute = || root.evaluate(on, v, target);
     on.apply(&Function::Root, v, (root.levels(), target), compute)
@@ -177,11 +163,7 @@ fn root_again<S: Slots>(
 }
 
 /// Adds Σ c² of columns to `sum`.
-pub(super) fn squares<S: Slots>(
-    on: &S,
-    sum: Option<S::Sum>,
-    columns: &[S::Value],
-) -> Result<S::Sum, FheError> {
+pub(super) fn squares<S: Slots>(on: &S, sum: Option<S::Sum>, columns: &[S::Value]) -> Result<S::Sum, FheError> {
     let mut sum = match sum {
         Some(sum) => sum,
         None => {
@@ -255,11 +237,7 @@ pub fn sum<S: Slots>(
 ///
 /// # Errors
 /// Too few levels.
-pub fn arrives<S: Slots>(
-    on: &S,
-    choice: &NormChoice,
-    statistics: usize,
-) -> Result<usize, FheError> {
+pub fn arrives<S: Slots>(on: &S, choice: &NormChoice, statistics: usize) -> Result<usize, FheError> {
     below(on, statistics, root_levels(choice)?)
 }
 

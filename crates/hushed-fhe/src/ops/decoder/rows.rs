@@ -16,11 +16,7 @@ use crate::slots::Slots;
 ///
 /// # Errors
 /// Too few levels.
-pub fn rows<S: Slots>(
-    on: &S,
-    at: StepId,
-    x: &Acts<S::Value>,
-) -> Result<Pooled<S::Value>, FheError> {
+pub fn rows<S: Slots>(on: &S, at: StepId, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
     on.at(at);
     let limbs = above(on, on.floor())?;
     let wide = scale_of(on.default_scale().value() * divisor(on, limbs)?)?;
@@ -39,11 +35,7 @@ pub fn rows<S: Slots>(
         }
     };
     let pairs = x.columns.par_chunks(2).zip(x.gain.par_chunks(2));
-    Ok(Pooled {
-        vectors: pairs.map(both).collect::<Result<_, FheError>>()?,
-        width: x.width(),
-        factor: Factor::One,
-    })
+    Ok(Pooled { vectors: pairs.map(both).collect::<Result<_, FheError>>()?, width: x.width(), factor: Factor::One })
 }
 
 /// Reads the rows of each text, concatenated, from decrypted vectors. Texts end in row m − 1.
@@ -62,12 +54,7 @@ pub fn unpack(
         return Err(PackingError::Mismatch);
     }
     if lengths.len() > texts {
-        return Err(PackingError::TooMany {
-            texts: lengths.len(),
-            room: texts,
-            slots: layout.slots(),
-            rows: m,
-        });
+        return Err(PackingError::TooMany { texts: lengths.len(), room: texts, slots: layout.slots(), rows: m });
     }
     let text = |(t, &length): (usize, &usize)| {
         let row = |row: usize| {

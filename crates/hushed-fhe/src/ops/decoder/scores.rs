@@ -34,12 +34,7 @@ impl<S: Slots> Run<'_, S> {
     }
 
     /// `v`, of pair `i`, times the plaintext of its turn, or of the mask alone without `rope`.
-    fn turn(
-        &self,
-        v: &S::Value,
-        (i, rope): (usize, Option<&Rope>),
-        which: Turned,
-    ) -> Result<S::Value, FheError> {
+    fn turn(&self, v: &S::Value, (i, rope): (usize, Option<&Rope>), which: Turned) -> Result<S::Value, FheError> {
         let (on, layer, baby) = (self.on, self.layer, self.layer.placement.scores_baby);
         let plain = || turns(layer.layout, &layer.block.heads, rope, i, baby, which);
         on.mul_pairs(v, &on.plain_pairs(plain), self.turned_scale()?)
@@ -56,30 +51,17 @@ impl<S: Slots> Run<'_, S> {
         Ok(keys)
     }
 
-    fn turned_keys(
-        &self,
-        raw: Vec<S::Value>,
-        rope: Option<&Rope>,
-    ) -> Result<Keys<S::Value>, FheError> {
-        let babies: Vec<usize> = (0..self.layer.placement.scores_baby)
-            .map(|r| self.layer.layout.rotation(r))
-            .collect();
-        let one =
-            |(i, v): (usize, &S::Value)| Ok(vec![self.turn(v, (i, rope), Turned::DiagonalKey)?]);
+    fn turned_keys(&self, raw: Vec<S::Value>, rope: Option<&Rope>) -> Result<Keys<S::Value>, FheError> {
+        let babies: Vec<usize> = (0..self.layer.placement.scores_baby).map(|r| self.layer.layout.rotation(r)).collect();
+        let one = |(i, v): (usize, &S::Value)| Ok(vec![self.turn(v, (i, rope), Turned::DiagonalKey)?]);
         let diagonal = raw.par_iter().enumerate().map(one);
         let diagonal = diagonal.collect::<Result<_, FheError>>()?;
         let turned = |(i, rotated): (usize, Vec<S::Value>)| {
             let all = rotated.iter().enumerate();
-            all.map(|(r, v)| self.turn(v, (i, rope), Turned::Key(r)))
-                .collect()
+            all.map(|(r, v)| self.turn(v, (i, rope), Turned::Key(r))).collect()
         };
-        let rotated = rotations(self.on, raw, &babies)?
-            .into_par_iter()
-            .enumerate();
-        Ok(Keys {
-            rotated: rotated.map(turned).collect::<Result<_, FheError>>()?,
-            diagonal,
-        })
+        let rotated = rotations(self.on, raw, &babies)?.into_par_iter().enumerate();
+        Ok(Keys { rotated: rotated.map(turned).collect::<Result<_, FheError>>()?, diagonal })
     }
 
     /// The factor of the token rows in the queries of head `h`: a constant where the causal mask is 1.
@@ -98,12 +80,7 @@ impl<S: Slots> Run<'_, S> {
     }
 
     /// Applies the function of head `h` to its scores, diagonal by diagonal, in the frames of the giant steps.
-    pub fn scored(
-        &self,
-        h: usize,
-        raw: Vec<S::Value>,
-        keys: &Keys<S::Value>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    pub fn scored(&self, h: usize, raw: Vec<S::Value>, keys: &Keys<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let mut done = Vec::with_capacity(self.layer.layout.rows());
         self.scored_with(h, raw, keys, |rows| {
             done.extend(rows.into_iter().flatten());
@@ -138,8 +115,7 @@ impl<S: Slots> Run<'_, S> {
             let queries = hoisted.par_iter().enumerate().map(back);
             let mut queries = queries.collect::<Result<Vec<Vec<S::Value>>, FheError>>()?;
             let asking = giants.iter();
-            let asking =
-                asking.filter_map(|&giant| self.asking(h, Turned::Query(giant)).transpose());
+            let asking = asking.filter_map(|&giant| self.asking(h, Turned::Query(giant)).transpose());
             let asking = asking.collect::<Result<Vec<_>, FheError>>()?;
             if !asking.is_empty() {
                 queries.push(asking);
@@ -148,17 +124,11 @@ impl<S: Slots> Run<'_, S> {
             let mut grid = on.dot_grid(&queries, &keys.rotated)?;
             drop(queries);
             if giants.first() == Some(&0) {
-                let one = |(i, v): (usize, &S::Value)| {
-                    Ok(vec![self.turn(v, (i, rope), Turned::DiagonalQuery)?])
-                };
+                let one = |(i, v): (usize, &S::Value)| Ok(vec![self.turn(v, (i, rope), Turned::DiagonalQuery)?]);
                 let query = raw.par_iter().enumerate().map(one);
                 let mut query = query.collect::<Result<Vec<_>, FheError>>()?;
                 query.extend(self.asking(h, Turned::DiagonalQuery)?.map(|v| vec![v]));
-                let first = on
-                    .dot_grid(&query, &keys.diagonal)?
-                    .into_iter()
-                    .flatten()
-                    .next();
+                let first = on.dot_grid(&query, &keys.diagonal)?.into_iter().flatten().next();
                 let place = grid.first_mut().and_then(|row| row.first_mut());
                 *place.ok_or(PackingError::Mismatch)? = first.ok_or(PackingError::Mismatch)?;
             }

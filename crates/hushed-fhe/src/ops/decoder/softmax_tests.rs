@@ -19,16 +19,10 @@ use crate::{Acts, AttentionChoice, FheError, ForwardPass, HeadChoice, KeyDemand}
 
 /// A BitNet decoder, or one with maps that are not ternary.
 fn config(heads: usize, keys: usize, ternary: bool) -> NetworkConfig {
-    let config = NetworkConfig {
-        weigh: Weigh::Softmax,
-        ..ternary_config(heads, keys)
-    };
+    let config = NetworkConfig { weigh: Weigh::Softmax, ..ternary_config(heads, keys) };
     match ternary {
         true => config,
-        false => NetworkConfig {
-            ternary: None,
-            ..config
-        },
+        false => NetworkConfig { ternary: None, ..config },
     }
 }
 
@@ -118,18 +112,12 @@ fn every_sum_of_a_simulated_softmax_decoder_is_the_clear_one() {
 /// A norm inside attention needs two levels for its statistic; a softmax leaves one. This is refused, naming the step.
 #[test]
 fn too_few_levels_are_named() {
-    let config = NetworkConfig {
-        sub_norms: true,
-        ..config(2, 1, true)
-    };
+    let config = NetworkConfig { sub_norms: true, ..config(2, 1, true) };
     let subject = Subject::new(&config, SLOTS, (15, 15));
     let on = Simulator::new(&test_params(), SLOTS).unwrap();
     let refused = subject.simulated(&on).err().unwrap();
     assert!(matches!(refused, FheError::Levels { .. }), "{refused}");
-    assert!(
-        refused.to_string().contains("layer.0.attention"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("layer.0.attention"), "{refused}");
 }
 
 /// Attention alone, with random numbers in all token rows, texts of different lengths and a place without one, compared
@@ -153,9 +141,7 @@ fn attention_is_causal_softmax_attention_with_these_operations() {
         };
         let column = |j: usize| layout.vector(layout.texts(), |t, row| entry(t, row, j));
         let x = Acts {
-            columns: (0..16)
-                .map(|j| on.vector(column(j), on.top()).unwrap())
-                .collect(),
+            columns: (0..16).map(|j| on.vector(column(j), on.top()).unwrap()).collect(),
             offset: vec![0.0; 16],
             gain: vec![1.0; 16],
         };
@@ -174,11 +160,8 @@ fn attention_is_causal_softmax_attention_with_these_operations() {
         });
         let real = on.vector(token_rows_to_last(layout, &lengths), on.top());
         let real = real.unwrap();
-        let placement = Placement {
-            scores_baby: baby,
-            heads_together: together,
-            ..Placement::plain(on.top(), ROWS, 16 / heads)
-        };
+        let placement =
+            Placement { scores_baby: baby, heads_together: together, ..Placement::plain(on.top(), ROWS, 16 / heads) };
         let layer = super::layer::CausalLayer {
             at: StepId::outside("attention"),
             block,
@@ -201,10 +184,8 @@ fn attention_is_causal_softmax_attention_with_these_operations() {
                 continue;
             }
             let rows = (first..ROWS).flat_map(|row| (0..16).map(move |j| entry(t, row, j)));
-            let x = PlainActs {
-                rows: Rows::unpadded(&[length]),
-                values: Matrix::new(length, 16, rows.collect()).unwrap(),
-            };
+            let x =
+                PlainActs { rows: Rows::unpadded(&[length]), values: Matrix::new(length, 16, rows.collect()).unwrap() };
             let want = plain::attention(StepId::outside("attention"), &x, block).unwrap();
             for row in 0..ROWS {
                 for (j, column) in found.iter().enumerate() {
@@ -216,9 +197,7 @@ fn attention_is_causal_softmax_attention_with_these_operations() {
                 }
             }
         }
-        println!(
-            "{heads} heads over {keys}, {baby} baby steps: {worst:.1e}, padding {padding:.1e}"
-        );
+        println!("{heads} heads over {keys}, {baby} baby steps: {worst:.1e}, padding {padding:.1e}");
         assert!(worst < 1e-3 && padding < 1e-7, "{worst:e} {padding:e}");
         // Map, turn, scores, exponential, two products, P·V, the last factor.
         assert_eq!(on.limbs(&found[0]), on.top() - 3 - 4 - 2 - 1 - 1);
@@ -300,11 +279,7 @@ fn an_encrypted_softmax_decoder_is_the_simulated_and_the_clear_one() {
         let seen = std::cell::RefCell::new(Vec::new());
         let see = |_: StepId, x: &Acts<Ciphertext>| {
             let columns = x.columns.iter().map(|ct| keys.open(ct)).collect();
-            seen.borrow_mut().push(Acts {
-                columns,
-                gain: x.gain.clone(),
-                offset: x.offset.clone(),
-            });
+            seen.borrow_mut().push(Acts { columns, gain: x.gain.clone(), offset: x.offset.clone() });
             Ok(())
         };
         subject.run(&keys.on, sent, sums(see)).unwrap();
@@ -352,13 +327,7 @@ fn rows_of_tokens_are_needed() {
 fn what_a_softmax_costs_beside_a_sigmoid() {
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
     let count = |weigh: Weigh| {
-        let config = NetworkConfig {
-            width: 256,
-            hidden: 704,
-            positions: 128,
-            weigh,
-            ..ternary_config(4, 4)
-        };
+        let config = NetworkConfig { width: 256, hidden: 704, positions: 128, weigh, ..ternary_config(4, 4) };
         let program = ternary_network(&config, 1).program_of_all_rows();
         let mut decoder = crate::plan::assumed_choices(&program, 128).decoder.unwrap();
         let choice = &mut decoder.layers[0].scores;
@@ -378,10 +347,7 @@ fn what_a_softmax_costs_beside_a_sigmoid() {
             offset: vec![0.0; 256],
             gain: vec![1.0; 256],
         };
-        let placement = Placement {
-            scores_baby: 16,
-            ..Placement::plain(on.top(), 128, 64)
-        };
+        let placement = Placement { scores_baby: 16, ..Placement::plain(on.top(), 128, 64) };
         let real = vector(on.top());
         let layer = super::layer::CausalLayer {
             at: StepId::outside("attention"),
@@ -400,10 +366,7 @@ fn what_a_softmax_costs_beside_a_sigmoid() {
         let prices = crate::plan::reference(1);
         let cost = |c: &crate::simulate::Count| prices.seconds(c.op, c.limbs) * c.times as f64;
         let seconds: f64 = counts.operations.iter().map(cost).sum();
-        println!(
-            "{levels} levels, {seconds:.0} s, {:.1} GiB",
-            counts.peak() as f64 / 2048.0
-        );
+        println!("{levels} levels, {seconds:.0} s, {:.1} GiB", counts.peak() as f64 / 2048.0);
         let [conjugations, products, bootstraps] =
             [Op::Conjugate, Op::Relinearise, Op::Bootstrap].map(|op| counts.total(op));
         (rotations, conjugations, products, bootstraps)

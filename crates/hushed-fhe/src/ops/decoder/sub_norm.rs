@@ -42,11 +42,7 @@ impl<'a> SubNorm<'a> {
     ///
     /// # Errors
     /// [`FheError::Unsupported`] for a LayerNorm or an offset; a width other than the map's.
-    pub fn last<'b>(
-        &self,
-        after: After<'b>,
-        w: &'b Linear,
-    ) -> Result<(After<'b>, Cow<'b, Linear>), FheError> {
+    pub fn last<'b>(&self, after: After<'b>, w: &'b Linear) -> Result<(After<'b>, Cow<'b, Linear>), FheError> {
         let norm = self.norm;
         keeps_zeros(self.at, norm)?;
         same(self.at, "columns", w.inputs, norm.width)?;
@@ -64,12 +60,7 @@ impl<'a> SubNorm<'a> {
         let rows = weights.data().chunks_exact(w.inputs.max(1));
         let gained = rows.flat_map(|row| row.iter().zip(gain.iter()).map(|(w, g)| w * g));
         let gained = Matrix::new(w.outputs, w.inputs, gained.collect());
-        let gained = Linear {
-            weights: gained.map(Arc::new),
-            stored: None,
-            ternary: false,
-            ..w.clone()
-        };
+        let gained = Linear { weights: gained.map(Arc::new), stored: None, ternary: false, ..w.clone() };
         Ok((after, Cow::Owned(gained)))
     }
 
@@ -77,12 +68,7 @@ impl<'a> SubNorm<'a> {
     ///
     /// # Errors
     /// Columns of different scales or primes.
-    pub fn add<S: Slots>(
-        &self,
-        on: &S,
-        sum: Option<S::Sum>,
-        z: &[S::Value],
-    ) -> Result<S::Sum, FheError> {
+    pub fn add<S: Slots>(&self, on: &S, sum: Option<S::Sum>, z: &[S::Value]) -> Result<S::Sum, FheError> {
         let c = z.iter().map(|z| on.read_as(z.clone(), self.choice.scale));
         squares(on, sum, &c.collect::<Result<Vec<_>, _>>()?)
     }
@@ -100,12 +86,7 @@ impl<'a> SubNorm<'a> {
     ///
     /// # Errors
     /// No squares, too few levels; where values are visible, [`FheError::Range`] for a statistic outside its range.
-    pub fn finish<S: Slots>(
-        &self,
-        on: &S,
-        sum: Option<S::Sum>,
-        y: Vec<S::Value>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    pub fn finish<S: Slots>(&self, on: &S, sum: Option<S::Sum>, y: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let (Some(sum), Some(first)) = (sum, y.first()) else {
             return Ok(y);
         };

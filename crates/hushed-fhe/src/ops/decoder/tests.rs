@@ -11,8 +11,7 @@ use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{ternary_config as config, ternary_network as network};
 use hushed_model::{
-    DecoderNetwork, Matrix, NetworkConfig, PlainActs, Program, Rows, StepId, TokenIds, Weigh,
-    cosine, plain,
+    DecoderNetwork, Matrix, NetworkConfig, PlainActs, Program, Rows, StepId, TokenIds, Weigh, cosine, plain,
 };
 
 use crate::calibrate::decoder::{Degrees, measure};
@@ -44,9 +43,7 @@ fn texts(vocabulary: usize, places: usize) -> Vec<TokenIds> {
 }
 
 /// A viewer that passes sums to `see`.
-pub(crate) fn sums<'a, V>(
-    mut see: impl FnMut(StepId, &Acts<V>) -> Result<(), FheError> + 'a,
-) -> Viewer<'a, V> {
+pub(crate) fn sums<'a, V>(mut see: impl FnMut(StepId, &Acts<V>) -> Result<(), FheError> + 'a) -> Viewer<'a, V> {
     Box::new(move |id, look| match look {
         Look::Columns(x) => see(id, x),
         Look::Centred { .. } => panic!("{id}: no sum"),
@@ -107,10 +104,7 @@ impl Subject {
 
     /// A client's upload: columns of right-aligned texts divided by the bound, and for a softmax the token rows.
     pub fn sent(&self) -> Vec<Vec<f64>> {
-        let embedded = self
-            .texts
-            .iter()
-            .map(|t| embedded(&self.program, t).unwrap());
+        let embedded = self.texts.iter().map(|t| embedded(&self.program, t).unwrap());
         let embedded: Vec<Matrix<f64>> = embedded.collect();
         let lengths: Vec<usize> = embedded.iter().map(Matrix::rows).collect();
         let width = self.program.width();
@@ -145,16 +139,9 @@ impl Subject {
         seen: Viewer<'_, S::Value>,
     ) -> Result<Pooled<S::Value>, FheError> {
         let real = self.softmax().then(|| sent.pop()).flatten();
-        let mut pass = DecoderPass::new(
-            on,
-            &self.program,
-            &self.choices,
-            placement,
-            self.layout,
-            self.bound,
-        )?
-        .answering(answer)
-        .masked_by(real)?;
+        let mut pass = DecoderPass::new(on, &self.program, &self.choices, placement, self.layout, self.bound)?
+            .answering(answer)
+            .masked_by(real)?;
         pass.view(seen);
         pass.run(sent)
     }
@@ -243,10 +230,7 @@ impl Subject {
 fn a_simulated_decoder_is_the_clear_one() {
     let (_, params) = crate::plan::public_plan::insecure_plan(9, 14, 16).unwrap();
     for (heads, keys, sub_norms) in [(2, 2, false), (2, 1, false), (2, 2, true), (2, 1, true)] {
-        let config = NetworkConfig {
-            sub_norms,
-            ..config(heads, keys)
-        };
+        let config = NetworkConfig { sub_norms, ..config(heads, keys) };
         let subject = Subject::new(&config, SLOTS, (31, 31));
         let exact = Simulator::new(&params, SLOTS).unwrap();
         let with_errors = Simulator::new(&params, SLOTS).unwrap().with_errors(5);
@@ -284,9 +268,7 @@ fn simulated_logits_are_those_of_the_clear_model() {
 }
 
 pub(crate) fn test_params() -> Arc<CkksParams> {
-    crate::plan::public_plan::insecure_plan(9, 14, 16)
-        .unwrap()
-        .1
+    crate::plan::public_plan::insecure_plan(9, 14, 16).unwrap().1
 }
 
 /// Attention alone with random slots, compared with the clear model's; its operations match the module header.
@@ -303,12 +285,9 @@ fn attention_is_causal_sigmoid_attention_with_these_operations() {
             2.0 * ((x >> 11) as f64 / (1u64 << 53) as f64) - 1.0
         };
         let gain: Vec<f64> = (0..16).map(|j| 1.0 + 0.3 * number(j)).collect();
-        let slots =
-            |j: usize| layout.vector(layout.texts(), |t, row| number(1000 * t + 31 * row + j));
+        let slots = |j: usize| layout.vector(layout.texts(), |t, row| number(1000 * t + 31 * row + j));
         let x = Acts {
-            columns: (0..16)
-                .map(|j| on.vector(slots(j), on.top()).unwrap())
-                .collect(),
+            columns: (0..16).map(|j| on.vector(slots(j), on.top()).unwrap()).collect(),
             offset: vec![0.0; 16],
             gain: gain.clone(),
         };
@@ -316,10 +295,7 @@ fn attention_is_causal_sigmoid_attention_with_these_operations() {
             degree: 31,
             heads: vec![crate::Interval::from([-3.0, 3.0]); heads],
         });
-        let placement = Placement {
-            scores_baby: baby,
-            ..Placement::plain(on.top(), ROWS, 16 / heads)
-        };
+        let placement = Placement { scores_baby: baby, ..Placement::plain(on.top(), ROWS, 16 / heads) };
         let layer = super::layer::CausalLayer {
             at: StepId::outside("attention"),
             block,
@@ -337,10 +313,7 @@ fn attention_is_causal_sigmoid_attention_with_these_operations() {
                 let gain = &gain;
                 (0..16).map(move |j| gain[j] * number(1000 * t + 31 * row + j))
             });
-            let x = PlainActs {
-                rows: Rows::unpadded(&[ROWS]),
-                values: Matrix::new(ROWS, 16, rows.collect()).unwrap(),
-            };
+            let x = PlainActs { rows: Rows::unpadded(&[ROWS]), values: Matrix::new(ROWS, 16, rows.collect()).unwrap() };
             let want = plain::attention(StepId::outside("attention"), &x, block).unwrap();
             for row in 0..ROWS {
                 for (j, column) in found.iter().enumerate() {
@@ -416,11 +389,7 @@ fn rows_of_padding_stay_zeros() {
     let pooled = pooled.unwrap();
     assert_eq!(count, 4);
     for v in &pooled.vectors {
-        let empty = v
-            .values()
-            .iter()
-            .enumerate()
-            .filter(|(slot, _)| slot % texts >= 6);
+        let empty = v.values().iter().enumerate().filter(|(slot, _)| slot % texts >= 6);
         assert!(empty.into_iter().all(|(_, v)| v.abs() < 1e-9));
     }
 }
@@ -429,29 +398,16 @@ fn rows_of_padding_stay_zeros() {
 /// in pairs. Steps of iterations are part of the choices, which may differ.
 #[test]
 fn two_sets_of_weights_take_the_same_operations() {
-    let softmax = NetworkConfig {
-        weigh: Weigh::Softmax,
-        ..config(2, 1)
-    };
-    let inside = NetworkConfig {
-        sub_norms: true,
-        ..config(2, 2)
-    };
-    for (config, pairs) in [
-        (&config(2, 1), false),
-        (&config(2, 1), true),
-        (&softmax, false),
-        (&softmax, true),
-        (&inside, true),
-    ] {
+    let softmax = NetworkConfig { weigh: Weigh::Softmax, ..config(2, 1) };
+    let inside = NetworkConfig { sub_norms: true, ..config(2, 2) };
+    for (config, pairs) in
+        [(&config(2, 1), false), (&config(2, 1), true), (&softmax, false), (&softmax, true), (&inside, true)]
+    {
         let counts = |seed: u64| {
             let mut subject = Subject::of(&network(config, seed), SLOTS, (15, 15));
             let decoder = subject.choices.decoder.as_mut().unwrap();
             for layer in &mut decoder.layers {
-                let inside = [
-                    &mut layer.attention_sub_norm,
-                    &mut layer.feed_forward_sub_norm,
-                ];
+                let inside = [&mut layer.attention_sub_norm, &mut layer.feed_forward_sub_norm];
                 let before = [&mut layer.attention_norm, &mut layer.feed_forward_norm];
                 let norms = before.into_iter().chain(inside.into_iter().flatten());
                 norms.for_each(|norm| norm.steps = 1);
@@ -461,21 +417,14 @@ fn two_sets_of_weights_take_the_same_operations() {
             }
             decoder.norm.steps = 1;
             let on = Simulator::new(&test_params(), SLOTS).unwrap();
-            let placement = Placement {
-                pairs,
-                ..subject.placement(on.top())
-            };
+            let placement = Placement { pairs, ..subject.placement(on.top()) };
             let how = (placement, AnswerRows::Last);
             let nothing = sums(|_, _: &Acts<Vector>| Ok(()));
             let sent = subject.vectors(&on);
             let found = subject.run_at(&on, sent, how, nothing).unwrap();
             let counts = on.tally().counts();
             let operations = serde_json::to_string(&counts.operations).unwrap();
-            (
-                operations,
-                counts.rotations,
-                found.vectors[0].values().to_vec(),
-            )
+            (operations, counts.rotations, found.vectors[0].values().to_vec())
         };
         let (one, other) = (counts(3), counts(4));
         assert_eq!((&one.0, &one.1), (&other.0, &other.1));
@@ -486,8 +435,6 @@ fn two_sets_of_weights_take_the_same_operations() {
 /// The root mean square of the differences.
 pub(crate) fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
-    let (sum, count) = pairs.fold((0.0, 0.0), |(s, n), (a, b)| {
-        (s + (a - b) * (a - b), n + 1.0)
-    });
+    let (sum, count) = pairs.fold((0.0, 0.0), |(s, n), (a, b)| (s + (a - b) * (a - b), n + 1.0));
     (sum / f64::max(count, 1.0)).sqrt()
 }

@@ -15,9 +15,7 @@ use hushed_ckks::poly::{Inverse, Polynomial, evaluate};
 use hushed_model::{Attention, Mask, StepId, Weigh};
 
 use super::rope::seen;
-use crate::choices::{
-    AttentionChoice, ChoicesError, HeadChoice, Interval, ScoresChoice, SigmoidChoice, fits, shapes,
-};
+use crate::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval, ScoresChoice, SigmoidChoice, fits, shapes};
 use crate::error::FheError;
 use crate::ops::activation::levels;
 use crate::ops::functions::Function;
@@ -101,9 +99,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         real: Option<&'a V>,
     ) -> Result<Self, FheError> {
         causal(at, block)?;
-        let unusable = |what: &str| ChoicesError::Unusable {
-            what: format!("{at}: {what}"),
-        };
+        let unusable = |what: &str| ChoicesError::Unusable { what: format!("{at}: {what}") };
         match (block.weigh, choice) {
             (Weigh::Sigmoid { bias }, ScoresChoice::Sigmoid(choice)) => {
                 let mut heads: Vec<Sigmoid> = Vec::with_capacity(choice.heads.len());
@@ -143,9 +139,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
     pub fn half(&self, head: usize) -> f64 {
         let half = match self {
             Weighing::Sigmoid(heads) => heads.get(head).map(|sigmoid| sigmoid.interval.half()),
-            Weighing::Softmax(heads, _) => {
-                heads.get(head).map(|softmax| 1.0 / softmax.argument().0)
-            }
+            Weighing::Softmax(heads, _) => heads.get(head).map(|softmax| 1.0 / softmax.argument().0),
         };
         half.unwrap_or(1.0)
     }
@@ -189,12 +183,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
     ///
     /// # Errors
     /// None for calibrated intervals.
-    pub fn value_scale<S: Slots>(
-        &self,
-        on: &S,
-        limbs: usize,
-        factor: f64,
-    ) -> Result<Scale, FheError> {
+    pub fn value_scale<S: Slots>(&self, on: &S, limbs: usize, factor: f64) -> Result<Scale, FheError> {
         let wanted = factor * divisor(on, limbs)?;
         let Weighing::Softmax(heads, _) = self else {
             return scale_of(wanted);
@@ -214,10 +203,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         let (heads, keys) = match self {
             Weighing::Sigmoid(_) => {
                 let scored = scored.into_iter();
-                let weighed = scored.map(|(_, diagonals)| Weighed {
-                    diagonals,
-                    sum: None,
-                });
+                let weighed = scored.map(|(_, diagonals)| Weighed { diagonals, sum: None });
                 return Ok(weighed.collect());
             }
             Weighing::Softmax(heads, keys) => (heads, keys),
@@ -226,10 +212,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         let scored = scored.into_iter().map(of);
         let scored = scored.collect::<Result<_, FheError>>()?;
         let found = weights(on, at_step, scored, keys, statistics)?.into_iter();
-        let weighed = found.map(|weights| Weighed {
-            diagonals: weights.exponentials,
-            sum: Some(weights.sum),
-        });
+        let weighed = found.map(|weights| Weighed { diagonals: weights.exponentials, sum: Some(weights.sum) });
         Ok(weighed.collect())
     }
 
@@ -237,13 +220,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
     ///
     /// # Errors
     /// Too few levels.
-    pub fn inverse<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        head: usize,
-        sum: &V,
-        target: Scale,
-    ) -> Result<V, FheError> {
+    pub fn inverse<S: Slots<Value = V>>(&self, on: &S, head: usize, sum: &V, target: Scale) -> Result<V, FheError> {
         match self {
             // A sigmoid's weights have no sum.
             Weighing::Sigmoid(_) => Err(PackingError::Mismatch.into()),
@@ -254,17 +231,12 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
 
 /// The function of a head.
 fn at<T>(heads: &[T], head: usize) -> Result<&T, FheError> {
-    let absent = || ChoicesError::Unusable {
-        what: format!("the calibration has no head {head}"),
-    };
+    let absent = || ChoicesError::Unusable { what: format!("the calibration has no head {head}") };
     Ok(heads.get(head).ok_or_else(absent)?)
 }
 
 /// For each head the interval of a sigmoid's scores: the widest of those that share its key head.
-pub(crate) fn intervals(
-    block: &Attention,
-    choice: &SigmoidChoice,
-) -> impl Iterator<Item = Interval> {
+pub(crate) fn intervals(block: &Attention, choice: &SigmoidChoice) -> impl Iterator<Item = Interval> {
     let shared = block.heads.shared().max(1);
     let widest = choice.heads.chunks(shared).map(widest);
     let each = widest.flat_map(move |scores| std::iter::repeat_n(scores, shared));
@@ -273,14 +245,8 @@ pub(crate) fn intervals(
 
 /// The widest interval of heads that share a key head, including 0: their keys have one factor.
 fn widest(heads: &[Interval]) -> Interval {
-    let zero = Interval {
-        low: 0.0,
-        high: 0.0,
-    };
-    heads.iter().fold(zero, |wide, head| Interval {
-        low: wide.low.min(head.low),
-        high: wide.high.max(head.high),
-    })
+    let zero = Interval { low: 0.0, high: 0.0 };
+    heads.iter().fold(zero, |wide, head| Interval { low: wide.low.min(head.low), high: wide.high.max(head.high) })
 }
 
 /// The sigmoid of one head.
@@ -292,34 +258,13 @@ pub(super) struct Sigmoid {
 }
 
 impl Sigmoid {
-    fn new(
-        head: usize,
-        scores: Interval,
-        bias: f64,
-        polynomial: Arc<Polynomial>,
-        layout: Interleave,
-    ) -> Self {
+    fn new(head: usize, scores: Interval, bias: f64, polynomial: Arc<Polynomial>, layout: Interleave) -> Self {
         let interval = fits::masked(scores);
-        Sigmoid {
-            f: Function::Sigmoid {
-                head,
-                scores: interval,
-                bias,
-            },
-            polynomial,
-            interval,
-            layout,
-        }
+        Sigmoid { f: Function::Sigmoid { head, scores: interval, bias }, polynomial, interval, layout }
     }
 
     /// Applies the sigmoid to the scores of diagonal `giant` + `r` in its frame: masked ones, which are 0, give 0.
-    fn of<S: Slots>(
-        &self,
-        on: &S,
-        s: S::Value,
-        giant: usize,
-        r: usize,
-    ) -> Result<S::Value, FheError> {
+    fn of<S: Slots>(&self, on: &S, s: S::Value, giant: usize, r: usize) -> Result<S::Value, FheError> {
         let (m, texts) = (self.layout.rows(), self.layout.texts());
         let shift = |slot: usize| match seen(m, giant, r, slot / texts) {
             true => -self.interval.middle() / self.interval.half(),

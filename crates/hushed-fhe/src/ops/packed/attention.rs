@@ -74,9 +74,7 @@ pub fn attention<S: Slots>(
     x: &Acts<S::Value>,
     layer: &PackedAttention<'_, S::Value>,
 ) -> Result<Vec<S::Value>, FheError> {
-    let PackedAttention {
-        at, block, rows, ..
-    } = *layer;
+    let PackedAttention { at, block, rows, .. } = *layer;
     let heads = heads_of(block, rows.layout())?;
     let (found, count) = (layer.choice.heads.len(), block.heads.count);
     same(at, "heads of the calibration", found, count)?;
@@ -124,12 +122,7 @@ const AFTER_EXPONENTIALS: usize = 6;
 
 /// Refuses operands with `limbs` primes, or statistics, that would end below the level of a refresh: primes are left
 /// there, and scales would fit no chain.
-fn enough<S: Slots>(
-    on: &S,
-    step: StepId,
-    limbs: usize,
-    layer: &PackedAttention<'_, S::Value>,
-) -> Result<(), FheError> {
+fn enough<S: Slots>(on: &S, step: StepId, limbs: usize, layer: &PackedAttention<'_, S::Value>) -> Result<(), FheError> {
     let levels = |mut limbs: usize| {
         let mut count = 0_usize;
         while limbs > on.floor() {
@@ -142,11 +135,9 @@ fn enough<S: Slots>(
     let below = levels(limbs).saturating_sub(exponentials);
     let inverse = levels(layer.statistics).saturating_sub(layer.choice.first_steps);
     match below.min(inverse) {
-        available if available < AFTER_EXPONENTIALS => Err(FheError::Levels {
-            step,
-            needed: AFTER_EXPONENTIALS,
-            available,
-        }),
+        available if available < AFTER_EXPONENTIALS => {
+            Err(FheError::Levels { step, needed: AFTER_EXPONENTIALS, available })
+        }
         _ => Ok(()),
     }
 }
@@ -191,11 +182,7 @@ fn projected<S: Slots>(
     maps: &LinearMap,
 ) -> Result<[Vec<S::Value>; 3], FheError> {
     let columns = layer.columns;
-    let term = Term {
-        places: columns,
-        vectors: &x.columns,
-        map: maps,
-    };
+    let term = Term { places: columns, vectors: &x.columns, map: maps };
     let bias = (maps.bias.as_deref().unwrap_or_default(), Kept::All);
     let out = columns.repeated(3)?;
     let mut q = linear(on, layer.rows, &out, &[term], bias, on.default_scale())?;
@@ -216,27 +203,15 @@ fn summed<S: Slots>(
     let mut vectors = x.columns.clone();
     if layer.kept == Kept::Later {
         // A first row may be far outside the norm's range. Rows of padding are 0.
-        let mask = layer.rows.numbers(on, |text, row, _| {
-            f64::from(u8::from(layer.rows.holds(layer.kept, text, row)))
-        });
+        let mask = layer.rows.numbers(on, |text, row, _| f64::from(u8::from(layer.rows.holds(layer.kept, text, row))));
         let high = above(on, limbs)?;
         for v in &mut vectors {
             let short = on.drop_to(v, high)?;
             *v = on.mul_vector(&short, &mask, on.scale(v))?;
         }
     }
-    let terms = [
-        Term {
-            places: columns,
-            vectors: y,
-            map: output,
-        },
-        Term {
-            places: columns,
-            vectors: &vectors,
-            map: &rest,
-        },
-    ];
+    let terms =
+        [Term { places: columns, vectors: y, map: output }, Term { places: columns, vectors: &vectors, map: &rest }];
     let bias = biases(output, &rest);
     let target = scale_of(on.default_scale().value() / 2.0)?;
     let bias = (&bias[..], layer.kept);

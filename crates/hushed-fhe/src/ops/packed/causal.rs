@@ -50,11 +50,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
     /// # Errors
     /// [`FheError::Packing`] for heads that do not fit; [`FheError::Unsupported`] for anything but a causal sigmoid;
     /// shapes that differ; too few levels.
-    pub fn run<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        x: &Acts<S::Value>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    pub fn run<S: Slots<Value = V>>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let heads = heads_of(self.block, self.rows.layout())?.causal();
         let (found, count) = (self.choice.heads.len(), self.block.heads.count);
         same(self.at, "heads of the calibration", found, count)?;
@@ -89,11 +85,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         let at = self.at.part("output");
         on.at(at);
         let output = on.map(at, || over(on, at, &self.block.output, self.bound))?;
-        let term = Term {
-            places: self.columns,
-            vectors: &attended,
-            map: &output,
-        };
+        let term = Term { places: self.columns, vectors: &attended, map: &output };
         let target = scale_of(on.default_scale().value() / 2.0)?;
         let bias = (&[][..], Kept::All);
         linear(on, self.rows, &self.columns, &[term], bias, target)
@@ -101,11 +93,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
 
     /// Q in pairs that turn together, the conjugates of K likewise, and V, all laid out like x. The map of the scores'
     /// interval to [−1, 1] is folded into Q and K, half in each.
-    fn projected<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        x: &Acts<S::Value>,
-    ) -> Result<[Vec<S::Value>; 3], FheError> {
+    fn projected<S: Slots<Value = V>>(&self, on: &S, x: &Acts<S::Value>) -> Result<[Vec<S::Value>; 3], FheError> {
         let Attention { heads, rope, .. } = self.block;
         let width = heads.width;
         // The row of the layer's map, in its head `head`, that becomes row `row` of the grid's map.
@@ -123,34 +111,20 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         };
         // a − i·b: the second of each pair of rows is negative.
         let conjugate = |row: usize| {
-            if row.is_multiple_of(2) {
-                half(row)
-            } else {
-                -half(row)
-            }
+            if row.is_multiple_of(2) { half(row) } else { -half(row) }
         };
         let count = heads.query_columns();
         let folded = |part, w| folded(on, self.at.part(part), x, w);
         let map = on.map(self.at.part("query_key"), || {
             let maps = vec![
-                arranged(&folded("query", &self.block.query)?, count, |row| {
-                    (turning(row / width, row), half(row))
-                })?,
-                arranged(&folded("key", &self.block.key)?, count, |row| {
-                    (turning(shared(row), row), conjugate(row))
-                })?,
-                arranged(&folded("value", &self.block.value)?, count, |row| {
-                    (shared(row) * width + row % width, 1.0)
-                })?,
+                arranged(&folded("query", &self.block.query)?, count, |row| (turning(row / width, row), half(row)))?,
+                arranged(&folded("key", &self.block.key)?, count, |row| (turning(shared(row), row), conjugate(row)))?,
+                arranged(&folded("value", &self.block.value)?, count, |row| (shared(row) * width + row % width, 1.0))?,
             ];
             Ok(LinearMap::stacked(maps))
         })?;
         let (columns, out) = (self.columns, self.columns.repeated(3)?);
-        let term = Term {
-            places: columns,
-            vectors: &x.columns,
-            map: &map,
-        };
+        let term = Term { places: columns, vectors: &x.columns, map: &map };
         let bias = (&[][..], Kept::All);
         let mut q = linear(on, self.rows, &out, &[term], bias, on.default_scale())?;
         let mut k = q.split_off(columns.vectors());
@@ -162,10 +136,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
     fn interval(&self, head: usize) -> Interval {
         let found = self.choice.heads.get(head);
         let (low, high) = found.map_or((-1.0, 1.0), |i| (i.low, i.high));
-        Interval {
-            low: low.min(0.0),
-            high: high.max(0.0),
-        }
+        Interval { low: low.min(0.0), high: high.max(0.0) }
     }
 
     /// The head at a place of vector `vector` of the columns, if there is one.
@@ -176,11 +147,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
     }
 
     /// The sigmoids, by vector of columns.
-    fn sigmoids<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        heads: &Heads,
-    ) -> Result<Vec<SlotPolynomial>, FheError> {
+    fn sigmoids<S: Slots<Value = V>>(&self, on: &S, heads: &Heads) -> Result<Vec<SlotPolynomial>, FheError> {
         let (bias, degree) = (sigmoid_bias(self.at, self.block)?, self.choice.degree);
         let vectors = self.columns.vectors();
         let fit = || -> Result<Vec<_>, FheError> {
@@ -198,21 +165,14 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
     }
 
     /// The shift added to vector `number` of the scores of a vector of columns.
-    fn shift<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        heads: &Heads,
-        vector: usize,
-        number: usize,
-    ) -> Vec<f64> {
-        self.rows
-            .numbers(on, |_, row, place| match self.head(heads, vector, place) {
-                Some(head) if heads.sees(number, row, place) => {
-                    let interval = fits::masked(self.interval(head));
-                    -interval.middle() / interval.half()
-                }
-                _ => -1.0,
-            })
+    fn shift<S: Slots<Value = V>>(&self, on: &S, heads: &Heads, vector: usize, number: usize) -> Vec<f64> {
+        self.rows.numbers(on, |_, row, place| match self.head(heads, vector, place) {
+            Some(head) if heads.sees(number, row, place) => {
+                let interval = fits::masked(self.interval(head));
+                -interval.middle() / interval.half()
+            }
+            _ => -1.0,
+        })
     }
 }
 
@@ -249,10 +209,7 @@ impl Turns {
                 None => vec![Complex64::ONE; pairs],
             }
         };
-        Turns {
-            pairs,
-            all: (0..rows).flat_map(turns).collect(),
-        }
+        Turns { pairs, all: (0..rows).flat_map(turns).collect() }
     }
 
     /// As it is for queries, conjugated for conjugate keys.
@@ -267,11 +224,7 @@ impl Turns {
 }
 
 /// A map with `rows` rows, each a row of `map` times a factor, as given by `of`.
-fn arranged(
-    map: &LinearMap,
-    rows: usize,
-    of: impl Fn(usize) -> (usize, f64),
-) -> Result<LinearMap, FheError> {
+fn arranged(map: &LinearMap, rows: usize, of: impl Fn(usize) -> (usize, f64)) -> Result<LinearMap, FheError> {
     if map.weights.is_empty() {
         return Ok(LinearMap::shape(rows, map.columns));
     }
@@ -282,11 +235,5 @@ fn arranged(
         let from = from.ok_or(PackingError::Mismatch)?;
         weights.extend(from.iter().map(|w| w * factor));
     }
-    Ok(LinearMap {
-        rows,
-        columns: map.columns,
-        bound: crate::bound_of(&weights),
-        weights,
-        bias: None,
-    })
+    Ok(LinearMap { rows, columns: map.columns, bound: crate::bound_of(&weights), weights, bias: None })
 }

@@ -46,11 +46,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
     ///
     /// # Errors
     /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
-    pub fn run<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        x: &Acts<S::Value>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    pub fn run<S: Slots<Value = V>>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let hidden = self.block.up.outputs;
         same(self.at, "intervals", self.choice.columns.len(), hidden)?;
         same(self.at, "hidden columns", self.block.down.inputs, hidden)?;
@@ -80,14 +76,8 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         let first = x.columns.first().ok_or(PackingError::Mismatch)?;
         let up = self.at.part("up");
         on.at(up);
-        let map = on.map(self.at.part(part), || {
-            unit_map(folded(on, up, x, w)?, &self.choice.columns)
-        })?;
-        let term = Term {
-            places: self.columns,
-            vectors: &x.columns,
-            map: &map,
-        };
+        let map = on.map(self.at.part(part), || unit_map(folded(on, up, x, w)?, &self.choice.columns))?;
+        let term = Term { places: self.columns, vectors: &x.columns, map: &map };
         let bias = (map.bias.as_deref().unwrap_or_default(), self.kept);
         // Parts have twice the scale of a pair.
         let argument = argument_scale(on, below(on, on.limbs(first), 1)?)?;
@@ -97,11 +87,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         let mut parts = Vec::with_capacity(2 * arguments.len());
         for (vector, pair) in arguments.iter().enumerate() {
             let both = on.parts(pair)?;
-            parts.extend(
-                both.into_iter()
-                    .enumerate()
-                    .map(|(part, t)| (vector, part, t)),
-            );
+            parts.extend(both.into_iter().enumerate().map(|(part, t)| (vector, part, t)));
         }
         let target = match self.after {
             // A sum of maps takes operands of one scale.
@@ -132,11 +118,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         let low = low.collect::<Result<Vec<_>, FheError>>()?;
         let map = on.map(up, || folded(on, up, x, &self.block.up))?;
         same(up, "columns of the gate", map.rows, places.width())?;
-        let term = Term {
-            places: self.columns,
-            vectors: &low,
-            map: &map,
-        };
+        let term = Term { places: self.columns, vectors: &low, map: &map };
         let bias = (map.bias.as_deref().unwrap_or_default(), self.kept);
         let target = scale_of(on.default_scale().value() / 2.0)?;
         let mut factors = Vec::with_capacity(gate.len());
@@ -145,8 +127,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         }
         on.at(self.at.part("product"));
         let both = gate.into_par_iter().zip(factors);
-        both.map(|(gate, factor)| product(on, &gate, &factor))
-            .collect()
+        both.map(|(gate, factor)| product(on, &gate, &factor)).collect()
     }
 
     /// The second map divided by the bound of a sum.
@@ -159,11 +140,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         let at = self.at.part("down");
         on.at(at);
         let down = on.map(at, || over(on, at, &self.block.down, bound))?;
-        let term = Term {
-            places: *places,
-            vectors: hidden,
-            map: &down,
-        };
+        let term = Term { places: *places, vectors: hidden, map: &down };
         let bias = (down.bias.as_deref().unwrap_or_default(), self.kept);
         let target = scale_of(on.default_scale().value() / 2.0)?;
         linear(on, self.rows, &self.columns, &[term], bias, target)
@@ -181,27 +158,12 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         let down = on.map(at, || centred(on, at, &self.block.down, norm.scale))?;
         let rest = residual(on, x, norm.scale);
         let terms = [
-            Term {
-                places: *places,
-                vectors: hidden,
-                map: &down,
-            },
-            Term {
-                places: self.columns,
-                vectors: &x.columns,
-                map: &rest,
-            },
+            Term { places: *places, vectors: hidden, map: &down },
+            Term { places: self.columns, vectors: &x.columns, map: &rest },
         ];
         let bias = biases(&down, &rest);
         let target = scale_of(on.default_scale().value() / 2.0)?;
-        linear(
-            on,
-            self.rows,
-            &self.columns,
-            &terms,
-            (&bias, self.kept),
-            target,
-        )
+        linear(on, self.rows, &self.columns, &terms, (&bias, self.kept), target)
     }
 
     /// The polynomial of each place, for one part of the pairs of a vector; 0 in places without a column.

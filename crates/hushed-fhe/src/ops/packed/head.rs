@@ -41,18 +41,12 @@ pub fn head<S: Slots>(
     let site = at.part("dense");
     on.at(site);
     let layout = rows.layout();
-    let dense = on.map(site, || {
-        Ok(folded(on, site, x, &c.dense)?.times(1.0 / choice.reach))
-    })?;
+    let dense = on.map(site, || Ok(folded(on, site, x, &c.dense)?.times(1.0 / choice.reach)))?;
     let inner = layout.spread(c.dense.outputs, 1)?;
     let limbs = above(on, on.floor())?;
     let cut = x.columns.iter().map(|v| on.drop_to(v, limbs));
     let cut = cut.collect::<Result<Vec<_>, FheError>>()?;
-    let map = |places, vectors, map| Term {
-        places,
-        vectors,
-        map,
-    };
+    let map = |places, vectors, map| Term { places, vectors, map };
     let bias = (dense.bias.as_deref().unwrap_or_default(), Kept::First);
     // Parts have twice the scale of a pair.
     let half = scale_of(on.default_scale().value() / 2.0)?;

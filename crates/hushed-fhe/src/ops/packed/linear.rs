@@ -50,11 +50,8 @@ pub fn linear<S: Slots>(
         inputs.extend(short.into_iter().chain(conjugates));
     }
     let weights: Vec<_> = terms.iter().map(|term| weight(term.map)).collect();
-    let maps: Vec<(Spread, &Weight<'_>)> = terms
-        .iter()
-        .zip(&weights)
-        .map(|(term, weight)| (term.places, weight as &Weight<'_>))
-        .collect();
+    let maps: Vec<(Spread, &Weight<'_>)> =
+        terms.iter().zip(&weights).map(|(term, weight)| (term.places, weight as &Weight<'_>)).collect();
     let grid = rows.layout().sum_of_maps(out, &maps);
     let grid = grid.map_err(CkksError::from)?;
     let split = GridSplit::balanced(&grid).map_err(CkksError::from)?;
@@ -108,12 +105,7 @@ pub fn residual<S: Slots>(on: &S, x: &Acts<S::Value>, kappa: f64) -> LinearMap {
 ///
 /// # Errors
 /// [`hushed_model::ModelError::ShapesOnly`] if the layer has no numbers.
-pub fn over<S: Slots>(
-    on: &S,
-    at: StepId,
-    w: &hushed_model::Linear,
-    bound: f64,
-) -> Result<LinearMap, FheError> {
+pub fn over<S: Slots>(on: &S, at: StepId, w: &hushed_model::Linear, bound: f64) -> Result<LinearMap, FheError> {
     match on.only_shapes() {
         true => Ok(LinearMap::shape(w.outputs, w.inputs)),
         false => Ok(LinearMap::of(at, w)?.times(1.0 / bound)),

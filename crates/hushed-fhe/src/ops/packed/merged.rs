@@ -24,14 +24,8 @@ pub fn merged<S: Slots>(
     (rows, kept, columns): (&PackedRows<S::Value>, Kept, Spread),
 ) -> Result<Vec<S::Value>, FheError> {
     on.at(at);
-    let map = on.map(at, || {
-        Ok(map(on, at, x, w, norm)?.plus(&residual(on, x, norm.scale)))
-    })?;
-    let term = Term {
-        places: columns,
-        vectors: &x.columns,
-        map: &map,
-    };
+    let map = on.map(at, || Ok(map(on, at, x, w, norm)?.plus(&residual(on, x, norm.scale))))?;
+    let term = Term { places: columns, vectors: &x.columns, map: &map };
     let bias = (map.bias.as_deref().unwrap_or_default(), kept);
     let target = scale_of(on.default_scale().value() / 2.0)?;
     linear(on, rows, &columns, &[term], bias, target)

@@ -76,12 +76,7 @@ pub fn refreshed_pairs<S: Slots>(
 ///
 /// # Errors
 /// As [`Slots::refresh`]; [`FheError::Levels`] for fewer primes than a refresh takes.
-pub fn lifted<S: Slots>(
-    on: &S,
-    at: StepId,
-    mut x: Acts<S::Value>,
-    limbs: usize,
-) -> Result<Acts<S::Value>, FheError> {
+pub fn lifted<S: Slots>(on: &S, at: StepId, mut x: Acts<S::Value>, limbs: usize) -> Result<Acts<S::Value>, FheError> {
     if x.columns.iter().all(|v| on.limbs(v) >= limbs) {
         return x.cut(on, limbs);
     }

@@ -74,11 +74,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
     ///
     /// # Errors
     /// As [`PackedNorm::after_refresh`].
-    pub fn at_level<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        centred: Vec<S::Value>,
-    ) -> Result<Acts<S::Value>, FheError> {
+    pub fn at_level<S: Slots<Value = V>>(&self, on: &S, centred: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         has_means(self.at, self.norm)?;
         self.of_low(on, centred)
     }
@@ -101,11 +97,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
     ///
     /// # Errors
     /// As [`PackedNorm::of_stream`].
-    pub fn of_low_stream<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        x: &Acts<S::Value>,
-    ) -> Result<Acts<S::Value>, FheError> {
+    pub fn of_low_stream<S: Slots<Value = V>>(&self, on: &S, x: &Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         self.of_low(on, self.scaled(on, x)?)
     }
 
@@ -117,11 +109,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
 
     /// The primes needed for squares, the mask of their sums, the root and its mask to follow one another.
     fn deep<S: Slots<Value = V>>(&self, on: &S) -> Option<usize> {
-        let needed = above_by(
-            on,
-            on.floor(),
-            PACKED_VARIANCE + root_levels(self.choice).ok()? + 1,
-        );
+        let needed = above_by(on, on.floor(), PACKED_VARIANCE + root_levels(self.choice).ok()? + 1);
         needed.ok().filter(|&needed| needed <= self.statistics)
     }
 
@@ -151,11 +139,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         self.times(on, centred, on.read_as(root, most * self.factor())?)
     }
 
-    fn of_low<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        centred: Vec<S::Value>,
-    ) -> Result<Acts<S::Value>, FheError> {
+    fn of_low<S: Slots<Value = V>>(&self, on: &S, centred: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         on.at(self.at);
         let (v, function) = (self.variance(on, &centred)?, inverse_root(on, self.choice)?);
         let first = centred.first().ok_or(PackingError::Mismatch)?;
@@ -169,11 +153,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
     }
 
     /// κ·x, for vectors x divided by the bound that is their gain.
-    fn scaled<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        x: &Acts<S::Value>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    fn scaled<S: Slots<Value = V>>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
         keeps_zeros(self.at, self.norm)?;
         let factor = self.choice.scale * x.gain.first().copied().unwrap_or(1.0);
         let scaled = x.columns.iter().map(|v| on.read_as(v.clone(), factor));
@@ -185,15 +165,10 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
     }
 
     /// v, [`PACKED_VARIANCE`] levels below `centred`.
-    fn variance<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        centred: &[S::Value],
-    ) -> Result<S::Value, FheError> {
+    fn variance<S: Slots<Value = V>>(&self, on: &S, centred: &[S::Value]) -> Result<S::Value, FheError> {
         same(self.at, "vectors", centred.len(), self.columns.vectors())?;
         let v = squares(on, self.rows.layout(), centred, |sum, first| {
-            self.rows
-                .times(on, sum, (self.kept, first), on.default_scale())
+            self.rows.times(on, sum, (self.kept, first), on.default_scale())
         })?;
         let epsilon = self.choice.scale.powi(2) * self.norm.width as f64 * self.norm.epsilon;
         // Both in rows that may be padding; then the second is subtracted where they are tokens.
@@ -201,11 +176,9 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
             true => self.choice.low,
             false => 0.0,
         };
-        let added = self.rows.numbers(on, |text, row, _| {
-            match self.rows.holds(self.kept, text, row) {
-                true => epsilon + low,
-                false => 1.0,
-            }
+        let added = self.rows.numbers(on, |text, row, _| match self.rows.holds(self.kept, text, row) {
+            true => epsilon + low,
+            false => 1.0,
         });
         let v = on.add_vector(v, &added)?;
         let v = self.rows.less_where_hidden(on, v, (self.kept, low))?;
@@ -248,16 +221,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
 ///
 /// # Errors
 /// [`hushed_model::ModelError::ShapesOnly`] if the norm has no numbers.
-pub fn acts<V>(
-    at: StepId,
-    columns: Vec<V>,
-    norm: &Norm,
-    choice: &NormChoice,
-) -> Result<Acts<V>, FheError> {
+pub fn acts<V>(at: StepId, columns: Vec<V>, norm: &Norm, choice: &NormChoice) -> Result<Acts<V>, FheError> {
     let (gain, offset) = hushed_lower::affine(at, norm)?;
-    Ok(Acts {
-        columns,
-        gain: gain.iter().map(|g| g * choice.bound).collect(),
-        offset,
-    })
+    Ok(Acts { columns, gain: gain.iter().map(|g| g * choice.bound).collect(), offset })
 }

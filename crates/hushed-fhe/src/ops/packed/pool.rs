@@ -66,13 +66,7 @@ pub fn states<S: Slots>(
         AnswerRows::Rows => Kept::All,
     };
     let limbs = above(on, on.floor())?;
-    each(
-        on,
-        |v| on.drop_to(v, limbs),
-        (x, columns),
-        rows,
-        (kept, Shares::One),
-    )
+    each(on, |v| on.drop_to(v, limbs), (x, columns), rows, (kept, Shares::One))
 }
 
 /// `of` each vector, times the gains and the share of its text in rows `kept`, plus the offsets there.

@@ -76,23 +76,14 @@ impl<V> PackedRows<V> {
         let (texts, room, rows) = (lengths.len(), layout.texts(), layout.rows());
         if texts > room {
             let slots = layout.slots();
-            return Err(PackingError::TooMany {
-                texts,
-                room,
-                slots,
-                rows,
-            });
+            return Err(PackingError::TooMany { texts, room, slots, rows });
         }
         if let Some(text) = lengths.iter().position(|&l| l > rows) {
             let found = lengths[text];
             return Err(PackingError::RowCount { text, found, rows });
         }
         lengths.resize(room, 0);
-        Ok(Self {
-            layout,
-            lengths,
-            hidden: None,
-        })
+        Ok(Self { layout, lengths, hidden: None })
     }
 
     /// Texts in all places, with their token rows given only by two encrypted vectors: `sent` is half of
@@ -101,11 +92,7 @@ impl<V> PackedRows<V> {
         Self {
             layout,
             lengths: vec![layout.rows(); layout.texts()],
-            hidden: Some(Hidden {
-                tokens: sent,
-                shares: None,
-                keys: Vec::new(),
-            }),
+            hidden: Some(Hidden { tokens: sent, shares: None, keys: Vec::new() }),
         }
     }
 
@@ -133,14 +120,7 @@ impl<V> PackedRows<V> {
         let tokens = parts.pop().ok_or(PackingError::Mismatch)?;
         let low = on.drop_to(&tokens, above_by(on, scores, 2)?)?;
         let keys = keys_of_scores(on, heads, &low)?;
-        Ok(Self {
-            hidden: Some(Hidden {
-                tokens,
-                shares,
-                keys,
-            }),
-            ..self
-        })
+        Ok(Self { hidden: Some(Hidden { tokens, shares, keys }), ..self })
     }
 
     /// The layout.
@@ -214,12 +194,7 @@ impl<V> PackedRows<V> {
     ///
     /// # Errors
     /// Too few levels.
-    pub fn plus<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        x: V,
-        (kept, pairs): (Kept, &[Complex64]),
-    ) -> Result<V, FheError> {
+    pub fn plus<S: Slots<Value = V>>(&self, on: &S, x: V, (kept, pairs): (Kept, &[Complex64])) -> Result<V, FheError> {
         plus_both(on, x, self.hidden_tokens(kept), pairs)
     }
 
@@ -246,20 +221,12 @@ impl<V> PackedRows<V> {
     }
 
     /// `entry(text, row, place)` in every slot; empty if only shapes count.
-    pub fn numbers<S: Slots>(
-        &self,
-        on: &S,
-        entry: impl Fn(usize, usize, usize) -> f64,
-    ) -> Vec<f64> {
+    pub fn numbers<S: Slots>(&self, on: &S, entry: impl Fn(usize, usize, usize) -> f64) -> Vec<f64> {
         on.plain(|| self.each(&entry))
     }
 
     /// As [`PackedRows::numbers`], for pairs.
-    pub fn pairs<S: Slots>(
-        &self,
-        on: &S,
-        entry: impl Fn(usize, usize, usize) -> Complex64,
-    ) -> Vec<Complex64> {
+    pub fn pairs<S: Slots>(&self, on: &S, entry: impl Fn(usize, usize, usize) -> Complex64) -> Vec<Complex64> {
         on.plain_pairs(|| self.each(&entry))
     }
 
@@ -322,11 +289,7 @@ mod tests {
     fn rows_of_padding_and_places_without_a_text_are_in_no_mask() {
         let layout = Layout::new(64, 4, 4).unwrap();
         let rows = PackedRows::<()>::new(layout, vec![3, 0, 1]).unwrap();
-        let at = |kept, text| {
-            (0..4)
-                .filter(|&row| rows.holds(kept, text, row))
-                .collect::<Vec<_>>()
-        };
+        let at = |kept, text| (0..4).filter(|&row| rows.holds(kept, text, row)).collect::<Vec<_>>();
         assert_eq!(at(Kept::Tokens, 0), [0, 1, 2]);
         assert_eq!(at(Kept::Later, 0), [1, 2]);
         assert_eq!(at(Kept::First, 0), [0]);
@@ -339,10 +302,7 @@ mod tests {
         for (slot, &(text, row, place)) in slots.iter().enumerate() {
             assert_eq!(layout.slot(text, row, place), slot);
         }
-        assert!(matches!(
-            PackedRows::<()>::new(layout, vec![5]),
-            Err(PackingError::RowCount { found: 5, .. })
-        ));
+        assert!(matches!(PackedRows::<()>::new(layout, vec![5]), Err(PackingError::RowCount { found: 5, .. })));
         assert!(PackedRows::<()>::new(layout, vec![1; 5]).is_err());
     }
 }

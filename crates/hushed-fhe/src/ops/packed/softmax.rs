@@ -95,12 +95,7 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
             };
             fitted.chunks(each).map(of_vector).collect()
         };
-        let any = || {
-            Ok(vec![
-                SlotPolynomial::new(choice.degree, &[])?;
-                columns.vectors()
-            ])
-        };
+        let any = || Ok(vec![SlotPolynomial::new(choice.degree, &[])?; columns.vectors()]);
         let exponentials = on.fitted(fit, any)?;
         let mut lowest: Option<f64> = None;
         let (mut low, mut high) = NO_HEAD;
@@ -210,21 +205,14 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
     }
 
     /// Computes p from one vector of the scores.
-    fn exponential<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        at: At,
-        mut scores: S::Value,
-    ) -> Result<S::Value, FheError> {
+    fn exponential<S: Slots<Value = V>>(&self, on: &S, at: At, mut scores: S::Value) -> Result<S::Value, FheError> {
         if let Some(keys) = self.rows.keys() {
             let key = keys.get(at.1).ok_or(PackingError::Mismatch)?;
             let key = on.drop_to(key, above(on, on.limbs(&scores))?)?;
-            let rise = self
-                .rows
-                .numbers(on, |_, _, place| match self.kind(at.0, place) {
-                    Kind::Learned { offset, .. } => 1.0 + offset,
-                    Kind::Previous | Kind::Absent => 0.0,
-                });
+            let rise = self.rows.numbers(on, |_, _, place| match self.kind(at.0, place) {
+                Kind::Learned { offset, .. } => 1.0 + offset,
+                Kind::Previous | Kind::Absent => 0.0,
+            });
             let seen = on.mul_vector(&key, &rise, on.scale(&scores))?;
             on.add_assign(&mut scores, &seen)?;
         }
@@ -280,24 +268,17 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
                 };
                 self.rows.times(on, sum, (Kept::All, learned), scale)
             })?;
-            let ones = self
-                .rows
-                .numbers(on, |text, _, place| match self.kind(of, place) {
-                    Kind::Learned { .. } if self.rows.length(text) > 0 => 0.0,
-                    _ => 1.0,
-                });
+            let ones = self.rows.numbers(on, |text, _, place| match self.kind(of, place) {
+                Kind::Learned { .. } if self.rows.length(text) > 0 => 0.0,
+                _ => 1.0,
+            });
             sums.push(on.within(on.add_vector(sum, &ones)?, high));
         }
         refreshed(on, at, sums, primes)
     }
 
     /// Sums vectors of scores over the keys that are tokens.
-    fn of_tokens<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        vectors: &[V],
-        scale: Scale,
-    ) -> Result<V, FheError> {
+    fn of_tokens<S: Slots<Value = V>>(&self, on: &S, vectors: &[V], scale: Scale) -> Result<V, FheError> {
         if let Some(keys) = self.rows.keys() {
             let limbs = vectors.iter().map(|x| on.limbs(x)).min();
             let limbs = limbs.unwrap_or(on.floor());
@@ -313,9 +294,8 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         let limbs = limbs.unwrap_or(on.floor());
         let mut sum = on.sum(limbs, scale_of(scale.value() * divisor(on, limbs)?)?)?;
         for (vector, x) in vectors.iter().enumerate() {
-            let mask = self.rows.numbers(on, |text, row, place| {
-                f64::from(u8::from(self.sees(vector, text, row, place)))
-            });
+            let mask =
+                self.rows.numbers(on, |text, row, place| f64::from(u8::from(self.sees(vector, text, row, place))));
             on.add_multiples(&mut sum, x, &mask)?;
         }
         on.finish(sum)
@@ -349,10 +329,9 @@ fn each<V: Send>(
 impl Kind {
     fn of(head: &HeadChoice) -> Kind {
         match head {
-            HeadChoice::Softmax { scores, .. } => Kind::Learned {
-                factor: 1.0 / scores.half(),
-                offset: -scores.middle() / scores.half(),
-            },
+            HeadChoice::Softmax { scores, .. } => {
+                Kind::Learned { factor: 1.0 / scores.half(), offset: -scores.middle() / scores.half() }
+            }
             HeadChoice::Previous => Kind::Previous,
         }
     }

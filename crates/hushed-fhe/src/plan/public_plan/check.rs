@@ -27,30 +27,13 @@ impl FhePlan {
             true => Ok(()),
             false => Err(PlanFileError::Unusable { what, given }),
         };
-        require(
-            (1..=MOST).contains(&self.width),
-            "width",
-            self.width.to_string(),
-        )?;
-        require(
-            (1..=MOST).contains(&self.layers),
-            "layers",
-            self.layers.to_string(),
-        )?;
-        require(
-            (1..=MOST_LOGITS).contains(&self.outputs()),
-            "logits",
-            self.outputs().to_string(),
-        )?;
-        require(
-            self.input_bound.is_finite() && self.input_bound > 0.0,
-            "input bound",
-            self.input_bound.to_string(),
-        )?;
+        require((1..=MOST).contains(&self.width), "width", self.width.to_string())?;
+        require((1..=MOST).contains(&self.layers), "layers", self.layers.to_string())?;
+        require((1..=MOST_LOGITS).contains(&self.outputs()), "logits", self.outputs().to_string())?;
+        require(self.input_bound.is_finite() && self.input_bound > 0.0, "input bound", self.input_bound.to_string())?;
         if let Some(rows) = self.answer {
             require(
-                self.lengths == Lengths::Private
-                    && self.logits.is_some() == (rows == AnswerRows::Logits),
+                self.lengths == Lengths::Private && self.logits.is_some() == (rows == AnswerRows::Logits),
                 "answer",
                 format!("{rows:?}"),
             )?;
@@ -61,18 +44,10 @@ impl FhePlan {
             "of no decoder's batch".to_owned(),
         )?;
         if let Lengths::Bucket(multiple) = self.lengths {
-            require(
-                (1..=self.rows).contains(&multiple),
-                "bucket",
-                multiple.to_string(),
-            )?;
+            require((1..=self.rows).contains(&multiple), "bucket", multiple.to_string())?;
         }
         let fits = |limbs: usize| limbs >= 1 && limbs <= params.max_limbs();
-        require(
-            fits(self.placement.upload),
-            "primes of the upload",
-            self.placement.upload.to_string(),
-        )?;
+        require(fits(self.placement.upload), "primes of the upload", self.placement.upload.to_string())?;
         let packed = self.packed_answers(params)?;
         let reply = &self.reply;
         // Exactly as many as the outputs fill: each additional one would cost the key another decryption.
@@ -93,11 +68,7 @@ impl FhePlan {
             "reply",
             format!("{reply:?}"),
         )?;
-        require(
-            self.texts(params)? >= 1,
-            "places",
-            "none but the canary's".to_owned(),
-        )?;
+        require(self.texts(params)? >= 1, "places", "none but the canary's".to_owned())?;
         if let Some(canary) = &self.canary {
             let numbers = canary.embedding.len();
             let whole = match self.answer {
@@ -118,10 +89,9 @@ impl FhePlan {
                 canary.least_cosine.to_string(),
             )?;
         }
-        for (what, hash) in [
-            ("hash of the public model", &self.public_sha256),
-            ("hash of the calibration", &self.calibration_sha256),
-        ] {
+        for (what, hash) in
+            [("hash of the public model", &self.public_sha256), ("hash of the calibration", &self.calibration_sha256)]
+        {
             let digits = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
             require(digits, what, hash.chars().take(64).collect())?;
         }

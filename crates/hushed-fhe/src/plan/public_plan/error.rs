@@ -19,14 +19,10 @@ pub enum PlanFileError {
         bytes: usize,
     },
     /// Not the JSON of a plan.
-    #[error(
-        "not a plan for fhe ({0}); make one with `hushed plan DIR --protocol fhe --public-plan FILE`"
-    )]
+    #[error("not a plan for fhe ({0}); make one with `hushed plan DIR --protocol fhe --public-plan FILE`")]
     NotJson(#[from] serde_json::Error),
     /// Changed since it was made.
-    #[error(
-        "the plan is damaged: its hash is {found}, but the file states {stated}; ask for it again"
-    )]
+    #[error("the plan is damaged: its hash is {found}, but the file states {stated}; ask for it again")]
     Damaged {
         /// Hash of the bytes read.
         found: String,
@@ -34,9 +30,7 @@ pub enum PlanFileError {
         stated: String,
     },
     /// Made by another release.
-    #[error(
-        "the plan has version {given}, and this program reads {PLAN_VERSION}; make it again with this release"
-    )]
+    #[error("the plan has version {given}, and this program reads {PLAN_VERSION}; make it again with this release")]
     Version {
         /// Its version.
         given: u32,
@@ -50,9 +44,7 @@ pub enum PlanFileError {
         source: CkksParamsError,
     },
     /// The named parameter set differs from this program's.
-    #[error(
-        "the parameter set {name:?} of the plan is {theirs}, and here it is {ours}; use one release on both sides"
-    )]
+    #[error("the parameter set {name:?} of the plan is {theirs}, and here it is {ours}; use one release on both sides")]
     OtherParameters {
         /// Its name.
         name: String,

@@ -55,11 +55,6 @@ impl From<&KeySpec> for PlannedKey {
             KeyUse::FromSparse => (PlannedUse::FromSparse, 0),
             KeyUse::Raised(element) => (PlannedUse::Raised, element),
         };
-        PlannedKey {
-            key,
-            element,
-            limbs: spec.limbs,
-            special: spec.special,
-        }
+        PlannedKey { key, element, limbs: spec.limbs, special: spec.special }
     }
 }

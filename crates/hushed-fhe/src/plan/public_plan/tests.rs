@@ -2,11 +2,8 @@ use super::*;
 
 fn plan() -> FhePlan {
     let (mut plan, _) = insecure_plan(5, 1, 3).unwrap();
-    plan.canary = Some(Canary {
-        text: "hello".to_owned(),
-        embedding: vec![0.1, -1.0 / 3.0, 1e-30],
-        least_cosine: 0.99,
-    });
+    plan.canary =
+        Some(Canary { text: "hello".to_owned(), embedding: vec![0.1, -1.0 / 3.0, 1e-30], least_cosine: 0.99 });
     plan
 }
 
@@ -18,10 +15,7 @@ fn a_plan_is_read_as_it_was_written() {
     assert_eq!(read, plan);
     assert_eq!(read.hash(), plan.hash());
     assert_eq!(read.to_json().unwrap(), bytes);
-    assert_eq!(
-        (plan.places(&params).unwrap(), plan.texts(&params).unwrap()),
-        (4, 3)
-    );
+    assert_eq!((plan.places(&params).unwrap(), plan.texts(&params).unwrap()), (4, 3));
     let keys = plan.key_specs(&params).unwrap();
     assert_eq!(keys.len(), plan.keys.len());
 }
@@ -33,10 +27,7 @@ fn l5_a_canary_is_rounded_like_other_answers() {
     let unit = 2f64.powi(-1 - 14);
     assert!(canary.embedding.iter().all(|x| (x / unit).fract() == 0.0));
     assert!((canary.embedding[1] + 1.0 / 3.0).abs() <= unit / 2.0);
-    let zeros = Canary {
-        embedding: vec![0.0; 3],
-        ..canary
-    };
+    let zeros = Canary { embedding: vec![0.0; 3], ..canary };
     assert_eq!(zeros.clone().rounded(), zeros);
 }
 
@@ -110,9 +101,7 @@ fn l2_what_makes_no_sense_is_refused_by_name() {
     let changes: [(&str, Change); 12] = [
         ("version", |p| p.version = PLAN_VERSION - 1),
         ("parameter set", |p| p.parameters = "n20".to_owned()),
-        ("here it is", |p| {
-            p.parameters = "insecure-test/5/2".to_owned()
-        }),
+        ("here it is", |p| p.parameters = "insecure-test/5/2".to_owned()),
         ("rows", |p| p.rows = 3),
         ("width", |p| p.width = 0),
         ("layers", |p| p.layers = 0),
@@ -138,8 +127,5 @@ fn l2_what_makes_no_sense_is_refused_by_name() {
         assert!(error.to_string().contains("least cosine"), "{error}");
     }
     let huge = vec![b' '; MAX_PLAN_BYTES + 1];
-    assert!(matches!(
-        FhePlan::from_json(&huge),
-        Err(PlanFileError::TooLarge { .. })
-    ));
+    assert!(matches!(FhePlan::from_json(&huge), Err(PlanFileError::TooLarge { .. })));
 }

@@ -80,12 +80,8 @@ pub(super) fn search(
     let mut tried = Vec::new();
     // The quickest statistics for each placement of columns.
     let mut found: Vec<Priced> = Vec::new();
-    let mut at = Placement {
-        upload: bounds.floor,
-        attention: bounds.floor,
-        feed_forward: bounds.floor,
-        ..start.clone()
-    };
+    let mut at =
+        Placement { upload: bounds.floor, attention: bounds.floor, feed_forward: bounds.floor, ..start.clone() };
     for statistics in (bounds.floor + 1..=bounds.top).rev() {
         // With fewer primes for statistics, columns need at least as many as before.
         at.statistics = statistics;
@@ -113,11 +109,7 @@ pub(super) fn search(
             _ => found.push((result, at.clone())),
         }
     }
-    let mut walk = Walk {
-        dry,
-        room: bounds.room,
-        tried,
-    };
+    let mut walk = Walk { dry, room: bounds.room, tried };
     let quickest = found.into_iter().map(|from| walk.quickest(from, bounds));
     let quickest = quickest.min_by(|(a, _), (b, _)| a.seconds.total_cmp(&b.seconds));
     let start = quickest.ok_or_else(|| FheError::Levels {
@@ -169,10 +161,7 @@ impl Walk<'_> {
         self.quicker("rows of tokens uploaded as norms need them", &mut at, |p| {
             p.upload = p.attention.max(p.statistics + 1).min(bounds.top);
         });
-        let baby: [(_, Size); 2] = [
-            ("Q·Kᵀ", |p| &mut p.scores_baby),
-            ("P·V", |p| &mut p.attend_baby),
-        ];
+        let baby: [(_, Size); 2] = [("Q·Kᵀ", |p| &mut p.scores_baby), ("P·V", |p| &mut p.attend_baby)];
         for (product, steps) in baby {
             let what = format!("other baby steps of {product}");
             let fewer = |p: &mut Placement| *steps(p) = (*steps(p) / 2).max(1);
@@ -192,23 +181,14 @@ impl Walk<'_> {
     }
 
     /// As [`Walk::quicker`], if the change takes less than `share` of the time.
-    fn quicker_by(
-        &mut self,
-        share: f64,
-        what: &str,
-        at: &mut Priced,
-        change: impl Fn(&mut Placement),
-    ) -> bool {
+    fn quicker_by(&mut self, share: f64, what: &str, at: &mut Priced, change: impl Fn(&mut Placement)) -> bool {
         let mut other = at.1.clone();
         change(&mut other);
         if other == at.1 {
             return false;
         }
         match self.look(what, &other) {
-            Ok(cost)
-                if cost.seconds < share * at.0.seconds
-                    && (self.fits(&cost) || !self.fits(&at.0)) =>
-            {
+            Ok(cost) if cost.seconds < share * at.0.seconds && (self.fits(&cost) || !self.fits(&at.0)) => {
                 *at = (cost, other);
                 true
             }
@@ -226,11 +206,7 @@ impl Walk<'_> {
             (false, false, "nothing on disk"),
             (false, true, "feed-forward on disk"),
         ] {
-            let from = Placement {
-                spill_attention: attention,
-                spill_feed_forward: feed_forward,
-                ..start.clone()
-            };
+            let from = Placement { spill_attention: attention, spill_feed_forward: feed_forward, ..start.clone() };
             let beaten = found.as_ref().map(|(cost, _)| cost.seconds);
             let (cost, at) = self.shrunk(what, from, bounds, beaten)?;
             least = least.min(cost.memory);
@@ -240,12 +216,7 @@ impl Walk<'_> {
             }
         }
         if found.is_none() && bounds.pairs {
-            let from = Placement {
-                spill_attention: true,
-                spill_feed_forward: true,
-                pairs: true,
-                ..start.clone()
-            };
+            let from = Placement { spill_attention: true, spill_feed_forward: true, pairs: true, ..start.clone() };
             let (cost, at) = self.shrunk("columns in pairs", from, bounds, None)?;
             least = least.min(cost.memory);
             found = self.fits(&cost).then_some((cost, at));
@@ -334,18 +305,11 @@ pub(super) fn lowest(levels: Levels<'_>, at: &mut Placement, top: usize) -> Resu
 }
 
 /// Raises one number of primes of `at` to the fewest with which it runs.
-fn raised(
-    levels: Levels<'_>,
-    at: &mut Placement,
-    top: usize,
-    primes: Size,
-) -> Result<(), FheError> {
+fn raised(levels: Levels<'_>, at: &mut Placement, top: usize, primes: Size) -> Result<(), FheError> {
     while let Err(error) = levels(at) {
         // One more level takes one more prime, or two.
         let lacking = match error {
-            FheError::Levels {
-                needed, available, ..
-            } => needed.saturating_sub(available).max(1),
+            FheError::Levels { needed, available, .. } => needed.saturating_sub(available).max(1),
             _ => 1,
         };
         let primes = primes(at);

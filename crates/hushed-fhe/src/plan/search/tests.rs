@@ -24,21 +24,14 @@ struct Subject {
 impl Subject {
     fn plan(&self, asked: FheOptions) -> Result<FhePlanReport, FheError> {
         let (program, choices) = (&self.program, &self.choices);
-        let asked = FheOptions {
-            rows: self.rows,
-            lengths: self.lengths,
-            ..asked
-        };
+        let asked = FheOptions { rows: self.rows, lengths: self.lengths, ..asked };
         let keys = KeySpecs::new();
         FhePlanReport::new(program, choices, true, &self.params, &keys, &asked)
     }
 
     fn at(&self, placement: Placement) -> Option<FhePlanReport> {
         let placement = Some(placement);
-        let asked = FheOptions {
-            placement,
-            ..options(Lengths::Public)
-        };
+        let asked = FheOptions { placement, ..options(Lengths::Public) };
         self.plan(asked).ok()
     }
 }
@@ -54,11 +47,7 @@ struct Drawn {
 fn drawn() -> impl Strategy<Value = Drawn> {
     let degrees = prop::array::uniform2(prop::sample::select(vec![3usize, 5, 7, 12]));
     let all = (1..4usize, degrees, prop::array::uniform3(1..4usize));
-    all.prop_map(|(heads, degrees, steps)| Drawn {
-        heads,
-        degrees,
-        steps,
-    })
+    all.prop_map(|(heads, degrees, steps)| Drawn { heads, degrees, steps })
 }
 
 fn of_each_kind() -> impl Strategy<Value = [Drawn; KINDS]> {
@@ -70,11 +59,7 @@ fn of_each_kind() -> impl Strategy<Value = [Drawn; KINDS]> {
 const KINDS: usize = 4;
 
 fn subject(kind: usize, drawn: Drawn, (rows, hidden): (usize, usize)) -> Subject {
-    let Drawn {
-        heads,
-        degrees: [exponential, activation],
-        steps: [first, second, root],
-    } = drawn;
+    let Drawn { heads, degrees: [exponential, activation], steps: [first, second, root] } = drawn;
     let config = NetworkConfig {
         layers: 1,
         width: 2 * heads,
@@ -162,13 +147,7 @@ fn levels(kind: usize, drawn: Drawn) -> Result<(), TestCaseError> {
     for statistics in primes.clone() {
         for attention in primes.clone() {
             // A placement that does not run with a feed-forward at the top runs with no other.
-            let at = |upload, feed_forward| Placement {
-                upload,
-                attention,
-                feed_forward,
-                statistics,
-                ..best.clone()
-            };
+            let at = |upload, feed_forward| Placement { upload, attention, feed_forward, statistics, ..best.clone() };
             if subject.at(at(attention, on.top())).is_none() {
                 continue;
             }
@@ -198,9 +177,7 @@ fn levels(kind: usize, drawn: Drawn) -> Result<(), TestCaseError> {
 fn sizes(kind: usize, drawn: Drawn) -> Result<(), TestCaseError> {
     let subject = subject(kind, drawn, (8, 32));
     let free = subject.plan(options(Lengths::Public)).unwrap();
-    let floor = Simulator::new(&subject.params, subject.params.slots())
-        .unwrap()
-        .floor();
+    let floor = Simulator::new(&subject.params, subject.params.slots()).unwrap().floor();
     let mut all = Vec::new();
     for upload in [floor, free.placement.upload] {
         let spills = [(false, false), (false, true), (true, false), (true, true)];
@@ -229,15 +206,9 @@ fn sizes(kind: usize, drawn: Drawn) -> Result<(), TestCaseError> {
     let most = free.memory.total();
     for part in 0..=8 {
         let room = least + most.saturating_sub(least) * part / 8;
-        let those = all
-            .iter()
-            .filter(|p| p.memory.total() <= room)
-            .map(|p| p.work.seconds);
+        let those = all.iter().filter(|p| p.memory.total() <= room).map(|p| p.work.seconds);
         let quickest = those.fold(f64::INFINITY, f64::min);
-        let asked = FheOptions {
-            max_memory: Some(room),
-            ..options(Lengths::Public)
-        };
+        let asked = FheOptions { max_memory: Some(room), ..options(Lengths::Public) };
         // Shrinking step by step is not exact: at most two hundredths dearer.
         let found = subject.plan(asked).unwrap();
         prop_assert!(found.memory.total() <= room);
@@ -248,10 +219,7 @@ fn sizes(kind: usize, drawn: Drawn) -> Result<(), TestCaseError> {
             found.placement
         );
     }
-    let quickest = all
-        .iter()
-        .map(|p| p.work.seconds)
-        .fold(f64::INFINITY, f64::min);
+    let quickest = all.iter().map(|p| p.work.seconds).fold(f64::INFINITY, f64::min);
     // More heads at a time are taken for half a hundredth each, not for less.
     prop_assert!(free.work.seconds <= quickest * 1.01, "{:?}", free.placement);
     Ok(())
@@ -261,23 +229,11 @@ fn sizes(kind: usize, drawn: Drawn) -> Result<(), TestCaseError> {
 #[test]
 fn a_function_counted_once_is_counted_as_often() {
     for kind in 0..KINDS {
-        let drawn = Drawn {
-            heads: 3,
-            degrees: [5, 12],
-            steps: [2, 3, 1],
-        };
+        let drawn = Drawn { heads: 3, degrees: [5, 12], steps: [2, 3, 1] };
         let subject = subject(kind, drawn, (8, 32));
         let (program, choices) = (&subject.program, &subject.choices);
-        let mut asked = FheOptions {
-            rows: 8,
-            texts: 1,
-            ..options(subject.lengths)
-        };
-        let on = || {
-            Simulator::new(&subject.params, subject.params.slots())
-                .unwrap()
-                .counting()
-        };
+        let mut asked = FheOptions { rows: 8, texts: 1, ..options(subject.lengths) };
+        let on = || Simulator::new(&subject.params, subject.params.slots()).unwrap().counting();
         let mut placements = vec![Placement::plain(on().top(), 8, 4)];
         if kind == 0 {
             let packed = packed_placement(program, choices, &subject.params, &asked);
@@ -305,43 +261,22 @@ fn a_function_counted_once_is_counted_as_often() {
 #[test]
 fn levels_that_are_lacking_are_a_steps() {
     for kind in 0..KINDS {
-        let drawn = Drawn {
-            heads: 1,
-            degrees: [5, 5],
-            steps: [1, 1, 1],
-        };
-        for (half, name) in ["layer.0.attention", "layer.0.feed_forward"]
-            .iter()
-            .enumerate()
-        {
+        let drawn = Drawn { heads: 1, degrees: [5, 5], steps: [1, 1, 1] };
+        for (half, name) in ["layer.0.attention", "layer.0.feed_forward"].iter().enumerate() {
             let mut subject = subject(kind, drawn, (2, 4));
-            let Choices {
-                layers, decoder, ..
-            } = &mut subject.choices;
-            let encoder = layers
-                .iter_mut()
-                .map(|l| [&mut l.attention_norm, &mut l.feed_forward_norm]);
+            let Choices { layers, decoder, .. } = &mut subject.choices;
+            let encoder = layers.iter_mut().map(|l| [&mut l.attention_norm, &mut l.feed_forward_norm]);
             let decoder = decoder.iter_mut().flat_map(|d| &mut d.layers);
             let decoder = decoder.map(|l| [&mut l.attention_norm, &mut l.feed_forward_norm]);
             // Two levels each.
-            encoder
-                .chain(decoder)
-                .for_each(|norms| norms[half].steps = 9);
+            encoder.chain(decoder).for_each(|norms| norms[half].steps = 9);
             let refused = subject.plan(options(Lengths::Public)).err().unwrap();
             let text = refused.to_string();
-            let FheError::Levels {
-                step,
-                needed,
-                available,
-            } = refused
-            else {
+            let FheError::Levels { step, needed, available } = refused else {
                 panic!("{kind}: {text}");
             };
             assert!(step.to_string().starts_with(name), "{kind}: {text}");
-            assert!(
-                needed > available && text.contains("choose lower degrees or fewer steps"),
-                "{text}"
-            );
+            assert!(needed > available && text.contains("choose lower degrees or fewer steps"), "{text}");
         }
     }
 }
@@ -349,17 +284,11 @@ fn levels_that_are_lacking_are_a_steps() {
 /// With less memory than one vector per column needs, a decoder's columns are paired, and an encoder is refused.
 #[test]
 fn columns_come_in_pairs_where_memory_is_lacking() {
-    let drawn = Drawn {
-        heads: 32,
-        degrees: [7, 7],
-        steps: [1, 1, 1],
-    };
+    let drawn = Drawn { heads: 32, degrees: [7, 7], steps: [1, 1, 1] };
     let [encoder, decoder] = [0, 1].map(|kind| subject(kind, drawn, (2, 32)));
     let free = decoder.plan(options(Lengths::Public)).unwrap();
     assert!(!free.placement.pairs);
-    let floor = Simulator::new(&decoder.params, decoder.params.slots())
-        .unwrap()
-        .floor();
+    let floor = Simulator::new(&decoder.params, decoder.params.slots()).unwrap().floor();
     let least = |pairs| {
         let smallest = Placement {
             upload: floor,
@@ -372,29 +301,20 @@ fn columns_come_in_pairs_where_memory_is_lacking() {
             pairs,
             ..free.placement.clone()
         };
-        let asked = FheOptions {
-            placement: Some(smallest),
-            ..options(Lengths::Public)
-        };
+        let asked = FheOptions { placement: Some(smallest), ..options(Lengths::Public) };
         decoder.plan(asked).unwrap()
     };
     let (alone, paired) = (least(false), least(true));
     let [alone, less] = [&alone, &paired].map(|plan| plan.memory.total());
     assert!(less < alone, "{less} {alone}");
     assert!(paired.work.key_switches() > free.work.key_switches());
-    let asked = |room| FheOptions {
-        max_memory: Some(room),
-        ..options(Lengths::Public)
-    };
+    let asked = |room| FheOptions { max_memory: Some(room), ..options(Lengths::Public) };
     let found = decoder.plan(asked(less + (alone - less) / 2)).unwrap();
     assert!(found.placement.pairs && found.memory.total() < alone);
     let refused = encoder.plan(asked(less / 2)).err().unwrap().to_string();
     assert!(refused.contains("allow more memory"), "{refused}");
     let placement = Some(found.placement);
-    let asked = FheOptions {
-        placement,
-        ..options(Lengths::Public)
-    };
+    let asked = FheOptions { placement, ..options(Lengths::Public) };
     let refused = encoder.plan(asked).err().unwrap().to_string();
     assert!(refused.contains("columns in pairs"), "{refused}");
 }

@@ -29,11 +29,7 @@ pub(super) struct Places<'a> {
 ///
 /// # Errors
 /// [`FheError::ReplyShape`]; [`FheError::Packing`] for vectors of another length.
-pub(super) fn check(
-    places: &Places<'_>,
-    params: &CkksParams,
-    vectors: &[Vec<Complex64>],
-) -> Result<(), FheError> {
+pub(super) fn check(places: &Places<'_>, params: &CkksParams, vectors: &[Vec<Complex64>]) -> Result<(), FheError> {
     let plan = places.plan;
     let half_unit = 0.5 * (-f64::from(plan.reply_bits(params))).exp2();
     let nothing = REACH * plan.reply.deviation + half_unit;

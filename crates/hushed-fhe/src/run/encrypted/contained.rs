@@ -11,9 +11,7 @@ use hushed_model::plain::activation as exact;
 use hushed_model::{Activation, Classifier, FeedForward, Linear, Matrix, Norm, NormKind, StepId};
 
 use super::testing::{Keys, random, seeded};
-use crate::choices::{
-    ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, NormChoice,
-};
+use crate::choices::{ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, NormChoice};
 use crate::ops::after::After;
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
 use crate::ops::folded::Polynomials;
@@ -52,17 +50,11 @@ fn layout() -> Interleave {
 
 /// The largest error of any slot of another text, for each change that `hits` makes to `clean` (the first should change
 /// nothing).
-fn neighbours<const K: usize>(
-    step: &impl Step,
-    clean: &[Vec<f64>],
-    hits: [Hit<'_>; K],
-) -> [f64; K] {
+fn neighbours<const K: usize>(step: &impl Step, clean: &[Vec<f64>], hits: [Hit<'_>; K]) -> [f64; K] {
     let params = params();
     let simulator = Simulator::new(&params, params.slots()).unwrap();
     let limbs = step.limbs(&simulator);
-    let vectors = clean
-        .iter()
-        .map(|v| simulator.vector(v.clone(), limbs).unwrap());
+    let vectors = clean.iter().map(|v| simulator.vector(v.clone(), limbs).unwrap());
     let expected: Vec<Vector> = step.run(&simulator, vectors.collect()).unwrap();
     let demand = KeyDemand::of(&params, &simulator.tally().counts());
     let mut keys = Keys::new(&params, |b| demand.specs(&params, b).unwrap());
@@ -87,9 +79,7 @@ fn neighbours<const K: usize>(
 /// Numbers between `low` and `high` in every slot.
 fn between(seed: u64, low: f64, high: f64) -> Vec<f64> {
     let all = random(&mut seeded(seed), params().slots());
-    all.iter()
-        .map(|v| low + (v + 1.0) / 2.0 * (high - low))
-        .collect()
+    all.iter().map(|v| low + (v + 1.0) / 2.0 * (high - low)).collect()
 }
 
 fn dense(outputs: usize, inputs: usize, weight: impl Fn(usize, usize) -> f32) -> Linear {
@@ -139,12 +129,7 @@ fn c2_a_refresh_contains_whatever_is_in_a_slot() {
     assert!(beyond < 10.0 && beyond > 4.0 * none);
     // The slot itself.
     let mut keys = Keys::new(&params(), Clone::clone);
-    for (x, least, most) in [
-        (1.5, 1.4999, 1.5001),
-        (4.0, 3.999, 4.0),
-        (250.0, 0.0, 163.1),
-        (1e6, 0.0, 163.1),
-    ] {
+    for (x, least, most) in [(1.5, 1.4999, 1.5001), (4.0, 3.999, 4.0), (250.0, 0.0, 163.1), (1e6, 0.0, 163.1)] {
         let mut v = clean[0].clone();
         v[HIT] = x;
         let ct = keys.encrypt(&v, keys.on.floor());
@@ -172,10 +157,7 @@ impl Head {
                 activation: Activation::Tanh,
                 classes: dense(3, ROWS, |o, i| classes[o * ROWS + i] as f32),
             },
-            choice: ClassifierChoice {
-                degree: 63,
-                reach: f64::from(reach),
-            },
+            choice: ClassifierChoice { degree: 63, reach: f64::from(reach) },
             reply: fewest_limbs(&params, params.default_scale(), 8.0),
         }
     }
@@ -205,16 +187,10 @@ fn c2_a_classifiers_head_contains_arguments_beyond_the_reach() {
         v[layout().texts()..].fill(0.0);
         v
     };
-    let clean: Vec<Vec<f64>> = (0..ROWS)
-        .map(|j| first(between(10 + j as u64, -1.0, 1.0)))
-        .collect();
+    let clean: Vec<Vec<f64>> = (0..ROWS).map(|j| first(between(10 + j as u64, -1.0, 1.0))).collect();
     let at = |x: f64| move |v: &mut [Vec<f64>]| v[2][HIT] = x;
     let [a, b, c, d] = TIMES.map(at);
-    let found = neighbours(
-        &Head::new(),
-        &clean,
-        [&at(0.5), &a, &b, &c, &d, &at(-6.9), &at(16.0)],
-    );
+    let found = neighbours(&Head::new(), &clean, [&at(0.5), &a, &b, &c, &d, &at(-6.9), &at(16.0)]);
     told("head", &found);
     let [none, contained @ .., beyond] = found;
     assert!(none < 1e-2, "{none:e}");
@@ -240,17 +216,9 @@ struct Normed {
     choice: NormChoice,
 }
 
-fn refreshed_norm<S: Slots>(
-    on: &S,
-    centred: Vec<S::Value>,
-    choice: &NormChoice,
-) -> Result<Vec<S::Value>, FheError> {
+fn refreshed_norm<S: Slots>(on: &S, centred: Vec<S::Value>, choice: &NormChoice) -> Result<Vec<S::Value>, FheError> {
     let rows = OwnedMask::Public(vec![1.0; on.slots()]);
-    let plan = NormSettings {
-        rows: &rows,
-        statistics: Some(on.top()),
-        constant: None,
-    };
+    let plan = NormSettings { rows: &rows, statistics: Some(on.top()), constant: None };
     let at = StepId::outside("layer.0.feed_forward.norm");
     let normed = norm(on, at, centred, &shape(), choice, &plan)?;
     on.refresh(StepId::outside("refresh"), normed.columns, on.floor() + 1)
@@ -271,9 +239,7 @@ impl Step for Normed {
 
 /// Columns whose squares add up to `v` in each slot.
 fn columns_of(v: &[f64]) -> Vec<Vec<f64>> {
-    let raw: Vec<Vec<f64>> = (0..WIDTH)
-        .map(|j| between(60 + j as u64, -1.0, 1.0))
-        .collect();
+    let raw: Vec<Vec<f64>> = (0..WIDTH).map(|j| between(60 + j as u64, -1.0, 1.0)).collect();
     let length = |s: usize| raw.iter().map(|x| x[s] * x[s]).sum::<f64>().sqrt();
     let lengths: Vec<f64> = (0..v.len()).map(length).collect();
     let column = |x: &Vec<f64>| {
@@ -286,13 +252,7 @@ fn columns_of(v: &[f64]) -> Vec<Vec<f64>> {
 /// A variance beyond its range affects only its own text, as far as the steps let the root reach.
 #[test]
 fn c2_a_norm_contains_variances_beyond_its_range() {
-    let choice = NormChoice {
-        scale: 1.0,
-        low: 0.06,
-        bound: 4.0,
-        seed: 15,
-        steps: 1,
-    };
+    let choice = NormChoice { scale: 1.0, low: 0.06, bound: 4.0, seed: 15, steps: 1 };
     let clean = columns_of(&between(50, 0.06, 1.0));
     let at = |v: f64| {
         move |x: &mut [Vec<f64>]| {
@@ -302,11 +262,7 @@ fn c2_a_norm_contains_variances_beyond_its_range() {
     };
     let [a, b, c, d] = TIMES.map(at);
     let step = Normed { choice };
-    let found = neighbours(
-        &step,
-        &clean,
-        [&at(0.5), &at(1e-4), &a, &b, &c, &d, &at(8.0)],
-    );
+    let found = neighbours(&step, &clean, [&at(0.5), &at(1e-4), &a, &b, &c, &d, &at(8.0)]);
     told("norm", &found);
     let [none, contained @ .., beyond] = found;
     assert!(none < 1e-3, "{none:e}");
@@ -326,12 +282,7 @@ const UP: f64 = 16.0;
 
 /// With a long tail below, as hidden columns have: a polynomial fitted only to this is off by thousands at 1.1 times
 /// the interval.
-const COLUMN: Column = Column {
-    low: -18.0,
-    high: 9.0,
-    mean: -1.5,
-    deviation: 1.0,
-};
+const COLUMN: Column = Column { low: -18.0, high: 9.0, mean: -1.5, deviation: 1.0 };
 
 impl Block {
     /// `down`: the weight of a hidden column in an output.
@@ -366,10 +317,7 @@ impl Block {
             seed: 15,
             steps: 2,
         };
-        let columns = ActivationChoice {
-            degree: 28,
-            columns: vec![COLUMN; WIDTH],
-        };
+        let columns = ActivationChoice { degree: 28, columns: vec![COLUMN; WIDTH] };
         Block { f, columns, norm }
     }
 }
@@ -404,9 +352,7 @@ impl Step for Block {
 fn c2_an_activation_contains_arguments_beyond_its_interval() {
     let column = COLUMN.interval();
     let argument = |t: f64| (column.middle() + column.half() * t) / UP;
-    let clean: Vec<Vec<f64>> = (0..WIDTH)
-        .map(|j| between(80 + j as u64, argument(-0.66), argument(0.66)))
-        .collect();
+    let clean: Vec<Vec<f64>> = (0..WIDTH).map(|j| between(80 + j as u64, argument(-0.66), argument(0.66))).collect();
     let at = |t: f64| move |x: &mut [Vec<f64>]| x[3][HIT] = argument(t);
     let [a, b, c, d] = TIMES.map(at);
     let step = Block::new(&clean, 0.2);
@@ -446,10 +392,7 @@ impl Step for Weigh {
 /// inverse that follows, which destroys the whole vector: containing more takes a level, and attention has none left.
 #[test]
 fn c2_a_softmax_contains_what_its_first_sum_holds() {
-    let scores = Interval {
-        low: -22.0,
-        high: 8.0,
-    };
+    let scores = Interval { low: -22.0, high: 8.0 };
     let choice = AttentionChoice {
         degree: 15,
         first_steps: 7,
@@ -457,14 +400,8 @@ fn c2_a_softmax_contains_what_its_first_sum_holds() {
         heads: vec![HeadChoice::Softmax {
             scores,
             least_maximum: -0.5,
-            first: Interval {
-                low: 0.01,
-                high: 2.0,
-            },
-            second: Interval {
-                low: 0.2,
-                high: 1.05,
-            },
+            first: Interval { low: 0.01, high: 2.0 },
+            second: Interval { low: 0.2, high: 1.05 },
         }],
     };
     let t = |s: f64| (s - scores.middle()) / scores.half();

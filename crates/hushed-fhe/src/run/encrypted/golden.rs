@@ -20,33 +20,14 @@ use crate::plan::public_plan::{AnswerRows, Lengths};
 #[test]
 fn seeded_replies_of_batches_do_not_change() {
     let golden = [
-        (
-            2,
-            None,
-            Lengths::Private,
-            "0be73d37f40736cf4fd45a67df255f1cee9d7013d444daacaa673d4e4fa2e9f5",
-        ),
-        (
-            1,
-            None,
-            Lengths::Public,
-            "408b185508337b97e10805a3e1f72ff1488ca6c79338efe30cfbd9cbecd2420b",
-        ),
-        (
-            1,
-            Some(&TINY_LABELS),
-            Lengths::Private,
-            "4d4555a687ac09683cfb9a0b1f88f35bb9b4a0ec0288f68b2671187dfebd1141",
-        ),
+        (2, None, Lengths::Private, "0be73d37f40736cf4fd45a67df255f1cee9d7013d444daacaa673d4e4fa2e9f5"),
+        (1, None, Lengths::Public, "408b185508337b97e10805a3e1f72ff1488ca6c79338efe30cfbd9cbecd2420b"),
+        (1, Some(&TINY_LABELS), Lengths::Private, "4d4555a687ac09683cfb9a0b1f88f35bb9b4a0ec0288f68b2671187dfebd1141"),
     ];
     let found = golden.map(|(layers, labels, lengths, _)| {
         let mut config = labels.map_or_else(tiny_config, |labels| tiny_classifier_config(labels));
         config.layers = layers;
-        let pool = if labels.is_some() {
-            Pool::First
-        } else {
-            Pool::Mean
-        };
+        let pool = if labels.is_some() { Pool::First } else { Pool::Mean };
         let subject = whole::Subject::of(random_network(&config, pool, 5), lengths);
         hash_of(&subject.reply())
     });
@@ -58,14 +39,8 @@ fn seeded_replies_of_batches_do_not_change() {
 #[test]
 fn seeded_replies_in_packed_rows_do_not_change() {
     let golden = [
-        (
-            Lengths::Public,
-            "c4a6e34c4a342e6245ecd0c7bbcf9c8acfb3daf5ec65b4a85d11a23c9135b766",
-        ),
-        (
-            Lengths::Private,
-            "2f31d3b66dae9f2868590b3c54e5022667be52f6588b6ff774b064dc20d1ae66",
-        ),
+        (Lengths::Public, "c4a6e34c4a342e6245ecd0c7bbcf9c8acfb3daf5ec65b4a85d11a23c9135b766"),
+        (Lengths::Private, "2f31d3b66dae9f2868590b3c54e5022667be52f6588b6ff774b064dc20d1ae66"),
     ];
     let found = golden.map(|(lengths, _)| {
         let replies = packed_tests::Subject::new().replies(lengths);
@@ -77,14 +52,8 @@ fn seeded_replies_in_packed_rows_do_not_change() {
 #[test]
 fn seeded_replies_of_a_decoder_in_packed_rows_do_not_change() {
     let golden = [
-        (
-            AnswerRows::Last,
-            "fa1e1a60dc431b97fdaf221bcbb756f358551df88dc538b46f5314797967c873",
-        ),
-        (
-            AnswerRows::Rows,
-            "d0eb662c7b59e400b6e2dc52c61716f3cac1b762d06e6927451e1269b3bc432a",
-        ),
+        (AnswerRows::Last, "fa1e1a60dc431b97fdaf221bcbb756f358551df88dc538b46f5314797967c873"),
+        (AnswerRows::Rows, "d0eb662c7b59e400b6e2dc52c61716f3cac1b762d06e6927451e1269b3bc432a"),
     ];
     let found = golden.map(|(answer, _)| {
         let subject = packed_decoder_tests::Subject::new(&ternary_config(2, 2));
@@ -97,43 +66,18 @@ fn seeded_replies_of_a_decoder_in_packed_rows_do_not_change() {
 #[test]
 fn seeded_answers_of_decoders_do_not_change() {
     let sigmoid = ternary_config(2, 1);
-    let inside = NetworkConfig {
-        sub_norms: true,
-        ..ternary_config(2, 2)
-    };
-    let softmax = NetworkConfig {
-        weigh: Weigh::Softmax,
-        ..ternary_config(2, 2)
-    };
+    let inside = NetworkConfig { sub_norms: true, ..ternary_config(2, 2) };
+    let softmax = NetworkConfig { weigh: Weigh::Softmax, ..ternary_config(2, 2) };
     let golden = [
-        (
-            &sigmoid,
-            false,
-            "1329f6ef170e6e95b7124019a14acbf8a9dfd784f59d3c1a2e436c22c272e462",
-        ),
-        (
-            &sigmoid,
-            true,
-            "b3b9a602838c4b9faa70c7678473af420893df33e72476d84890e634489ac52b",
-        ),
-        (
-            &inside,
-            true,
-            "f44366d7dbd394fea8924f073252aaee98a65f24f39176e1a22df0f5bd75bcb5",
-        ),
-        (
-            &softmax,
-            true,
-            "11b64aba73b4673652387e3e01ec763f2fbb2edafa054f13eaf038c26d5b4967",
-        ),
+        (&sigmoid, false, "1329f6ef170e6e95b7124019a14acbf8a9dfd784f59d3c1a2e436c22c272e462"),
+        (&sigmoid, true, "b3b9a602838c4b9faa70c7678473af420893df33e72476d84890e634489ac52b"),
+        (&inside, true, "f44366d7dbd394fea8924f073252aaee98a65f24f39176e1a22df0f5bd75bcb5"),
+        (&softmax, true, "11b64aba73b4673652387e3e01ec763f2fbb2edafa054f13eaf038c26d5b4967"),
     ];
     let params = test_params();
     let found = golden.map(|(config, pairs, _)| {
         let mut subject = Decoder::new(config, params.slots(), (15, 15));
-        let placement = Placement {
-            pairs,
-            ..subject.placement(params.fresh_limbs())
-        };
+        let placement = Placement { pairs, ..subject.placement(params.fresh_limbs()) };
         let (mut keys, sent, ..) = subject.under_a_key(&params, &placement);
         keys.on.keep(Arc::default());
         let answer = |subject: &Decoder| {

@@ -20,16 +20,11 @@ fn encrypted_products_of_all_heads_are_the_clear_ones() {
     let x = inputs(&heads);
 
     let on = Simulator::new(&params, params.slots()).unwrap().counting();
-    let shapes: Vec<_> = x
-        .iter()
-        .map(|_| on.vector(Vec::new(), on.top()).unwrap())
-        .collect();
+    let shapes: Vec<_> = x.iter().map(|_| on.vector(Vec::new(), on.top()).unwrap()).collect();
     circuit(&on, &heads, &shapes).unwrap();
     let counts = on.tally().counts();
     let demand = KeyDemand::of(&params, &counts);
-    let mut keys = Keys::new(&params, |bootstrap| {
-        demand.specs(&params, bootstrap).unwrap()
-    });
+    let mut keys = Keys::new(&params, |bootstrap| demand.specs(&params, bootstrap).unwrap());
     let limbs = keys.on.top();
     let encrypted: Vec<Ciphertext> = x.iter().map(|x| keys.encrypt(x, limbs)).collect();
     keys.on.evaluator().counters().reset();
@@ -58,18 +53,11 @@ fn simulated_errors_are_those_of_ciphertexts() {
     let layout = Layout::new(params.slots(), 16, 32).unwrap();
     let heads = Heads::new(layout, 8, 2, 4).unwrap();
     let x = inputs(&heads);
-    let on = Simulator::new(&params, params.slots())
-        .unwrap()
-        .with_errors(7);
-    let vectors: Vec<_> = x
-        .iter()
-        .map(|x| on.vector(x.clone(), on.top()).unwrap())
-        .collect();
+    let on = Simulator::new(&params, params.slots()).unwrap().with_errors(7);
+    let vectors: Vec<_> = x.iter().map(|x| on.vector(x.clone(), on.top()).unwrap()).collect();
     let simulated = circuit(&on, &heads, &vectors).unwrap();
     let demand = KeyDemand::of(&params, &on.tally().counts());
-    let mut keys = Keys::new(&params, |bootstrap| {
-        demand.specs(&params, bootstrap).unwrap()
-    });
+    let mut keys = Keys::new(&params, |bootstrap| demand.specs(&params, bootstrap).unwrap());
     let limbs = keys.on.top();
     let encrypted: Vec<Ciphertext> = x.iter().map(|x| keys.encrypt(x, limbs)).collect();
     let found = circuit(&keys.on, &heads, &encrypted).unwrap();
@@ -82,9 +70,6 @@ fn simulated_errors_are_those_of_ciphertexts() {
         let real = deviation(&keys.open(&found[i]), expected);
         let predicted = deviation(simulated[i].values(), expected);
         let ratio = real / predicted;
-        assert!(
-            (0.4..2.5).contains(&ratio),
-            "vector {i}: {real} {predicted}"
-        );
+        assert!((0.4..2.5).contains(&ratio), "vector {i}: {real} {predicted}");
     }
 }

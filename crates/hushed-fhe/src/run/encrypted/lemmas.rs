@@ -40,12 +40,7 @@ fn compute<S: Slots>(
     let turned = on.rotate(&v.vectors()[0], q.layout().rotation(by))?;
     let pairs = Pairs::new(on, v.clone())?;
     let product = attend(on, scores.clone(), pairs, baby)?.into_columns(on)?;
-    Ok(Results {
-        scores,
-        sums,
-        product,
-        turned,
-    })
+    Ok(Results { scores, sums, product, turned })
 }
 
 fn close(a: f64, b: f64) -> Result<(), TestCaseError> {

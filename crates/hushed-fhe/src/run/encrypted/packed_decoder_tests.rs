@@ -48,30 +48,15 @@ impl Subject {
         let lengths = [11, 16, 3, 1].iter().enumerate();
         let texts: Vec<TokenIds> = lengths.map(|(t, &length)| text(t, length)).collect();
         let seen = measure(&program, &texts, &[]).unwrap();
-        let degrees = Degrees {
-            scores: 15,
-            activation: 15,
-        };
+        let degrees = Degrees { scores: 15, activation: 15 };
         let mut choices = Choices::unnamed(ROWS, Vec::new(), None);
         choices.decoder = Some(seen.choice(&program, degrees, (ROWS, 14)).unwrap());
-        Subject {
-            params: named(PARAMETERS).unwrap(),
-            program,
-            texts,
-            choices,
-        }
+        Subject { params: named(PARAMETERS).unwrap(), program, texts, choices }
     }
 
     fn placement(&self, columns: usize) -> Placement {
         let options = self.options(AnswerRows::Last);
-        placed(
-            &self.program,
-            &self.choices,
-            &self.params,
-            &options,
-            columns,
-        )
-        .unwrap()
+        placed(&self.program, &self.choices, &self.params, &options, columns).unwrap()
     }
 
     fn embedded(&self) -> Vec<Matrix<f64>> {
@@ -111,13 +96,7 @@ impl Subject {
 
     fn plan(&self, answer: AnswerRows) -> FhePlan {
         let options = self.options(answer);
-        planned(
-            &self.program,
-            &self.choices,
-            PARAMETERS,
-            &options,
-            &self.texts,
-        )
+        planned(&self.program, &self.choices, PARAMETERS, &options, &self.texts)
     }
 
     /// The client's part for two texts.
@@ -132,13 +111,7 @@ impl Subject {
         let upload = client.pack(&self.texts[..2], None).unwrap();
         assert!(upload.declared().iter().all(|&length| length == 0));
         let sent = upload.encrypt(0, &keys.encryptor, &mut rng).unwrap();
-        Request {
-            sent: sent.expand(),
-            lengths: upload.lengths().to_vec(),
-            keys,
-            public,
-            client,
-        }
+        Request { sent: sent.expand(), lengths: upload.lengths().to_vec(), keys, public, client }
     }
 
     /// The server's part, every layer as if from a checkpoint.
@@ -275,10 +248,7 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     let (plan, _) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
     let params = &subject.params;
     assert_eq!((plan.placement.columns, plan.request_ciphertexts()), (8, 1));
-    assert_eq!(
-        (plan.places(params).unwrap(), plan.reply.ciphertexts),
-        (2, 1)
-    );
+    assert_eq!((plan.places(params).unwrap(), plan.reply.ciphertexts), (2, 1));
     let texts = &subject.embedded()[..2];
     let on = Simulator::new(params, params.slots()).unwrap();
     let on = on.with_errors(2);
@@ -291,9 +261,7 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     let found = subject.served(&request.keys.on, &plan, request.sent);
     let done = counters.snapshot();
     let received = received(&plan, params, &request.public, &found);
-    let opened = request
-        .client
-        .open(request.keys.decryptor(), &received, &request.lengths);
+    let opened = request.client.open(request.keys.decryptor(), &received, &request.lengths);
     for ((text, opened), simulated) in subject.texts.iter().zip(opened.unwrap()).zip(&simulated) {
         let (opened, clear) = (opened.unwrap(), clear(&subject.program, text, answer));
         assert_eq!(opened.len(), clear.len());
@@ -312,31 +280,17 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
 
 #[test]
 fn decoders_that_packed_rows_do_not_take_are_refused_by_name() {
-    let config = NetworkConfig {
-        sub_norms: true,
-        ..ternary_config(2, 2)
-    };
+    let config = NetworkConfig { sub_norms: true, ..ternary_config(2, 2) };
     let subject = Subject::new(&config);
     let place = |subject: &Subject| {
         let options = subject.options(AnswerRows::Last);
-        packed_placement(
-            &subject.program,
-            &subject.choices,
-            &subject.params,
-            &options,
-        )
+        packed_placement(&subject.program, &subject.choices, &subject.params, &options)
     };
     let refused = place(&subject).err().unwrap();
     assert!(refused.to_string().contains("norm inside"), "{refused}");
-    let softmax = Subject::new(&NetworkConfig {
-        weigh: Weigh::Softmax,
-        ..ternary_config(2, 2)
-    });
+    let softmax = Subject::new(&NetworkConfig { weigh: Weigh::Softmax, ..ternary_config(2, 2) });
     let refused = place(&softmax).err().unwrap();
-    assert!(
-        refused.to_string().contains("softmax attention"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("softmax attention"), "{refused}");
     // Attention has fourteen levels with degree 15, and no more.
     let mut deep = Subject::new(&ternary_config(2, 2));
     assert!(place(&deep).unwrap().is_some());

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
-use hushed_model::{
-    Matrix, Network, Pool, Program, StepId, TokenIds, cosine, plain, random_network,
-};
+use hushed_model::{Matrix, Network, Pool, Program, StepId, TokenIds, cosine, plain, random_network};
 
 use super::testing::{Keys, assert_too_deep, distance, planned, received, seeded};
 use crate::ops::packed::pool::unpack;
@@ -59,11 +57,7 @@ impl Subject {
             let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % 90) as u32;
             TokenIds::new((0..length).map(id).collect())
         };
-        let texts: Vec<TokenIds> = [11, 16, 3, 7]
-            .iter()
-            .enumerate()
-            .map(|(t, &length)| text(t, length))
-            .collect();
+        let texts: Vec<TokenIds> = [11, 16, 3, 7].iter().enumerate().map(|(t, &length)| text(t, length)).collect();
         let embedded: Vec<Matrix<f64>> = texts
             .iter()
             .map(|text| {
@@ -75,10 +69,7 @@ impl Subject {
         let structure = match network.classifier {
             // Compared with the unchanged model.
             Some(_) => Structure::default(),
-            None => Structure {
-                previous: vec![(0, 1)],
-                frozen_layers: 1,
-            },
+            None => Structure { previous: vec![(0, 1)], frozen_layers: 1 },
         };
         let measured = measure(&network, &embedded, &structure, ROWS, (15, 15));
         let logits = |text: &TokenIds| {
@@ -115,21 +106,12 @@ impl Subject {
 
     fn plan(&self, lengths: Lengths, texts: usize) -> FhePlan {
         let options = self.options(lengths, texts);
-        planned(
-            &self.program,
-            &self.choices,
-            PARAMETERS,
-            &options,
-            &self.texts,
-        )
+        planned(&self.program, &self.choices, PARAMETERS, &options, &self.texts)
     }
 
     fn client(&self, plan: &FhePlan) -> FheClient {
         let network = &self.network;
-        let (embedding, norm) = (
-            network.embedding.clone(),
-            Some(network.embedding_norm.clone()),
-        );
+        let (embedding, norm) = (network.embedding.clone(), Some(network.embedding_norm.clone()));
         FheClient::new(plan.clone(), &self.params, embedding, norm, network.pool).unwrap()
     }
 
@@ -272,10 +254,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let plan = subject.plan(lengths, places);
     let (plan, _) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
     let hidden = usize::from(lengths.encrypted());
-    assert_eq!(
-        (plan.placement.columns, plan.request_ciphertexts()),
-        (16 / places, places + hidden)
-    );
+    assert_eq!((plan.placement.columns, plan.request_ciphertexts()), (16 / places, places + hidden));
     assert_eq!(plan.places(&subject.params).unwrap(), places);
     let batch = Batch {
         program: &subject.program,
@@ -289,14 +268,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let texts = &subject.embedded[..count];
     let simulated = batch.run(&on, ROWS, texts, None).unwrap();
 
-    let Request {
-        mut keys,
-        public,
-        client,
-        sent,
-        declared,
-        lengths: rows,
-    } = subject.request(&plan, count);
+    let Request { mut keys, public, client, sent, declared, lengths: rows } = subject.request(&plan, count);
     let deviation = keys.refresh_deviation();
     if lengths.encrypted() {
         assert_eq!(declared, vec![0; places]);
@@ -345,13 +317,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
 
     // The run does what was planned.
     let options = subject.options(lengths, places);
-    let run = dry_run(
-        &subject.program,
-        &subject.choices,
-        &subject.params,
-        &options,
-        &plan.placement,
-    );
+    let run = dry_run(&subject.program, &subject.choices, &subject.params, &options, &plan.placement);
     let counts = run.unwrap().counts;
     let total = |ops: &[Op]| ops.iter().map(|&op| counts.total(op)).sum::<u64>();
     assert_eq!(done.bootstrap, total(&[Op::Bootstrap]));
@@ -385,13 +351,10 @@ fn errs_as_predicted(
         let limbs = plan.placement.upload;
         let pair = |slots: &Vec<Complex64>| {
             let part = |f: fn(&Complex64) -> f64| on.vector(slots.iter().map(f).collect(), limbs);
-            on.pair(part(|z| z.re).unwrap(), part(|z| z.im).unwrap())
-                .unwrap()
+            on.pair(part(|z| z.re).unwrap(), part(|z| z.im).unwrap()).unwrap()
         };
         let served = subject.served(&on, plan, declared, held.iter().map(pair).collect());
-        let stages = served
-            .iter()
-            .map(|v| v.iter().flat_map(Vector::pairs).collect());
+        let stages = served.iter().map(|v| v.iter().flat_map(Vector::pairs).collect());
         stages.collect::<Vec<Vec<Complex64>>>()
     };
     let exact = run(None);
@@ -428,10 +391,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let many = subject.options(Lengths::Public, 5);
     assert_eq!(place(&many).unwrap(), None);
     // Of 128 rows there are two places, and a head takes four. A single text is not planned as a batch unasked.
-    let long = |texts| FheOptions {
-        rows: 128,
-        ..subject.options(Lengths::Public, texts)
-    };
+    let long = |texts| FheOptions { rows: 128, ..subject.options(Lengths::Public, texts) };
     assert_eq!(place(&long(2)).unwrap(), None);
     let refused = place(&long(1)).err().unwrap();
     assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
@@ -439,10 +399,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
                 cannot run under encryption: use fewer rows, or omit --texts to plan a batch";
     assert_eq!(refused.to_string(), told);
     // A head has four pairs of columns.
-    let few = FheOptions {
-        rows: 2,
-        ..subject.options(Lengths::Public, 1)
-    };
+    let few = FheOptions { rows: 2, ..subject.options(Lengths::Public, 1) };
     let refused = place(&few).err().unwrap();
     assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
     let told = "layer.0.attention: 4 heads of 8 columns on 2 rows of 16 pairs";
@@ -451,41 +408,25 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let mut deep = choices.clone();
     deep.layers[0].attention.first_steps = 14;
     let options = subject.options(Lengths::Public, 1);
-    let refused = packed_placement(program, &deep, params, &options)
-        .err()
-        .unwrap();
+    let refused = packed_placement(program, &deep, params, &options).err().unwrap();
     assert_too_deep(refused, "layer.0.attention");
     // Less memory than its keys take.
     let (_, keys) = bootstrap(params).unwrap();
-    let small = FheOptions {
-        max_memory: Some(1 << 20),
-        placement: place(&options).unwrap(),
-        ..options
-    };
+    let small = FheOptions { max_memory: Some(1 << 20), placement: place(&options).unwrap(), ..options };
     let refused = FhePlanReport::new(program, choices, false, params, &keys, &small);
     let refused = refused.err().unwrap();
     assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
     let told = refused.to_string();
-    assert!(
-        told.contains("in 1 MiB") && told.contains("allow more memory"),
-        "{told}"
-    );
+    assert!(told.contains("in 1 MiB") && told.contains("allow more memory"), "{told}");
 
     let plan = subject.plan(Lengths::Public, 1);
     let client = subject.client(&plan);
     let long = TokenIds::new(vec![1; ROWS + 1]);
     let refused = client.pack(&[long], None).err().unwrap();
-    let rows = PackingError::RowCount {
-        text: 0,
-        found: ROWS + 1,
-        rows: ROWS,
-    };
+    let rows = PackingError::RowCount { text: 0, found: ROWS + 1, rows: ROWS };
     assert!(matches!(refused, FheError::Packing(e) if e == rows));
     let two = [subject.texts[0].clone(), subject.texts[1].clone()];
-    assert!(matches!(
-        client.pack(&two, None).err().unwrap(),
-        FheError::Packing(PackingError::TooMany { room: 1, .. })
-    ));
+    assert!(matches!(client.pack(&two, None).err().unwrap(), FheError::Packing(PackingError::TooMany { room: 1, .. })));
     // A plan with fewer places than columns of its reply.
     for change in [
         |p: &mut FhePlan| p.placement.columns = 8,
@@ -495,10 +436,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
         let mut other = plan.clone();
         change(&mut other);
         let refused = FhePlan::from_json(&other.to_json().unwrap()).err().unwrap();
-        assert!(
-            matches!(refused, PlanFileError::Unusable { .. }),
-            "{refused}"
-        );
+        assert!(matches!(refused, PlanFileError::Unusable { .. }), "{refused}");
     }
     // The plans of one text and of a batch have different hashes, and so different keys.
     let mut batch = plan.clone();

@@ -12,11 +12,7 @@ use crate::simulate::{Counts, Op, Simulator};
 use crate::{FheError, KeyDemand, Slots};
 
 /// The decrypted results, after a check that the run does what was counted.
-fn opened(
-    params: &std::sync::Arc<CkksParams>,
-    computation: &impl Computation,
-    x: &[Vec<f64>],
-) -> Vec<Vec<f64>> {
+fn opened(params: &std::sync::Arc<CkksParams>, computation: &impl Computation, x: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let on = Simulator::new(params, params.slots()).unwrap().counting();
     let shapes = x.iter().map(|_| on.vector(Vec::new(), on.top()));
     let shapes: Vec<_> = shapes.collect::<Result<_, _>>().unwrap();
@@ -93,12 +89,7 @@ struct EachSlot(SlotPolynomial);
 
 impl Computation for EachSlot {
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        Ok(vec![evaluate_slots(
-            on,
-            &x[0],
-            &self.0,
-            on.default_scale(),
-        )?])
+        Ok(vec![evaluate_slots(on, &x[0], &self.0, on.default_scale())?])
     }
 }
 

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::keys::{EvalKeys, KeySpecs, PublicKey, SecretKey};
-use hushed_ckks::{
-    Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator, Scale,
-};
+use hushed_ckks::{Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator, Scale};
 use hushed_math::rng::SecretRng;
 use hushed_model::{Program, StepId, TokenIds};
 use zeroize::Zeroizing;
@@ -50,8 +48,7 @@ impl Keys {
     /// The keys of a bootstrap, and those that `specs` adds.
     pub(crate) fn new(params: &Arc<CkksParams>, specs: impl FnOnce(&KeySpecs) -> KeySpecs) -> Keys {
         let mut rng = seeded(1);
-        let bootstrapper =
-            Arc::new(Bootstrapper::new(params, BootstrapLiteral::default()).unwrap());
+        let bootstrapper = Arc::new(Bootstrapper::new(params, BootstrapLiteral::default()).unwrap());
         let specs = specs(&bootstrapper.key_specs());
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
         let keys = Arc::new(EvalKeys::generate(&key, &specs, &mut rng).unwrap());
@@ -114,9 +111,7 @@ impl Keys {
 /// The largest difference.
 pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
-    a.iter()
-        .zip(b)
-        .fold(0.0, |most, (a, b)| most.max((a - b).abs()))
+    a.iter().zip(b).fold(0.0, |most, (a, b)| most.max((a - b).abs()))
 }
 
 /// The plan that a server offers for a program in packed rows with named parameters.
@@ -158,10 +153,7 @@ pub(crate) fn received(
     let sealed = seal_reply(params, public, &plan.reply, answer, 0.0, &secret, &[b"a"]);
     let noise = plan.reply_noise();
     let sealed = sealed.unwrap();
-    sealed
-        .iter()
-        .map(|ct| ct.clone().with_noise(noise))
-        .collect()
+    sealed.iter().map(|ct| ct.clone().with_noise(noise)).collect()
 }
 
 /// Asserts that a plan was refused as step `at` has too few levels, and that the remedy is named.
@@ -171,8 +163,5 @@ pub(crate) fn assert_too_deep(refused: FheError, at: &str) {
         panic!("{told}");
     };
     assert_eq!(step.to_string(), at);
-    assert!(
-        told.contains("choose lower degrees or fewer steps"),
-        "{told}"
-    );
+    assert!(told.contains("choose lower degrees or fewer steps"), "{told}");
 }

@@ -20,10 +20,7 @@ fn map(rows: usize, columns: usize, bias: bool) -> LinearMap {
     LinearMap {
         rows,
         columns,
-        weights: random(&mut rng, rows * columns)
-            .iter()
-            .map(|w| w / columns as f64)
-            .collect(),
+        weights: random(&mut rng, rows * columns).iter().map(|w| w / columns as f64).collect(),
         bound: 1.0 / columns as f64,
         bias: bias.then(|| random(&mut rng, rows).iter().map(|b| b / 4.0).collect()),
     }
@@ -34,19 +31,14 @@ fn circuit<S: Slots>(on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> 
     let (slots, scale) = (on.slots(), on.default_scale());
     let mut rng = seeded(5);
     let v = random(&mut rng, slots);
-    let runs: Vec<f64> = (0..slots)
-        .map(|i| f64::from((i % 4) as u32) / 4.0)
-        .collect();
+    let runs: Vec<f64> = (0..slots).map(|i| f64::from((i % 4) as u32) / 4.0).collect();
     let mut out = Vec::new();
     // Linear maps, whole and in blocks, to a different scale.
     let target = Scale::new(scale.value() * 0.75)?;
     let whole = map(5, x.len(), true);
     out.extend(on.linear(&whole, x, target)?);
     let bias = whole.bias.clone();
-    let first = LinearMap {
-        bias,
-        ..whole.columns(0..1)
-    };
+    let first = LinearMap { bias, ..whole.columns(0..1) };
     let partial = on.linear_add(&first, &x[..1], target, None)?;
     let partial = on.linear_add(&whole.columns(1..x.len()), &x[1..], target, Some(partial))?;
     out.extend(on.linear_finish(partial)?);
@@ -78,11 +70,7 @@ fn circuit<S: Slots>(on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> 
     on.sub_assign(&mut sum, &x[3])?;
     let half = on.mul_vector(&sum, &vec![0.25; slots], Scale::new(scale.value() * 0.9)?)?;
     // Refreshes of an odd number of vectors, at a scale other than the default.
-    let halves = vec![
-        on.drop_to(&half, on.floor())?,
-        half.clone(),
-        on.drop_to(&half, on.floor() + 1)?,
-    ];
+    let halves = vec![on.drop_to(&half, on.floor())?, half.clone(), on.drop_to(&half, on.floor() + 1)?];
     out.extend(on.refresh(StepId::outside("halves"), halves, on.floor() + 3)?);
     out.extend(on.refresh(StepId::outside("one"), vec![x[3].clone()], on.top())?);
     Ok(out)
@@ -97,16 +85,11 @@ fn encrypted_steps_are_the_simulated_ones() {
     let inputs: Vec<Vec<f64>> = (0..4).map(|_| random(&mut rng, slots)).collect();
 
     let simulator = Simulator::new(&params, slots).unwrap();
-    let vectors: Vec<Vector> = inputs
-        .iter()
-        .map(|x| simulator.vector(x.clone(), top).unwrap())
-        .collect();
+    let vectors: Vec<Vector> = inputs.iter().map(|x| simulator.vector(x.clone(), top).unwrap()).collect();
     let expected = circuit(&simulator, &vectors).unwrap();
 
     let demand = KeyDemand::of(&params, &simulator.tally().counts());
-    let mut keys = Keys::new(&params, |bootstrap| {
-        demand.specs(&params, bootstrap).unwrap()
-    });
+    let mut keys = Keys::new(&params, |bootstrap| demand.specs(&params, bootstrap).unwrap());
     let columns: Vec<Ciphertext> = inputs.iter().map(|x| keys.encrypt(x, top)).collect();
     let found = circuit(&keys.on, &columns).unwrap();
 
@@ -116,10 +99,7 @@ fn encrypted_steps_are_the_simulated_ones() {
         assert!(found.scale().matches(simulator.scale(expected)), "{i}");
         let error = distance(&keys.open(found), expected.values());
         let predicted = found.noise().deviation();
-        assert!(
-            error < 9.0 * predicted && error < 2f64.powi(-13),
-            "{i}: {error:e}, predicted {predicted:e}"
-        );
+        assert!(error < 9.0 * predicted && error < 2f64.powi(-13), "{i}: {error:e}, predicted {predicted:e}");
     }
 }
 
@@ -134,31 +114,15 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
     let long = keys.encrypt(&vec![0.5; slots], params.fresh_limbs());
     let on = &keys.on;
     let (floor, top) = (on.floor(), on.top());
-    assert!(
-        on.refresh(StepId::outside("here"), vec![good.clone(), low], top)
-            .is_err()
-    );
-    assert!(
-        on.refresh(StepId::outside("here"), vec![good.clone()], top + 1)
-            .is_err()
-    );
-    assert!(
-        on.refresh(StepId::outside("here"), vec![good.clone()], floor - 1)
-            .is_err()
-    );
-    assert!(
-        on.refresh(StepId::outside("here"), Vec::new(), top)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(on.refresh(StepId::outside("here"), vec![good.clone(), low], top).is_err());
+    assert!(on.refresh(StepId::outside("here"), vec![good.clone()], top + 1).is_err());
+    assert!(on.refresh(StepId::outside("here"), vec![good.clone()], floor - 1).is_err());
+    assert!(on.refresh(StepId::outside("here"), Vec::new(), top).unwrap().is_empty());
     let scale = on.default_scale();
     assert!(on.mul_vector(&one, &vec![1.0; slots], scale).is_err());
     assert!(on.mul_vector(&good, &vec![1.0; slots - 1], scale).is_err());
     assert!(on.add_vector(good.clone(), &[1.0]).is_err());
-    assert!(
-        on.linear(&map(2, 2, false), std::slice::from_ref(&good), scale)
-            .is_err()
-    );
+    assert!(on.linear(&map(2, 2, false), std::slice::from_ref(&good), scale).is_err());
     assert!(on.linear(&map(2, 1, false), &[one], scale).is_err());
     // A rotation that no bootstrap uses.
     let planned = on.bootstrapper().key_specs();
@@ -168,12 +132,7 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
         specs.any(|spec| spec.key == key && spec.limbs >= long.limbs())
     };
     let missing = (1..slots).find(|&steps| !serves(steps)).unwrap();
-    assert!(matches!(
-        on.rotate(&long, missing),
-        Err(FheError::Ckks(
-            hushed_ckks::CkksError::MissingRotation { .. }
-        ))
-    ));
+    assert!(matches!(on.rotate(&long, missing), Err(FheError::Ckks(hushed_ckks::CkksError::MissingRotation { .. }))));
 }
 
 /// The same bytes with any number of threads.
@@ -182,26 +141,16 @@ fn threads_change_nothing() {
     let params = CkksParams::insecure_test(LOG_N, 14).unwrap();
     let slots = params.slots();
     let simulator = Simulator::new(&params, slots).unwrap();
-    let x: Vec<Vector> = (0..4)
-        .map(|_| {
-            simulator
-                .vector(vec![0.1; slots], params.fresh_limbs())
-                .unwrap()
-        })
-        .collect();
+    let x: Vec<Vector> = (0..4).map(|_| simulator.vector(vec![0.1; slots], params.fresh_limbs()).unwrap()).collect();
     circuit(&simulator, &x).unwrap();
     let demand = KeyDemand::of(&params, &simulator.tally().counts());
     let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let mut keys = Keys::new(&params, |b| demand.specs(&params, b).unwrap());
             let mut rng = seeded(9);
-            let columns: Vec<Ciphertext> = (0..4)
-                .map(|_| keys.encrypt(&random(&mut rng, slots), params.fresh_limbs()))
-                .collect();
+            let columns: Vec<Ciphertext> =
+                (0..4).map(|_| keys.encrypt(&random(&mut rng, slots), params.fresh_limbs())).collect();
             circuit(&keys.on, &columns).unwrap()
         })
     };

@@ -10,8 +10,7 @@ use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Scale};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{
-    Matrix, ModelError, Network, Pool, Program, StepId, TokenIds, length, nearness, plain,
-    random_network,
+    Matrix, ModelError, Network, Pool, Program, StepId, TokenIds, length, nearness, plain, random_network,
 };
 use zeroize::Zeroizing;
 
@@ -28,8 +27,8 @@ use crate::run::reply::{ReplySecret, fewest_limbs, seal_reply};
 use crate::simulate::{Counts, Op, Vector};
 use crate::testing::{Structure, largest, measure, packed};
 use crate::{
-    Choices, FheError, FhePlan, Folded, ForwardPass, KeyDemand, Pass, Placement, RowsKnown,
-    Simulator, Slots, token_rows,
+    Choices, FheError, FhePlan, Folded, ForwardPass, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots,
+    token_rows,
 };
 
 const LOG_N: u32 = 9;
@@ -82,14 +81,8 @@ impl Subject {
         let (mut plan, params) = insecure_plan(LOG_N, 14, network.embedding.width).unwrap();
         let layout = Interleave::new(params.slots(), ROWS).unwrap();
         assert_eq!((layout.texts(), texts.len()), (PLACES, PLACES));
-        let embedded: Vec<Matrix<f64>> = texts
-            .iter()
-            .map(|text| {
-                plain::start(&network.program(), vec![text.clone()])
-                    .unwrap()
-                    .values
-            })
-            .collect();
+        let embedded: Vec<Matrix<f64>> =
+            texts.iter().map(|text| plain::start(&network.program(), vec![text.clone()]).unwrap().values).collect();
         let structure = Structure::default();
         let choices = measure(&network, &embedded, &structure, ROWS, (15, 15)).choices;
         plan.rows = ROWS;
@@ -101,23 +94,13 @@ impl Subject {
         plan.placement.feed_forward = params.bootstrap_limbs() + 9;
         let classifier = network.classifier.as_ref();
         plan.logits = classifier.map(|c| c.classes.outputs);
-        plan.reply.magnitude =
-            classifier.map_or(4.0, |c| magnitude(StepId::outside("head"), c).unwrap());
+        plan.reply.magnitude = classifier.map_or(4.0, |c| magnitude(StepId::outside("head"), c).unwrap());
         // Less noise than a plan may declare, so that the comparison is as sharp as the engine.
         plan.reply.deviation = 3e-7;
         plan.reply.ciphertexts = plan.outputs().div_ceil(ROWS);
         let (scale, magnitude) = (params.default_scale(), plan.reply.magnitude);
         plan.reply.limbs = fewest_limbs(&params, scale, magnitude);
-        Subject {
-            params,
-            layout,
-            program: network.program(),
-            network,
-            texts,
-            embedded,
-            choices,
-            plan,
-        }
+        Subject { params, layout, program: network.program(), network, texts, embedded, choices, plan }
     }
 
     fn lengths(&self) -> Vec<usize> {
@@ -147,10 +130,8 @@ impl Subject {
             RowsKnown::public(self.layout, lengths.clone()).unwrap()
         };
         let bound = self.plan.input_bound;
-        let columns: Vec<Vector> = packed(self.layout, &self.embedded, bound, |_, _, _| 0.0)
-            .into_iter()
-            .map(vector)
-            .collect();
+        let columns: Vec<Vector> =
+            packed(self.layout, &self.embedded, bound, |_, _, _| 0.0).into_iter().map(vector).collect();
         let pooled = self.run(on, rows, columns).unwrap();
         let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
         unpack(self.layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap()
@@ -167,8 +148,7 @@ impl Subject {
     pub(super) fn reply(&self) -> Vec<Ciphertext> {
         let simulator = Simulator::new(&self.params, self.params.slots()).unwrap();
         self.simulated(&simulator);
-        self.encrypted(&self.demand(&simulator.tally().counts()))
-            .reply
+        self.encrypted(&self.demand(&simulator.tally().counts())).reply
     }
 
     /// Client and server.
@@ -190,14 +170,8 @@ impl Subject {
         .unwrap();
         // The client.
         let upload = client.pack(&self.texts, None).unwrap();
-        let mut sent: Vec<Ciphertext> = (0..upload.count())
-            .map(|i| {
-                upload
-                    .encrypt(i, &keys.encryptor, &mut rng)
-                    .unwrap()
-                    .expand()
-            })
-            .collect();
+        let mut sent: Vec<Ciphertext> =
+            (0..upload.count()).map(|i| upload.encrypt(i, &keys.encryptor, &mut rng).unwrap().expand()).collect();
         // The server.
         let on = &keys.on;
         let rows = if self.plan.lengths.encrypted() {
@@ -209,33 +183,16 @@ impl Subject {
         let columns = columns.take(self.plan.width).collect();
         let pooled = self.run(on, rows, columns).unwrap();
         let secret = ReplySecret::from_bytes(Zeroizing::new([9; 32]));
-        let reply = seal_reply(
-            &self.params,
-            &public,
-            &self.plan.reply,
-            &pooled.vectors,
-            0.0,
-            &secret,
-            &[b"request"],
-        )
-        .unwrap();
+        let reply =
+            seal_reply(&self.params, &public, &self.plan.reply, &pooled.vectors, 0.0, &secret, &[b"request"]).unwrap();
         // The client again, which knows of errors only what the plan says.
         let noise = self.plan.reply_noise();
-        let received: Vec<Ciphertext> = reply
-            .iter()
-            .map(|ct| ct.clone().with_noise(noise))
-            .collect();
-        let rows = client
-            .open(keys.decryptor(), &received, upload.lengths())
-            .unwrap();
+        let received: Vec<Ciphertext> = reply.iter().map(|ct| ct.clone().with_noise(noise)).collect();
+        let rows = client.open(keys.decryptor(), &received, upload.lengths()).unwrap();
         let raw: Vec<Vec<f64>> = reply.iter().map(|ct| keys.open(ct)).collect();
         let (width, factor) = (pooled.width, pooled.factor);
         let raw = unpack(self.layout, upload.lengths(), width, factor, &raw).unwrap();
-        Answered {
-            rows: rows.into_iter().flatten().collect(),
-            raw,
-            reply,
-        }
+        Answered { rows: rows.into_iter().flatten().collect(), raw, reply }
     }
 }
 
@@ -255,9 +212,7 @@ fn kept_to(clock: &Clock, table: &Timetable) {
 /// Root mean square of the differences.
 fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
-    let (sum, count) = pairs.fold((0.0, 0.0), |(s, n), (a, b)| {
-        (s + (a - b) * (a - b), n + 1.0)
-    });
+    let (sum, count) = pairs.fold((0.0, 0.0), |(s, n), (a, b)| (s + (a - b) * (a - b), n + 1.0));
     (sum / f64::max(count, 1.0)).sqrt()
 }
 
@@ -331,9 +286,7 @@ fn a_prepared_model_is_run_without_its_weights() {
     subject.simulated(&on.1);
     let demand = subject.demand(&on.1.tally().counts());
     subject.program = subject.program.without_weights();
-    let mut keys = Keys::new(&subject.params, |b| {
-        demand.specs(&subject.params, b).unwrap()
-    });
+    let mut keys = Keys::new(&subject.params, |b| demand.specs(&subject.params, b).unwrap());
     keys.on.keep(folded);
     for _ in 0..2 {
         let after = subject.encrypted_with(&keys).reply;
@@ -382,9 +335,7 @@ fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     };
     let (answer, plain) = count(&subject);
     let demand = subject.demand(&plain);
-    let mut keys = Keys::new(&subject.params, |b| {
-        demand.specs(&subject.params, b).unwrap()
-    });
+    let mut keys = Keys::new(&subject.params, |b| demand.specs(&subject.params, b).unwrap());
     let counters = |keys: &Keys| keys.on.evaluator().counters().snapshot();
     let start = counters(&keys);
     let params = Arc::clone(&subject.params);
@@ -411,10 +362,7 @@ fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     }
     assert_eq!((plain.disk, plain.total(Op::Store)), (0, 0));
     let peak = |counts: &Counts, site: &str| {
-        let found = counts
-            .peaks
-            .iter()
-            .find(|peak| peak.site.to_string() == site);
+        let found = counts.peaks.iter().find(|peak| peak.site.to_string() == site);
         found.unwrap().residues
     };
     let [scores, down] = ["layer.0.attention.scores", "layer.0.feed_forward.down"];
@@ -439,14 +387,9 @@ fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     }
     let bytes = |op: Op| -> u64 {
         let those = both.1.operations.iter().filter(|c| c.op == op);
-        those
-            .map(|c| c.times * Ciphertext::list_bytes(&subject.params, c.limbs, 1) as u64)
-            .sum()
+        those.map(|c| c.times * Ciphertext::list_bytes(&subject.params, c.limbs, 1) as u64).sum()
     };
     let used = keys.on.spilled();
-    assert_eq!(
-        (used.written, used.read, used.peak),
-        (bytes(Op::Store), bytes(Op::Load), both.1.disk)
-    );
+    assert_eq!((used.written, used.read, used.peak), (bytes(Op::Store), bytes(Op::Load), both.1.disk));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -85,11 +85,7 @@ impl Answer {
     ///
     /// # Errors
     /// The reason, if it ended early.
-    pub async fn whole(
-        mut self,
-        first: Token,
-        mut events: mpsc::Receiver<Event>,
-    ) -> Result<Response, Refusal> {
+    pub async fn whole(mut self, first: Token, mut events: mpsc::Receiver<Event>) -> Result<Response, Refusal> {
         let mut text = Zeroizing::new(String::new());
         let mut token = first;
         loop {
@@ -107,17 +103,9 @@ impl Answer {
 
     /// Its tokens as they come.
     pub fn stream(self, first: Token, events: mpsc::Receiver<Event>, usage: bool) -> Response {
-        let chunks = Chunks {
-            answer: self,
-            first: Some(first),
-            events,
-            usage,
-            then: Then::Token,
-        };
+        let chunks = Chunks { answer: self, first: Some(first), events, usage, then: Then::Token };
         let alive = KeepAlive::new().interval(ALIVE);
-        axum::response::Sse::new(chunks)
-            .keep_alive(alive)
-            .into_response()
+        axum::response::Sse::new(chunks).keep_alive(alive).into_response()
     }
 
     /// A token or the whole text. In a conversation `part` is a message, or what is added to it.
@@ -200,9 +188,7 @@ impl Stream for Chunks {
                     Some(token) => Some(Ok(token)),
                     None => match this.events.poll_recv(cx) {
                         Poll::Pending => return Poll::Pending,
-                        Poll::Ready(Some(Event::Token { text, last })) => {
-                            Some(Ok(Token { text, last }))
-                        }
+                        Poll::Ready(Some(Event::Token { text, last })) => Some(Ok(Token { text, last })),
                         Poll::Ready(Some(Event::Failed(failure))) => Some(Err(failure)),
                         Poll::Ready(None) => None,
                     },

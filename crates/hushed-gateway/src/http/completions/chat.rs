@@ -19,11 +19,7 @@ pub fn messages(fields: &mut Fields) -> Result<Vec<Message>, Refusal> {
     match fields.take("messages") {
         Some(Value::Array(list)) => list.into_iter().map(message).collect(),
         Some(_) => Err(wrong("messages", LIST)),
-        None => Err(Refusal::field(
-            "messages",
-            "missing",
-            "`messages` is missing",
-        )),
+        None => Err(Refusal::field("messages", "missing", "`messages` is missing")),
     }
 }
 
@@ -45,13 +41,7 @@ fn message(value: Value) -> Result<Message, Refusal> {
         _ => return Err(wrong("content", "a string, or a list of parts of text")),
     };
     // Fields of a model's message that is sent back as it came.
-    for empty in [
-        "refusal",
-        "annotations",
-        "audio",
-        "tool_calls",
-        "function_call",
-    ] {
+    for empty in ["refusal", "annotations", "audio", "tool_calls", "function_call"] {
         fields.only(empty, |value| value.as_array().is_some_and(Vec::is_empty))?;
     }
     fields.finish()?;
@@ -101,18 +91,12 @@ mod tests {
 
     #[test]
     fn roles_and_parts() {
-        let read = of(
-            r#"{"messages": [{"role": "developer", "content": "a"}, {"role": "user",
+        let read = of(r#"{"messages": [{"role": "developer", "content": "a"}, {"role": "user",
                 "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]},
-                {"role": "assistant", "content": "d", "refusal": null, "annotations": []}]}"#,
-        );
+                {"role": "assistant", "content": "d", "refusal": null, "annotations": []}]}"#);
         let read = read.ok().unwrap();
         let roles: Vec<_> = read.iter().map(|m| (m.role, m.content.as_str())).collect();
-        let expected = [
-            (Role::System, "a"),
-            (Role::User, "bc"),
-            (Role::Assistant, "d"),
-        ];
+        let expected = [(Role::System, "a"), (Role::User, "bc"), (Role::Assistant, "d")];
         assert_eq!(roles, expected);
     }
 
@@ -123,18 +107,9 @@ mod tests {
             (r#"{"role": "tool", "content": "secret"}"#, "messages"),
             (r#"{"role": "secret", "content": "a"}"#, "role"),
             (r#"{"role": "user"}"#, "content"),
-            (
-                r#"{"role": "user", "content": [{"type": "image_url", "image_url": "secret"}]}"#,
-                "content",
-            ),
-            (
-                r#"{"role": "user", "content": "a", "name": "secret"}"#,
-                "name",
-            ),
-            (
-                r#"{"role": "assistant", "content": "a", "tool_calls": [{"secret": 1}]}"#,
-                "tool_calls",
-            ),
+            (r#"{"role": "user", "content": [{"type": "image_url", "image_url": "secret"}]}"#, "content"),
+            (r#"{"role": "user", "content": "a", "name": "secret"}"#, "name"),
+            (r#"{"role": "assistant", "content": "a", "tool_calls": [{"secret": 1}]}"#, "tool_calls"),
         ] {
             let refusal = of(&format!("{{\"messages\": [{message}]}}")).err().unwrap();
             assert_eq!(refusal.param.as_deref(), Some(param), "{message}");

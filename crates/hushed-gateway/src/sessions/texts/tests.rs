@@ -27,14 +27,7 @@ impl Queue {
         let model = tiny_model();
         Self {
             texts: Texts::new(LIMITS, [7; 32]),
-            pace: Pace::new(
-                &model.public,
-                Terms::default(),
-                Duration::ZERO,
-                (0, Answers::Label),
-                0,
-            )
-            .unwrap(),
+            pace: Pace::new(&model.public, Terms::default(), Duration::ZERO, (0, Answers::Label), 0).unwrap(),
             patience: Duration::from_secs(100),
             share: Share::new(8, 1),
         }
@@ -75,11 +68,7 @@ impl Queue {
             query: Zeroizing::new("query".to_owned()),
             too_long: TooLong::Refuse,
             rows: 3,
-            wanted: Wanted {
-                top: 1,
-                records: false,
-                scores: false,
-            },
+            wanted: Wanted { top: 1, records: false, scores: false },
             planned: 10.0,
             answer,
         };
@@ -110,10 +99,7 @@ impl Queue {
     }
 
     fn finish(&self, pass: &Pass) {
-        let answers = pass.rows.iter().map(|&tokens| Answer {
-            values: Zeroizing::new(vec![0.5]),
-            tokens,
-        });
+        let answers = pass.rows.iter().map(|&tokens| Answer { values: Zeroizing::new(vec![0.5]), tokens });
         self.texts.finish(pass, Ok(answers.collect()));
     }
 }
@@ -228,12 +214,7 @@ fn what_outlasts_its_client_is_refused_with_the_size_that_fits() {
     let mut queue = Queue::new();
     queue.patience = Duration::from_millis(2500);
     let refused = queue.submit(&[("a", 4), ("b", 4), ("c", 4)]).err().unwrap();
-    let expected = Refused::TooSlow {
-        seconds: 3.0,
-        patience: 2.5,
-        fits: 2,
-        of: 3,
-    };
+    let expected = Refused::TooSlow { seconds: 3.0, patience: 2.5, fits: 2, of: 3 };
     assert_eq!(refused, expected);
     assert!(queue.pass().is_none());
     let _two = queue.submit(&[("a", 4), ("b", 4)]).unwrap();
@@ -244,10 +225,7 @@ fn what_outlasts_its_client_is_refused_with_the_size_that_fits() {
     assert!(queue.submit(&[("a", 4), ("b", 4)]).is_ok());
     // The server's pace counts: now everything takes twice as long.
     queue.pace.pass_took(1.0, Duration::from_secs(3));
-    assert!(matches!(
-        queue.submit(&[("d", 4)]).err(),
-        Some(Refused::TooSlow { fits: 0, of: 1, .. })
-    ));
+    assert!(matches!(queue.submit(&[("d", 4)]).err(), Some(Refused::TooSlow { fits: 0, of: 1, .. })));
 }
 
 #[test]
@@ -303,9 +281,7 @@ fn one_key_does_not_fill_the_queue_of_several() {
 fn keys_take_turns_for_the_places_of_a_pass() {
     let queue = Queue::new();
     let (one, other) = (Caller([1; 32]), Caller([2; 32]));
-    let _many = queue
-        .submit_of(one, &[("a", 4), ("b", 4), ("c", 4), ("d", 4), ("e", 4)])
-        .unwrap();
+    let _many = queue.submit_of(one, &[("a", 4), ("b", 4), ("c", 4), ("d", 4), ("e", 4)]).unwrap();
     let _few = queue.submit_of(other, &[("y", 9), ("z", 5)]).unwrap();
     let sorted = || {
         let pass = queue.pass().unwrap();
@@ -343,9 +319,7 @@ fn what_others_have_beyond_their_turns_does_not_count_before_ones_own() {
 #[test]
 fn a_closed_queue_tells_who_waits() {
     let queue = Queue::new();
-    let tickets = queue
-        .submit(&[("a", 4), ("b", 4), ("c", 4), ("d", 4)])
-        .unwrap();
+    let tickets = queue.submit(&[("a", 4), ("b", 4), ("c", 4), ("d", 4)]).unwrap();
     let pass = queue.pass().unwrap();
     queue.texts.close();
     for ticket in tickets {
@@ -395,9 +369,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
             away: None,
             share: Share::new(8, 1),
         };
-        admission
-            .check(planned, planned.len(), &Load::default())
-            .is_ok()
+        admission.check(planned, planned.len(), &Load::default()).is_ok()
     };
     // The tokens of an answer come one after the other.
     assert!(!fits(None, 7, &[1.0; 8]) && fits(None, 8, &[1.0; 8]));
@@ -406,13 +378,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
     assert!(!fits(Some(4), 3, &[1.0; 8]) && fits(Some(4), 4, &[1.0; 8]));
     assert!(!fits(Some(1), 1, &[1.0; 8]) && fits(Some(1), 2, &[1.0; 8]));
     // The work before it is shared among the sessions.
-    let load = Load {
-        waiting: 4,
-        own: 0,
-        first: 4,
-        planned: 8.0,
-        running: Vec::new(),
-    };
+    let load = Load { waiting: 4, own: 0, first: 4, planned: 8.0, running: Vec::new() };
     let admission = Admission {
         pace: &queue.pace,
         patience: Duration::from_secs(1),
@@ -429,10 +395,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
 fn who_asks_while_the_server_is_avoided_is_told_at_once() {
     let queue = Queue::new();
     let tickets = queue.submit(&[("a", 4), ("b", 4)]).unwrap();
-    let failure = Failure {
-        retry_after: Some(Duration::from_secs(9)),
-        ..Failure::stopping()
-    };
+    let failure = Failure { retry_after: Some(Duration::from_secs(9)), ..Failure::stopping() };
     queue.texts.fail(&failure);
     for ticket in tickets {
         assert_eq!(outcome(ticket).err().as_deref(), Some(&failure));

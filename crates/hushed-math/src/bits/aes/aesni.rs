@@ -70,9 +70,7 @@ fn sigma(x: __m128i) -> __m128i {
 #[target_feature(enable = "sse2")]
 fn load(blocks: &[Block]) -> [__m128i; WIDE] {
     let mut s = [_mm_setzero_si128(); WIDE];
-    s.iter_mut()
-        .zip(blocks)
-        .for_each(|(s, b)| *s = from_block(*b));
+    s.iter_mut().zip(blocks).for_each(|(s, b)| *s = from_block(*b));
     s
 }
 
@@ -115,11 +113,7 @@ pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
             for (k, out) in k.as_chunks::<4>().0.iter().zip(out.iter_mut()) {
                 out[round] = k.map(to_block);
             }
-            constant = if constant == 0x80 {
-                0x1b
-            } else {
-                constant << 1
-            };
+            constant = if constant == 0x80 { 0x1b } else { constant << 1 };
         }
     }
 }
@@ -161,14 +155,7 @@ pub(super) fn hash_groups<const N: usize>(
 
 /// See [`super::Batch::each`].
 #[target_feature(enable = "aes,sse2")]
-pub(super) fn hash_each(
-    keys: &[Four],
-    first: u64,
-    share: usize,
-    skip: usize,
-    x: &[Block],
-    y: &mut [Block],
-) {
+pub(super) fn hash_each(keys: &[Four], first: u64, share: usize, skip: usize, x: &[Block], y: &mut [Block]) {
     let mut index = first;
     let mut at = skip;
     for (x, y) in x.chunks(WIDE).zip(y.chunks_mut(WIDE)) {
@@ -187,10 +174,7 @@ pub(super) fn hash_each(
         for (s, (four, lane)) in s.iter_mut().zip(places) {
             *s = _mm_xor_si128(*s, from_block(keys[four][0][lane]));
         }
-        #[expect(
-            clippy::needless_range_loop,
-            reason = "a round of eight keys, each in another place"
-        )]
+        #[expect(clippy::needless_range_loop, reason = "a round of eight keys, each in another place")]
         for round in 1..10 {
             for (s, (four, lane)) in s.iter_mut().zip(places) {
                 *s = _mm_aesenc_si128(*s, from_block(keys[four][round][lane]));
@@ -206,17 +190,8 @@ pub(super) fn hash_each(
 }
 
 #[target_feature(enable = "aes,sse2")]
-pub(super) fn half_tree_level(
-    keys: &[Four],
-    g: usize,
-    nodes: &mut [Block],
-    fix_at: u64,
-    fix: Block,
-) -> LevelSums {
-    let mut sums = LevelSums {
-        left: Block::ZERO,
-        all: Block::ZERO,
-    };
+pub(super) fn half_tree_level(keys: &[Four], g: usize, nodes: &mut [Block], fix_at: u64, fix: Block) -> LevelSums {
+    let mut sums = LevelSums { left: Block::ZERO, all: Block::ZERO };
     let rounds = key(keys, g);
     // From the top down, so that no parent is overwritten before it was read.
     let mut end = nodes.len() / 2;

@@ -42,29 +42,19 @@ impl AesCtr {
             AesCtr::Blocks(cipher) => blocks(cipher, domain, first, out),
             // SAFETY: the token proves AVX-512 F and VAES.
             #[cfg(target_arch = "x86_64")]
-            AesCtr::Vaes(_, rounds) => unsafe {
-                vaes::counter::<4>(rounds, [domain, first], [0, 1], out)
-            },
+            AesCtr::Vaes(_, rounds) => unsafe { vaes::counter::<4>(rounds, [domain, first], [0, 1], out) },
         }
     }
 
     /// Masks each word from block `first` on with `mask` and writes those below q, in order, to the front of `out`, as
     /// long as the words of 16 blocks fit. Returns the number of blocks used and of residues written. The rest of `out`
     /// is partly overwritten. Words never reach memory: only the VAES kernel can do that, the other uses no block.
-    pub(crate) fn residues(
-        &self,
-        domain: u64,
-        first: u64,
-        [q, mask]: [u64; 2],
-        out: &mut [u64],
-    ) -> (u64, usize) {
+    pub(crate) fn residues(&self, domain: u64, first: u64, [q, mask]: [u64; 2], out: &mut [u64]) -> (u64, usize) {
         match self {
             AesCtr::Blocks(_) => (0, 0),
             // SAFETY: as in `keystream`.
             #[cfg(target_arch = "x86_64")]
-            AesCtr::Vaes(_, rounds) => unsafe {
-                vaes::residues(rounds, [domain, first], [0, 1], [q, mask], out)
-            },
+            AesCtr::Vaes(_, rounds) => unsafe { vaes::residues(rounds, [domain, first], [0, 1], [q, mask], out) },
         }
     }
 }

@@ -140,10 +140,7 @@ impl Batch {
         y: [&mut [[Block; GROUP]]; N],
     ) {
         const { assert!(N == 1 || N == 2) };
-        assert!(
-            y.iter().all(|y| x.len() == y.len()) && from + x.len() <= KEYS,
-            "groups of a batch of keys"
-        );
+        assert!(y.iter().all(|y| x.len() == y.len()) && from + x.len() <= KEYS, "groups of a batch of keys");
         match self {
             Batch::Portable(keys) => {
                 for (offset, y) in offsets.iter().zip(y) {
@@ -167,10 +164,7 @@ impl Batch {
     /// # Panics
     /// If `x` and `y` differ in length, or there are not enough keys.
     pub(crate) fn each(&self, first: u64, share: usize, skip: usize, x: &[Block], y: &mut [Block]) {
-        assert!(
-            x.len() == y.len() && skip + x.len() <= KEYS * share,
-            "inputs of a batch of keys"
-        );
+        assert!(x.len() == y.len() && skip + x.len() <= KEYS * share, "inputs of a batch of keys");
         match self {
             Batch::Portable(keys) => {
                 for (i, (x, y)) in x.iter().zip(y).enumerate() {
@@ -181,14 +175,10 @@ impl Batch {
             }
             // SAFETY: the variant is built only with the token of its instructions.
             #[cfg(target_arch = "x86_64")]
-            Batch::Vaes(keys) if share == 1 && skip == 0 => unsafe {
-                vaes::hash_each_alone(keys, first, x, y)
-            },
+            Batch::Vaes(keys) if share == 1 && skip == 0 => unsafe { vaes::hash_each_alone(keys, first, x, y) },
             // SAFETY: the variants are built only with the token of AES-NI.
             #[cfg(target_arch = "x86_64")]
-            Batch::AesNi(keys) | Batch::Vaes(keys) => unsafe {
-                aesni::hash_each(keys, first, share, skip, x, y)
-            },
+            Batch::AesNi(keys) | Batch::Vaes(keys) => unsafe { aesni::hash_each(keys, first, share, skip, x, y) },
         }
     }
 
@@ -199,13 +189,7 @@ impl Batch {
     ///
     /// # Panics
     /// If there is no key g, or the number of nodes is odd.
-    pub(crate) fn half_tree_level(
-        &self,
-        g: usize,
-        nodes: &mut [Block],
-        fix_at: u64,
-        fix: Block,
-    ) -> LevelSums {
+    pub(crate) fn half_tree_level(&self, g: usize, nodes: &mut [Block], fix_at: u64, fix: Block) -> LevelSums {
         assert!(nodes.len().is_multiple_of(2), "children come in pairs");
         match self {
             Batch::Portable(keys) => keys[g].half_tree_level(nodes, fix_at, fix),
@@ -226,9 +210,7 @@ mod tests {
 
     fn sample(n: usize) -> Vec<Block> {
         // An odd multiplier fills both halves; a weak stream is enough here.
-        (0..n as u128)
-            .map(|i| Block((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)))
-            .collect()
+        (0..n as u128).map(|i| Block((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))).collect()
     }
 
     fn hex(s: &str) -> Block {
@@ -292,11 +274,7 @@ mod tests {
                     let x: Vec<[Block; GROUP]> = sample(n * GROUP).as_chunks().0.to_vec();
                     let (mut y, mut zero, mut one) = (x.clone(), x.clone(), x.clone());
                     for (group, input) in [(GROUP as u64, 1), (1, 0), (3, 7)] {
-                        let tweaks = Tweaks {
-                            first,
-                            group,
-                            input,
-                        };
+                        let tweaks = Tweaks { first, group, input };
                         batch.groups(0, tweaks, [offset], &x, [&mut y]);
                         let both = [&mut zero[..], &mut one];
                         batch.groups(0, tweaks, [Block::ZERO, offset], &x, both);
@@ -304,10 +282,7 @@ mod tests {
                         batch.groups(0, tweaks, [Block::ZERO], &x, [&mut one]);
                         assert!(one == zero, "{cpu:?} {n}");
                         if let Some(last) = n.checked_sub(1) {
-                            let tweaks = Tweaks {
-                                first: first.wrapping_add(last as u64 * group),
-                                ..tweaks
-                            };
+                            let tweaks = Tweaks { first: first.wrapping_add(last as u64 * group), ..tweaks };
                             batch.groups(last, tweaks, [offset], &x[last..], [&mut one[..1]]);
                             assert!(one[0] == y[last], "{cpu:?} {n}");
                         }

@@ -35,14 +35,7 @@ impl Key {
     }
 
     /// `out[j] = H(tweak + j·step, input[j] ⊕ offset)` for at most [`BATCH`] inputs.
-    pub(super) fn hash(
-        &self,
-        tweak: u64,
-        step: u64,
-        offset: Block,
-        input: &[Block],
-        out: &mut [Block],
-    ) {
+    pub(super) fn hash(&self, tweak: u64, step: u64, offset: Block, input: &[Block], out: &mut [Block]) {
         let mut masked = [Block::ZERO; BATCH];
         let mut index = tweak;
         for ((m, x), y) in masked.iter_mut().zip(input).zip(out.iter_mut()) {
@@ -54,16 +47,8 @@ impl Key {
         out.iter_mut().zip(&masked).for_each(|(y, m)| *y ^= *m);
     }
 
-    pub(super) fn half_tree_level(
-        &self,
-        nodes: &mut [Block],
-        fix_at: u64,
-        fix: Block,
-    ) -> LevelSums {
-        let mut sums = LevelSums {
-            left: Block::ZERO,
-            all: Block::ZERO,
-        };
+    pub(super) fn half_tree_level(&self, nodes: &mut [Block], fix_at: u64, fix: Block) -> LevelSums {
+        let mut sums = LevelSums { left: Block::ZERO, all: Block::ZERO };
         let width = nodes.len() / 2;
         // From the top down: children [2a, 2b) are written only after parents [a, b) were read, and no parent below a
         // is touched.

@@ -87,12 +87,7 @@ type Counter = [u64; 2];
 
 /// The words of `AES(start + j·step)`, j = 0, 1, …, by N registers in flight.
 #[target_feature(enable = "avx512f,vaes")]
-pub(super) fn counter<const N: usize>(
-    rounds: &Rounds,
-    start: Counter,
-    step: Counter,
-    out: &mut [u64],
-) {
+pub(super) fn counter<const N: usize>(rounds: &Rounds, start: Counter, step: Counter, out: &mut [u64]) {
     let k = broadcast(&rounds.0);
     let (mut at, four) = counters(start, step);
     for chunk in out.chunks_mut(8 * N) {
@@ -192,11 +187,7 @@ pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
                 *k = _mm512_xor_si512(four, word);
             }
             put(k, round, out);
-            constant = if constant == 0x80 {
-                0x1b
-            } else {
-                constant << 1
-            };
+            constant = if constant == 0x80 { 0x1b } else { constant << 1 };
         }
     }
 }
@@ -234,18 +225,10 @@ pub(super) fn hash_groups<const N: usize>(
     for g in (0..groups).step_by(step) {
         let k = round_keys(keys, from + g);
         let (k1, x1, first1, offset1) = match N {
-            1 => (
-                &round_keys(keys, from + g + 1),
-                &x[g + 1],
-                first.wrapping_add(tweaks.group),
-                offsets[0],
-            ),
+            1 => (&round_keys(keys, from + g + 1), &x[g + 1], first.wrapping_add(tweaks.group), offsets[0]),
             _ => (&k, &x[g], first, offsets[1]),
         };
-        let m = [
-            relabelled(&x[g], offsets[0], first, tweaks.input),
-            relabelled(x1, offset1, first1, tweaks.input),
-        ];
+        let m = [relabelled(&x[g], offsets[0], first, tweaks.input), relabelled(x1, offset1, first1, tweaks.input)];
         let [s0, s1] = feed_forward([&k, k1], m);
         store_group(&s0, &mut y[0][g]);
         match N {
@@ -382,13 +365,7 @@ fn each_of(keys: &[Four], first: u64, x: &[Block; WIDE], y: &mut [Block; WIDE]) 
 }
 
 #[target_feature(enable = "avx512f,vaes")]
-pub(super) fn half_tree_level(
-    keys: &[Four],
-    g: usize,
-    nodes: &mut [Block],
-    fix_at: u64,
-    fix: Block,
-) -> LevelSums {
+pub(super) fn half_tree_level(keys: &[Four], g: usize, nodes: &mut [Block], fix_at: u64, fix: Block) -> LevelSums {
     if !(nodes.len() / 2).is_multiple_of(WIDE) {
         // The top of a tree.
         return super::aesni::half_tree_level(keys, g, nodes, fix_at, fix);
@@ -423,20 +400,14 @@ pub(super) fn half_tree_level(
         let mut s = m;
         permute(&k, &mut s);
         let (children, _) = nodes[2 * begin..2 * end].as_chunks_mut::<WIDE>();
-        let [low, high] = children else {
-            unreachable!("twice as many children as parents")
-        };
+        let [low, high] = children else { unreachable!("twice as many children as parents") };
         let (mut first, mut second) = ([zero; REGS], [zero; REGS]);
         for (i, (s, (m, p))) in s.iter().zip(m.iter().zip(&p)).enumerate() {
             let left = _mm512_xor_si512(*s, *m);
             left_sum = _mm512_xor_si512(left_sum, left);
             all_sum = _mm512_xor_si512(all_sum, *p);
             let right = _mm512_xor_si512(left, *p);
-            let half = if i < REGS / 2 {
-                &mut first
-            } else {
-                &mut second
-            };
+            let half = if i < REGS / 2 { &mut first } else { &mut second };
             half[2 * i % REGS] = _mm512_permutex2var_epi64(left, first_pairs, right);
             half[2 * i % REGS + 1] = _mm512_permutex2var_epi64(left, last_pairs, right);
         }
@@ -444,10 +415,7 @@ pub(super) fn half_tree_level(
         store(&second, high);
         end = begin;
     }
-    LevelSums {
-        left: fold(left_sum),
-        all: fold(all_sum),
-    }
+    LevelSums { left: fold(left_sum), all: fold(all_sum) }
 }
 
 /// XOR of the four blocks of a register.

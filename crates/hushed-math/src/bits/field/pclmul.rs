@@ -29,9 +29,5 @@ pub(super) fn dot(a: &[Block], b: &[Block]) -> Unreduced {
         right = _mm_xor_si128(right, _mm_clmulepi64_si128::<0x10>(a, b));
         high = _mm_xor_si128(high, _mm_clmulepi64_si128::<0x11>(a, b));
     }
-    Unreduced {
-        low: word(low),
-        middle: word(left) ^ word(right),
-        high: word(high),
-    }
+    Unreduced { low: word(low), middle: word(left) ^ word(right), high: word(high) }
 }

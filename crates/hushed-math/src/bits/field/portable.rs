@@ -23,10 +23,7 @@ pub(super) fn multiply(a: Block, b: Block) -> Block {
 pub(super) fn dot(powers: &[Block], values: &[Block]) -> Block {
     let mut sums = [Block::ZERO; 128];
     for (p, v) in powers.iter().zip(values) {
-        for (half, sums) in [p.low_u64(), p.high_u64()]
-            .into_iter()
-            .zip(sums.chunks_exact_mut(64))
-        {
+        for (half, sums) in [p.low_u64(), p.high_u64()].into_iter().zip(sums.chunks_exact_mut(64)) {
             let masks = Mask::from_public_word(half);
             for (sum, mask) in sums.iter_mut().zip(masks) {
                 *sum ^= *v & mask;

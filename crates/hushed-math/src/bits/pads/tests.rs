@@ -3,9 +3,7 @@ use super::*;
 use std::collections::HashMap;
 
 fn sample(n: usize) -> Vec<Block> {
-    (0..n as u128)
-        .map(|i| Block((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)))
-        .collect()
+    (0..n as u128).map(|i| Block((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))).collect()
 }
 
 fn aes(key: Block, x: Block) -> Block {
@@ -53,15 +51,7 @@ fn tables_are_the_formula_in_every_kernel() {
     let seed = Block(u128::from_le_bytes([3; 16]));
     for cpu in Cpu::variants() {
         let pads = PadHash::with_cpu([3; 16], cpu);
-        for (n, places) in [
-            (1, 16),
-            (33, 16),
-            (70, 4),
-            (300, 8),
-            (300, 2),
-            (5, 1),
-            (0, 2),
-        ] {
+        for (n, places) in [(1, 16), (33, 16), (70, 4), (300, 8), (300, 2), (5, 1), (0, 2)] {
             let (x, offsets) = (sample(n), &sample(40)[40 - places..]);
             let mut out = vec![[Block::ZERO; TABLE]; n];
             pads.tables(5, offsets, &x, &mut out);
@@ -141,8 +131,7 @@ fn f3_targets_under_one_key_give_delta_away() {
         x ^ (l << 20 | r)
     };
     let delta = 0xab_cdef_0123u64;
-    let known =
-        |i: u64| mix(i.wrapping_mul(0x1234_5678_9abc_def1) ^ 5).wrapping_mul(0x9e37_79b9) & BITS;
+    let known = |i: u64| mix(i.wrapping_mul(0x1234_5678_9abc_def1) ^ 5).wrapping_mul(0x9e37_79b9) & BITS;
     // The attacker: `key` says under which key target i and call number z are hashed.
     let attack = |key: fn(u64) -> u64| {
         let target = |i: u64| (hash(key(i), known(i) ^ delta), i);
@@ -159,9 +148,5 @@ fn f3_targets_under_one_key_give_delta_away() {
     };
     assert_eq!(attack(|_| 0), Some(delta), "one key for all targets");
     assert_eq!(attack(|i| i), None, "a key a target");
-    assert_eq!(
-        attack(|i| i / TARGETS_A_KEY as u64),
-        None,
-        "sixteen targets a key"
-    );
+    assert_eq!(attack(|i| i / TARGETS_A_KEY as u64), None, "sixteen targets a key");
 }

@@ -54,18 +54,9 @@ impl Converter {
         };
         let targets = tables.targets.iter().map(|target| Target {
             constants: Constants::new(&target.modulus),
-            factors: target
-                .factors
-                .iter()
-                .map(|&w| factor(&target.modulus, w))
-                .collect(),
+            factors: target.factors.iter().map(|&w| factor(&target.modulus, w)).collect(),
         });
-        Converter {
-            have,
-            sources: sources.collect(),
-            targets: targets.collect(),
-            rounding: tables.rounding(),
-        }
+        Converter { have, sources: sources.collect(), targets: targets.collect(), rounding: tables.rounding() }
     }
 
     /// [`crate::BaseConverter::convert`] on slices of one length.

@@ -27,10 +27,7 @@ pub(crate) fn number(w: i64) -> u64 {
 }
 
 /// out += f·w·x for the words `at .. at + length`.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "what every kernel's tile takes, and the token"
-)]
+#[expect(clippy::too_many_arguments, reason = "what every kernel's tile takes, and the token")]
 pub(crate) fn tile(
     have: HaveFma,
     modulus: &Modulus,
@@ -73,10 +70,7 @@ pub(crate) fn tile(
 fn gather(numbers: &mut [u64], x: &[&[u64]], range: Range<usize>, lanes: usize) {
     let group = x.len() * lanes;
     for (i, x) in x.iter().enumerate() {
-        for (words, group) in x[range.clone()]
-            .chunks(lanes)
-            .zip(numbers.chunks_exact_mut(group))
-        {
+        for (words, group) in x[range.clone()].chunks(lanes).zip(numbers.chunks_exact_mut(group)) {
             let register = &mut group[i * lanes..(i + 1) * lanes];
             register.fill(0);
             for (to, &word) in register.iter_mut().zip(words) {
@@ -137,11 +131,7 @@ impl<L: Lanes> Sums<L> {
                 high: L::splat(HIGH),
                 both: L::splat(HIGH + ROUND),
                 mask: L::splat_word((1 << 26) - 1),
-                powers: [
-                    r.factor(L::splat(p26)),
-                    r.factor(L::splat(p50)),
-                    r.factor(L::splat(p76)),
-                ],
+                powers: [r.factor(L::splat(p26)), r.factor(L::splat(p50)), r.factor(L::splat(p76))],
                 offset: L::splat(c.offset),
                 r,
             }
@@ -167,12 +157,8 @@ impl<L: Lanes> Sums<L> {
         unsafe {
             let minus = (terms as u64).wrapping_mul(HIGH.to_bits());
             let sum = L::sub_words(sum, L::splat_word(minus));
-            let high = self
-                .r
-                .times(self.r.number(L::shift_26(sum)), self.powers[2]);
-            let middle = self
-                .r
-                .times(self.r.number(L::and(sum, self.mask)), self.powers[1]);
+            let high = self.r.times(self.r.number(L::shift_26(sum)), self.powers[2]);
+            let middle = self.r.times(self.r.number(L::and(sum, self.mask)), self.powers[1]);
             L::add(high, middle)
         }
     }
@@ -186,9 +172,7 @@ impl<L: Lanes> Sums<L> {
             let minus = minus.wrapping_sub(1 << OFFSET);
             // Parts below 2^36 and 2^26.
             let sum = L::sub_words(sum, L::splat_word(minus));
-            let low = self
-                .r
-                .times(self.r.number(L::shift_26(sum)), self.powers[0]);
+            let low = self.r.times(self.r.number(L::shift_26(sum)), self.powers[0]);
             let last = L::sub(self.r.number(L::and(sum, self.mask)), self.offset);
             L::add(low, last)
         }

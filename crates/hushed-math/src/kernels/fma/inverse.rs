@@ -85,12 +85,7 @@ unsafe fn inverse_one<L: Lanes>(r: &Registers<L>, tables: &Tables, a: &mut [u64]
 
 /// Two layers; the last two of a transform are scaled by n^−1 and leave words in [0, q).
 #[inline(always)]
-unsafe fn inverse_two<L: Lanes, const LAST: bool>(
-    r: &Registers<L>,
-    tables: &Tables,
-    a: &mut [u64],
-    k: usize,
-) {
+unsafe fn inverse_two<L: Lanes, const LAST: bool>(r: &Registers<L>, tables: &Tables, a: &mut [u64], k: usize) {
     let quarter = a.len() / 4;
     let p = a.as_mut_ptr();
     let w = &tables.inverse.blocks;
@@ -104,12 +99,7 @@ unsafe fn inverse_two<L: Lanes, const LAST: bool>(
             r.factor(L::splat(if LAST { tables.last[1] } else { w[2] })),
         ];
         for j in (0..quarter).step_by(L::LANES) {
-            let [p0, p1, p2, p3] = [
-                p.add(j),
-                p.add(j + quarter),
-                p.add(j + 2 * quarter),
-                p.add(j + 3 * quarter),
-            ];
+            let [p0, p1, p2, p3] = [p.add(j), p.add(j + quarter), p.add(j + 2 * quarter), p.add(j + 3 * quarter)];
             let mut x0 = load::<L, false>(r, p0);
             let mut x1 = load::<L, false>(r, p1);
             let mut x2 = load::<L, false>(r, p2);
@@ -174,13 +164,7 @@ unsafe fn inverse_tile<L: Lanes>(r: &Registers<L>, tables: &Tables, a: &mut [u64
 
 /// Registers i and i + stride of a tile; every sum is reduced.
 #[inline(always)]
-unsafe fn pair<L: Lanes>(
-    r: &Registers<L>,
-    x: &mut [L::F; 8],
-    i: usize,
-    stride: usize,
-    w: [L::F; 2],
-) {
+unsafe fn pair<L: Lanes>(r: &Registers<L>, x: &mut [L::F; 8], i: usize, stride: usize, w: [L::F; 2]) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let (mut low, mut high) = (x[i], x[i + stride]);

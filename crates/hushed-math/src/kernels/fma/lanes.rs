@@ -205,14 +205,8 @@ unsafe fn columns([ab, cd, ef, gh]: [__m512d; 4]) -> [__m512d; 4] {
     // SAFETY: guaranteed by the caller.
     unsafe {
         // Columns 0 and 2 of these, and 1 and 3, of four rows.
-        let even = [
-            _mm512_shuffle_f64x2::<0x88>(ab, cd),
-            _mm512_shuffle_f64x2::<0x88>(ef, gh),
-        ];
-        let odd = [
-            _mm512_shuffle_f64x2::<0xdd>(ab, cd),
-            _mm512_shuffle_f64x2::<0xdd>(ef, gh),
-        ];
+        let even = [_mm512_shuffle_f64x2::<0x88>(ab, cd), _mm512_shuffle_f64x2::<0x88>(ef, gh)];
+        let odd = [_mm512_shuffle_f64x2::<0xdd>(ab, cd), _mm512_shuffle_f64x2::<0xdd>(ef, gh)];
         [
             _mm512_shuffle_f64x2::<0x88>(even[0], even[1]),
             _mm512_shuffle_f64x2::<0x88>(odd[0], odd[1]),

@@ -29,11 +29,7 @@ macro_rules! portable {
 
 impl Limb {
     pub(crate) fn new(have: HaveFma, modulus: &Modulus) -> Limb {
-        Limb {
-            have,
-            modulus: *modulus,
-            constants: Constants::new(modulus),
-        }
+        Limb { have, modulus: *modulus, constants: Constants::new(modulus) }
     }
 
     portable! {
@@ -63,25 +59,13 @@ impl Limb {
 
     pub(crate) fn mul(&self, out: &mut [u64], a: &[u64], b: &[u64]) {
         let at = self.whole(a.len());
-        mul(
-            self.have,
-            &self.constants,
-            &mut out[..at],
-            &a[..at],
-            &b[..at],
-        );
+        mul(self.have, &self.constants, &mut out[..at], &a[..at], &b[..at]);
         portable::mul(&self.modulus, &mut out[at..], &a[at..], &b[at..]);
     }
 
     pub(crate) fn mul_add_assign(&self, acc: &mut [u64], a: &[u64], b: &[u64]) {
         let at = self.whole(a.len());
-        mul_add_assign(
-            self.have,
-            &self.constants,
-            &mut acc[..at],
-            &a[..at],
-            &b[..at],
-        );
+        mul_add_assign(self.have, &self.constants, &mut acc[..at], &a[..at], &b[..at]);
         portable::mul_add_assign(&self.modulus, &mut acc[at..], &a[at..], &b[at..]);
     }
 
@@ -93,13 +77,7 @@ impl Limb {
 
     pub(crate) fn mul_scalar(&self, out: &mut [u64], a: &[u64], s: u64) {
         let at = self.whole(a.len());
-        mul_scalar(
-            self.have,
-            &self.constants,
-            &mut out[..at],
-            &a[..at],
-            self.factor(s),
-        );
+        mul_scalar(self.have, &self.constants, &mut out[..at], &a[..at], self.factor(s));
         portable::mul_scalar(&self.modulus, &mut out[at..], &a[at..], s);
     }
 
@@ -121,47 +99,21 @@ impl Limb {
         let at = self.whole(out.len());
         let (whole, rest) = out.split_at_mut(at);
         let factor = self.factor(inv);
-        mod_down_finish::<false>(
-            self.have,
-            &self.constants,
-            whole,
-            &sum[..at],
-            &lifted[..at],
-            factor,
-        );
+        mod_down_finish::<false>(self.have, &self.constants, whole, &sum[..at], &lifted[..at], factor);
         portable::mod_down_finish(&self.modulus, rest, &sum[at..], &lifted[at..], inv);
     }
 
-    pub(crate) fn mod_down_finish_add_assign(
-        &self,
-        acc: &mut [u64],
-        sum: &[u64],
-        lifted: &[u64],
-        inv: u64,
-    ) {
+    pub(crate) fn mod_down_finish_add_assign(&self, acc: &mut [u64], sum: &[u64], lifted: &[u64], inv: u64) {
         let at = self.whole(acc.len());
         let (whole, rest) = acc.split_at_mut(at);
         let factor = self.factor(inv);
-        mod_down_finish::<true>(
-            self.have,
-            &self.constants,
-            whole,
-            &sum[..at],
-            &lifted[..at],
-            factor,
-        );
+        mod_down_finish::<true>(self.have, &self.constants, whole, &sum[..at], &lifted[..at], factor);
         portable::mod_down_finish_add_assign(&self.modulus, rest, &sum[at..], &lifted[at..], inv);
     }
 
     pub(crate) fn lift_centred(&self, out: &mut [u64], x: &[u64], from: &Modulus) {
         let at = self.whole(x.len());
-        lift_centred(
-            self.have,
-            &self.constants,
-            &mut out[..at],
-            &x[..at],
-            from.value(),
-        );
+        lift_centred(self.have, &self.constants, &mut out[..at], &x[..at], from.value());
         portable::lift_centred(&self.modulus, &mut out[at..], &x[at..], from);
     }
 
@@ -201,13 +153,7 @@ impl Limb {
         }
     }
 
-    pub(crate) fn dot_pair_repeated(
-        &self,
-        out: [&mut [u64]; 2],
-        d: &[&[u64]],
-        log_repeat: u32,
-        keys: [&[&[u64]]; 2],
-    ) {
+    pub(crate) fn dot_pair_repeated(&self, out: [&mut [u64]; 2], d: &[&[u64]], log_repeat: u32, keys: [&[&[u64]]; 2]) {
         // Whole runs of eight words, as the caller has checked.
         dot_pair_repeated(self.have, &self.constants, out, d, log_repeat, keys);
     }
@@ -286,34 +232,27 @@ unsafe fn mul_body<L: Lanes>(c: &Constants, out: &mut [u64], a: &[u64], b: &[u64
 
 #[inline(always)]
 unsafe fn mul_add_body<L: Lanes>(c: &Constants, acc: &mut [u64], a: &[u64], b: &[u64]) {
-    each!(r, c, acc, [a, b], |p, a, b| r
-        .reduced_word(L::add(r.load(p), r.mul(a, b))))
+    each!(r, c, acc, [a, b], |p, a, b| r.reduced_word(L::add(r.load(p), r.mul(a, b))))
 }
 
 #[inline(always)]
 unsafe fn mul_scalar_assign_body<L: Lanes>(c: &Constants, a: &mut [u64], s: f64) {
-    each!(r, c, a, [], |p| r
-        .word(r.times(r.load(p), r.factor(L::splat(s)))))
+    each!(r, c, a, [], |p| r.word(r.times(r.load(p), r.factor(L::splat(s)))))
 }
 
 #[inline(always)]
 unsafe fn mul_scalar_body<L: Lanes>(c: &Constants, out: &mut [u64], a: &[u64], s: f64) {
-    each!(r, c, out, [a], |_p, a| r
-        .word(r.times(a, r.factor(L::splat(s)))))
+    each!(r, c, out, [a], |_p, a| r.word(r.times(a, r.factor(L::splat(s)))))
 }
 
 #[inline(always)]
 unsafe fn mul_scalar_add_body<L: Lanes>(c: &Constants, acc: &mut [u64], a: &[u64], s: f64) {
-    each!(r, c, acc, [a], |p, a| r.reduced_word(L::add(
-        r.load(p),
-        r.times(a, r.factor(L::splat(s)))
-    )))
+    each!(r, c, acc, [a], |p, a| r.reduced_word(L::add(r.load(p), r.times(a, r.factor(L::splat(s))))))
 }
 
 #[inline(always)]
 unsafe fn sub_mul_scalar_body<L: Lanes>(c: &Constants, a: &mut [u64], b: &[u64], s: f64) {
-    each!(r, c, a, [b], |p, b| r
-        .word(r.times(L::sub(r.load(p), b), r.factor(L::splat(s)))))
+    each!(r, c, a, [b], |p, b| r.word(r.times(L::sub(r.load(p), b), r.factor(L::splat(s)))))
 }
 
 #[inline(always)]

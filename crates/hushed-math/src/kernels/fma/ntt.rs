@@ -52,10 +52,7 @@ impl Direction {
                 }
             }
         }
-        Direction {
-            columns,
-            blocks: words[..rows].iter().map(|&w| centred(modulus, w)).collect(),
-        }
+        Direction { columns, blocks: words[..rows].iter().map(|&w| centred(modulus, w)).collect() }
     }
 
     /// The twiddles of the tile that is block k.
@@ -92,10 +89,7 @@ impl Tables {
 pub(crate) fn forward(tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
     let size = tables.n >> (2 * skipped);
     assert!(size >= 64 && a.len().is_multiple_of(size), "whole blocks");
-    assert!(
-        first + a.len() / size <= 1 << (2 * skipped),
-        "blocks of the layer"
-    );
+    assert!(first + a.len() / size <= 1 << (2 * skipped), "blocks of the layer");
     for (i, block) in a.chunks_exact_mut(size).enumerate() {
         forward_block(tables.have, tables, block, (1 << (2 * skipped)) + first + i);
     }
@@ -163,28 +157,14 @@ unsafe fn forward_layers<L: Lanes>(
 }
 
 #[inline(always)]
-pub(super) unsafe fn load<L: Lanes, const INTEGERS: bool>(
-    r: &Registers<L>,
-    from: *const u64,
-) -> L::F {
+pub(super) unsafe fn load<L: Lanes, const INTEGERS: bool>(r: &Registers<L>, from: *const u64) -> L::F {
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        if INTEGERS {
-            r.load(from)
-        } else {
-            L::as_numbers(L::load(from))
-        }
-    }
+    unsafe { if INTEGERS { r.load(from) } else { L::as_numbers(L::load(from)) } }
 }
 
 /// One layer; the sums are not reduced, which is allowed only in a first layer.
 #[inline(always)]
-unsafe fn forward_one<L: Lanes, const INTEGERS: bool>(
-    r: &Registers<L>,
-    tables: &Tables,
-    a: &mut [u64],
-    k: usize,
-) {
+unsafe fn forward_one<L: Lanes, const INTEGERS: bool>(r: &Registers<L>, tables: &Tables, a: &mut [u64], k: usize) {
     let half = a.len() / 2;
     let p = a.as_mut_ptr();
     // SAFETY: guaranteed by the caller; both halves have a multiple of the lanes.
@@ -202,30 +182,16 @@ unsafe fn forward_one<L: Lanes, const INTEGERS: bool>(
 
 /// Two layers.
 #[inline(always)]
-unsafe fn forward_two<L: Lanes, const INTEGERS: bool>(
-    r: &Registers<L>,
-    tables: &Tables,
-    a: &mut [u64],
-    k: usize,
-) {
+unsafe fn forward_two<L: Lanes, const INTEGERS: bool>(r: &Registers<L>, tables: &Tables, a: &mut [u64], k: usize) {
     let quarter = a.len() / 4;
     let p = a.as_mut_ptr();
     let w = &tables.forward.blocks;
     // SAFETY: guaranteed by the caller; the quarters have a multiple of the lanes.
     unsafe {
         let w = [w[k], w[2 * k], w[2 * k + 1]];
-        let w = [
-            r.factor(L::splat(w[0])),
-            r.factor(L::splat(w[1])),
-            r.factor(L::splat(w[2])),
-        ];
+        let w = [r.factor(L::splat(w[0])), r.factor(L::splat(w[1])), r.factor(L::splat(w[2]))];
         for j in (0..quarter).step_by(L::LANES) {
-            let [p0, p1, p2, p3] = [
-                p.add(j),
-                p.add(j + quarter),
-                p.add(j + 2 * quarter),
-                p.add(j + 3 * quarter),
-            ];
+            let [p0, p1, p2, p3] = [p.add(j), p.add(j + quarter), p.add(j + 2 * quarter), p.add(j + 3 * quarter)];
             let mut x0 = r.reduce(load::<L, INTEGERS>(r, p0));
             let mut x1 = load::<L, INTEGERS>(r, p1);
             let mut x2 = load::<L, INTEGERS>(r, p2);
@@ -244,12 +210,7 @@ unsafe fn forward_two<L: Lanes, const INTEGERS: bool>(
 
 /// The last layers of block `k`, of lanes² words, ending with words in [0, q).
 #[inline(always)]
-unsafe fn forward_tile<L: Lanes, const INTEGERS: bool>(
-    r: &Registers<L>,
-    tables: &Tables,
-    a: &mut [u64],
-    k: usize,
-) {
+unsafe fn forward_tile<L: Lanes, const INTEGERS: bool>(r: &Registers<L>, tables: &Tables, a: &mut [u64], k: usize) {
     let p = a.as_mut_ptr();
     // SAFETY: guaranteed by the caller; the tile has as many rows as lanes.
     unsafe {
@@ -288,14 +249,7 @@ unsafe fn forward_tile<L: Lanes, const INTEGERS: bool>(
 
 /// Registers i and i + stride of a tile.
 #[inline(always)]
-unsafe fn pair<L: Lanes>(
-    r: &Registers<L>,
-    x: &mut [L::F; 8],
-    i: usize,
-    stride: usize,
-    w: [L::F; 2],
-    reduce: bool,
-) {
+unsafe fn pair<L: Lanes>(r: &Registers<L>, x: &mut [L::F; 8], i: usize, stride: usize, w: [L::F; 2], reduce: bool) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let (mut low, mut high) = (x[i], x[i + stride]);

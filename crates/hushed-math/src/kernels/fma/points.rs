@@ -8,13 +8,7 @@ use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 
 /// sums += left·right.
-pub(crate) fn points(
-    have: HaveFma,
-    modulus: &Modulus,
-    left: &[u64],
-    right: &[u64],
-    sums: &mut points::Sums,
-) {
+pub(crate) fn points(have: HaveFma, modulus: &Modulus, left: &[u64], right: &[u64], sums: &mut points::Sums) {
     let terms = left.len() / (LEFT * GROUP);
     assert!(terms <= TERMS && left.len() == terms * LEFT * GROUP);
     assert_eq!(right.len(), terms * RIGHT * GROUP);

@@ -43,10 +43,7 @@ pub(super) struct Constants {
 
 impl Constants {
     pub(super) fn new(modulus: &Modulus) -> Constants {
-        Constants {
-            q: modulus.value(),
-            inverse: 1.0 / modulus.value() as f64,
-        }
+        Constants { q: modulus.value(), inverse: 1.0 / modulus.value() as f64 }
     }
 }
 

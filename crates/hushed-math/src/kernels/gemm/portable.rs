@@ -7,14 +7,7 @@ use crate::modulus::Modulus;
 const BLOCK: usize = 64;
 
 /// out += f·w·x for the words `at .. at + length`.
-pub(super) fn tile(
-    modulus: &Modulus,
-    chunk: &Chunk,
-    x: &[&[u64]],
-    out: &mut [&mut [u64]],
-    at: usize,
-    length: usize,
-) {
+pub(super) fn tile(modulus: &Modulus, chunk: &Chunk, x: &[&[u64]], out: &mut [&mut [u64]], at: usize, length: usize) {
     for first in (at..at + length).step_by(BLOCK) {
         let range = first..(first + BLOCK).min(at + length);
         let x: Vec<&[u64]> = x.iter().map(|x| &x[range.clone()]).collect();
@@ -34,12 +27,7 @@ pub(super) fn tile(
 }
 
 /// Sums of 128 bits: below q + 1024·q² < 2^111.
-fn full<'a>(
-    modulus: &Modulus,
-    weights: impl Iterator<Item = &'a u64>,
-    x: &[&[u64]],
-    out: &mut [u64],
-) {
+fn full<'a>(modulus: &Modulus, weights: impl Iterator<Item = &'a u64>, x: &[&[u64]], out: &mut [u64]) {
     let mut sums = [0_u128; BLOCK];
     for (&w, x) in weights.zip(x) {
         for (sum, &x) in sums.iter_mut().zip(*x) {

@@ -54,14 +54,7 @@ struct Case {
 
 impl Case {
     fn check(&self, rng: &mut SecretRng) -> Vec<Method> {
-        let Case {
-            q,
-            limit,
-            factor,
-            rows,
-            columns,
-            length,
-        } = *self;
+        let Case { q, limit, factor, rows, columns, length } = *self;
         let weights = signed(rows * columns, limit, rng);
         let x: Vec<Vec<u64>> = (0..columns).map(|_| residues(length, q, rng)).collect();
         let before: Vec<Vec<u64>> = (0..rows).map(|_| residues(length, q, rng)).collect();
@@ -71,9 +64,7 @@ impl Case {
                 (0..length)
                     .map(|c| {
                         let terms = weights[o * columns..][..columns].iter().zip(&x);
-                        let sum: i128 = terms
-                            .map(|(&w, x)| i128::from(w) * i128::from(x[c]) % wide)
-                            .sum();
+                        let sum: i128 = terms.map(|(&w, x)| i128::from(w) * i128::from(x[c]) % wide).sum();
                         let sum = sum % wide * i128::from(factor);
                         (i128::from(before[o][c]) + sum).rem_euclid(wide) as u64
                     })
@@ -104,30 +95,13 @@ impl Case {
 #[test]
 fn products_equal_wide_integers_for_shapes_around_the_blocks() {
     let mut rng = SecretRng::insecure_from_seed(1);
-    let moduli = [
-        3,
-        (1 << 40) - 87,
-        (1 << 40) + 15,
-        (1 << 46) - 21,
-        (1 << 50) - 27,
-    ];
-    for (number, (rows, columns)) in [(1, 1), (5, 3), (6, 8), (7, 64), (13, 65), (17, 129)]
-        .into_iter()
-        .enumerate()
-    {
+    let moduli = [3, (1 << 40) - 87, (1 << 40) + 15, (1 << 46) - 21, (1 << 50) - 27];
+    for (number, (rows, columns)) in [(1, 1), (5, 3), (6, 8), (7, 64), (13, 65), (17, 129)].into_iter().enumerate() {
         for length in [1, 8, 15, 16, 31, 33, 72] {
             for limit in LIMITS {
                 let q = moduli[(number + length + limit.count_ones() as usize) % moduli.len()];
                 let factor = rng.next_u64() % q;
-                Case {
-                    q,
-                    limit,
-                    factor,
-                    rows,
-                    columns,
-                    length,
-                }
-                .check(&mut rng);
+                Case { q, limit, factor, rows, columns, length }.check(&mut rng);
             }
         }
     }
@@ -137,18 +111,9 @@ fn products_equal_wide_integers_for_shapes_around_the_blocks() {
 fn ternary_weights_take_one_product_under_every_modulus() {
     let mut rng = SecretRng::insecure_from_seed(2);
     for q in [3, (1 << 41) - 21, (1 << 50) - 27, (1 << 50) - 1] {
-        let case = Case {
-            q,
-            limit: 1,
-            factor: 1,
-            rows: 9,
-            columns: 40,
-            length: 40,
-        };
+        let case = Case { q, limit: 1, factor: 1, rows: 9, columns: 40, length: 40 };
         assert!(
-            case.check(&mut rng)
-                .iter()
-                .all(|method| matches!(method, Method::Narrow | Method::Planes(1))),
+            case.check(&mut rng).iter().all(|method| matches!(method, Method::Narrow | Method::Planes(1))),
             "q = {q}"
         );
     }
@@ -173,15 +138,9 @@ fn sums_at_the_bound_do_not_overflow() {
                     let packed = gemm.pack(&vec![weight; columns], 1, columns, limit, q - 1);
                     let x = vec![q - 1; 8];
                     let mut out = x.clone();
-                    gemm.multiply_add(
-                        &packed,
-                        &vec![&x[..]; columns],
-                        &mut [&mut out],
-                        &mut GemmScratch::new(),
-                    );
+                    gemm.multiply_add(&packed, &vec![&x[..]; columns], &mut [&mut out], &mut GemmScratch::new());
                     // (−1)·w·(−1) for each term, and −1 to begin with.
-                    let expected =
-                        (i128::from(weight) * columns as i128 - 1).rem_euclid(i128::from(q));
+                    let expected = (i128::from(weight) * columns as i128 - 1).rem_euclid(i128::from(q));
                     assert_eq!(out, [expected as u64; 8], "q = {q}, {columns} of {weight}");
                 }
             }
@@ -205,9 +164,7 @@ fn residues_are_multiplied_by_the_full_method_on_every_processor() {
             });
             let packed = &packed[1];
             assert_eq!(packed.method(), Method::Full);
-            let x: Vec<_> = (0..columns)
-                .map(|_| residues(length, q, &mut rng))
-                .collect();
+            let x: Vec<_> = (0..columns).map(|_| residues(length, q, &mut rng)).collect();
             let x: Vec<&[u64]> = x.iter().map(Vec::as_slice).collect();
             let mut out = vec![residues(length, q, &mut rng); rows];
             let before = out.clone();
@@ -215,8 +172,7 @@ fn residues_are_multiplied_by_the_full_method_on_every_processor() {
             gemm.multiply_add(packed, &x, &mut parts, &mut GemmScratch::new());
             for (r, (out, before)) in out.iter().zip(&before).enumerate() {
                 for (c, (&found, &start)) in out.iter().zip(before).enumerate() {
-                    let products = (0..columns)
-                        .map(|i| u128::from(weights[r * columns + i]) * u128::from(x[i][c]));
+                    let products = (0..columns).map(|i| u128::from(weights[r * columns + i]) * u128::from(x[i][c]));
                     let expected = (products.sum::<u128>() + u128::from(start)) % u128::from(q);
                     assert_eq!(u128::from(found), expected, "q = {q}");
                 }
@@ -228,8 +184,7 @@ fn residues_are_multiplied_by_the_full_method_on_every_processor() {
 #[test]
 #[should_panic(expected = "residues")]
 fn a_weight_that_is_no_residue_is_refused() {
-    LimbGemm::new(Modulus::new(257).unwrap())
-        .pack_residues(1, [1, 2], |_, words| words.copy_from_slice(&[0, 257]));
+    LimbGemm::new(Modulus::new(257).unwrap()).pack_residues(1, [1, 2], |_, words| words.copy_from_slice(&[0, 257]));
 }
 
 #[test]

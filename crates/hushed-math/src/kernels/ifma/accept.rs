@@ -6,13 +6,7 @@ use std::arch::x86_64::*;
 
 /// Masks each word with `mask` and writes those below q, in order, to the front of `out`, as long as both slices have
 /// eight words left. Returns the number of words read and of residues written. The rest of `out` is partly overwritten.
-pub(crate) fn accept(
-    _: HaveIfma,
-    q: u64,
-    mask: u64,
-    words: &[u64],
-    out: &mut [u64],
-) -> (usize, usize) {
+pub(crate) fn accept(_: HaveIfma, q: u64, mask: u64, words: &[u64], out: &mut [u64]) -> (usize, usize) {
     // SAFETY: the token proves the instruction sets.
     unsafe { run(q, mask, words, out) }
 }

@@ -57,10 +57,7 @@ impl Converter {
     pub(crate) fn new(_token: HaveIfma, tables: &ConversionTables) -> Converter {
         let source = |source: &crate::kernels::convert::Source| Source {
             constants: super::lanes::Constants::new(&source.modulus),
-            inverse: [
-                source.inverse,
-                shoup52(source.inverse, source.modulus.value()),
-            ],
+            inverse: [source.inverse, shoup52(source.inverse, source.modulus.value())],
             shift: u64::from(52 - source.modulus.bits()),
             ratio: source.ratio,
         };
@@ -92,10 +89,7 @@ impl Converter {
             return unsafe { self.convert_two([first, second], [src[0], src[1]], out) };
         }
         let mut terms = Words::zero((self.sources.len() + 1) * STRIP);
-        let rows: Vec<*mut u64> = terms
-            .chunks_exact_mut(STRIP)
-            .map(<[u64]>::as_mut_ptr)
-            .collect();
+        let rows: Vec<*mut u64> = terms.chunks_exact_mut(STRIP).map(<[u64]>::as_mut_ptr).collect();
         let src: Vec<*const u64> = src.iter().map(|x| x.as_ptr()).collect();
         for start in (0..length).step_by(STRIP) {
             let strip = STRIP.min(length - start);
@@ -115,12 +109,7 @@ impl Converter {
     /// The processor has AVX-512 F, DQ and IFMA; there is a slice for each target, all slices have one length, a
     /// multiple of 8, and one reduction takes all terms.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-    unsafe fn convert_two(
-        &self,
-        [first, second]: [&Source; 2],
-        [x0, x1]: [&[u64]; 2],
-        out: &mut [&mut [u64]],
-    ) {
+    unsafe fn convert_two(&self, [first, second]: [&Source; 2], [x0, x1]: [&[u64]; 2], out: &mut [&mut [u64]]) {
         let (first, second) = (Term::new(first), Term::new(second));
         let rounding = splat(self.rounding);
         for at in (0..x0.len()).step_by(8) {
@@ -151,10 +140,7 @@ impl Converter {
         assert!(terms.len() == self.sources.len() + 1);
         assert!(terms.iter().all(|x| x.len() == length));
         let rows: Vec<*mut u64> = terms.iter_mut().map(|row| row.as_mut_ptr()).collect();
-        let src: Vec<*const u64> = rows[..self.sources.len()]
-            .iter()
-            .map(|row| row.cast_const())
-            .collect();
+        let src: Vec<*const u64> = rows[..self.sources.len()].iter().map(|row| row.cast_const()).collect();
         for start in (0..length).step_by(STRIP) {
             let strip = STRIP.min(length - start);
             // SAFETY: the token of `new` proves the instruction sets; all slices have words start .. start + strip, and
@@ -184,14 +170,7 @@ impl Converter {
     /// The processor has AVX-512 F, DQ and IFMA; `src` has words start .. start + strip; `rows` has a row for each
     /// source and one more, each writable at words to .. to + strip, in the place of `src` or apart from it.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-    unsafe fn prepare_strip(
-        &self,
-        src: &[*const u64],
-        start: usize,
-        strip: usize,
-        rows: &[*mut u64],
-        to: usize,
-    ) {
+    unsafe fn prepare_strip(&self, src: &[*const u64], start: usize, strip: usize, rows: &[*mut u64], to: usize) {
         // SAFETY: by the contract of this function.
         unsafe {
             let quotients = rows[self.sources.len()].add(to);
@@ -219,14 +198,7 @@ impl Converter {
     /// # Safety
     /// As `prepare_strip`, but `rows` are only read; `out` has words to .. to + strip.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-    unsafe fn combine_strip(
-        &self,
-        rows: &[*mut u64],
-        start: usize,
-        strip: usize,
-        out: &mut [&mut [u64]],
-        to: usize,
-    ) {
+    unsafe fn combine_strip(&self, rows: &[*mut u64], start: usize, strip: usize, out: &mut [&mut [u64]], to: usize) {
         let targets = self.targets.len();
         for (number, (target, out)) in self.targets.iter().zip(out).enumerate() {
             // SAFETY: by the contract of this function; a prefetch beyond a row is a hint like any other.
@@ -259,13 +231,7 @@ impl Converter {
     /// As `combine_strip`; the rows have words at .. at + 8·WIDTH and `out` 8·WIDTH words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-    unsafe fn sum<const WIDTH: usize>(
-        &self,
-        target: &Target,
-        rows: &[*mut u64],
-        at: usize,
-        out: *mut u64,
-    ) {
+    unsafe fn sum<const WIDTH: usize>(&self, target: &Target, rows: &[*mut u64], at: usize, out: *mut u64) {
         let lanes = Lanes::new(&target.constants);
         let inverse = splat(target.inverse);
         let mut high = [lanes.q; WIDTH];
@@ -311,10 +277,7 @@ impl Term {
     fn new(source: &Source) -> Term {
         Term {
             lanes: Lanes::new(&source.constants),
-            inverse: Factor {
-                w: splat(source.inverse[0]),
-                shoup: splat(source.inverse[1]),
-            },
+            inverse: Factor { w: splat(source.inverse[0]), shoup: splat(source.inverse[1]) },
             shift: splat(source.shift),
             ratio: splat(source.ratio),
         }
@@ -370,7 +333,5 @@ fn groups(tables: &ConversionTables) -> Box<[Range<usize>]> {
 
 /// t^−1 modulo 2^52 for odd t: each Newton step doubles the number of correct bits, from 3.
 fn inverse52(t: u64) -> u64 {
-    (0..5).fold(t, |x, _| {
-        x.wrapping_mul(2_u64.wrapping_sub(t.wrapping_mul(x)))
-    }) & MASK
+    (0..5).fold(t, |x, _| x.wrapping_mul(2_u64.wrapping_sub(t.wrapping_mul(x)))) & MASK
 }

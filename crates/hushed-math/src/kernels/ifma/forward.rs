@@ -10,9 +10,7 @@
 //! A butterfly costs five instructions, four of them on the two ports that multiply, or seven with a reduction, five of
 //! them there ([`Lanes::forward`]); the second factor in the layers of strides 4, 2 and 1 takes three more.
 
-use super::lanes::{
-    Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store,
-};
+use super::lanes::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use std::arch::x86_64::*;
 
@@ -125,8 +123,7 @@ unsafe fn tail64<const ROOM: u8, const LOOSE: bool>(
     // SAFETY: by the contract of this function.
     unsafe {
         let f = |i: usize| load_factor(record.add(6 + 2 * i));
-        let [x0, x1, x2, x3, x4, x5, x6, x7] =
-            [0, 1, 2, 3, 4, 5, 6, 7].map(|i| load(block.add(8 * i)));
+        let [x0, x1, x2, x3, x4, x5, x6, x7] = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| load(block.add(8 * i)));
         let (x0, x4) = butterfly::<ROOM, 0>(l, x0, x4, f(0));
         let (x1, x5) = butterfly::<ROOM, 0>(l, x1, x5, f(0));
         let (x2, x6) = butterfly::<ROOM, 0>(l, x2, x6, f(0));
@@ -177,13 +174,7 @@ unsafe fn tail32<const ROOM: u8, const LOOSE: bool>(
 /// As [`transform`]; `block` has 16·COUNT words, `constants` COUNT sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn fine<
-    const ROOM: u8,
-    const LOOSE: bool,
-    const ODD: u8,
-    const EVEN: u8,
-    const COUNT: usize,
->(
+unsafe fn fine<const ROOM: u8, const LOOSE: bool, const ODD: u8, const EVEN: u8, const COUNT: usize>(
     l: &Lanes,
     a: [__m512i; COUNT],
     b: [__m512i; COUNT],
@@ -217,10 +208,7 @@ unsafe fn fine<
         }
         // x = a0 b0 a4 b4 a2 b2 a6 b6, y the same plus 1.
         for i in 0..COUNT {
-            (x[i], y[i]) = (
-                _mm512_shuffle_i64x2::<0x44>(x[i], y[i]),
-                _mm512_shuffle_i64x2::<0xee>(x[i], y[i]),
-            );
+            (x[i], y[i]) = (_mm512_shuffle_i64x2::<0x44>(x[i], y[i]), _mm512_shuffle_i64x2::<0xee>(x[i], y[i]));
         }
         l.mul_all(&mut y, bases[2]);
         for i in 0..COUNT {
@@ -234,14 +222,8 @@ unsafe fn fine<
             }
         }
         for i in 0..COUNT {
-            store(
-                block.add(16 * i),
-                pick(x[i], y[i], [0, 8, 4, 12, 2, 10, 6, 14]),
-            );
-            store(
-                block.add(16 * i + 8),
-                pick(x[i], y[i], [1, 9, 5, 13, 3, 11, 7, 15]),
-            );
+            store(block.add(16 * i), pick(x[i], y[i], [0, 8, 4, 12, 2, 10, 6, 14]));
+            store(block.add(16 * i + 8), pick(x[i], y[i], [1, 9, 5, 13, 3, 11, 7, 15]));
         }
     }
 }
@@ -249,20 +231,11 @@ unsafe fn fine<
 /// One butterfly in a layer of this parity: a pass has layers 0 and 1, and the tail continues in turn.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-fn butterfly<const ROOM: u8, const PARITY: u8>(
-    l: &Lanes,
-    x: __m512i,
-    y: __m512i,
-    f: Factor,
-) -> (__m512i, __m512i) {
+fn butterfly<const ROOM: u8, const PARITY: u8>(l: &Lanes, x: __m512i, y: __m512i, f: Factor) -> (__m512i, __m512i) {
     let reduce = match ROOM {
         4 => true,
         8 => PARITY == 0,
         _ => false,
     };
-    if reduce {
-        l.forward_reduced(x, y, f)
-    } else {
-        l.forward(x, y, f)
-    }
+    if reduce { l.forward_reduced(x, y, f) } else { l.forward(x, y, f) }
 }

@@ -12,11 +12,7 @@ macro_rules! lanes {
     ($length:expr, |$at:ident, $ends:ident| $body:block) => {{
         let length = $length;
         for $at in (0..length).step_by(8) {
-            let $ends: __mmask8 = if length - $at >= 8 {
-                0xff
-            } else {
-                (1 << (length - $at)) - 1
-            };
+            let $ends: __mmask8 = if length - $at >= 8 { 0xff } else { (1 << (length - $at)) - 1 };
             $body
         }
     }};
@@ -79,13 +75,7 @@ impl Limb {
         unsafe { sub_mul_scalar::<false>(self, out.len(), to, a, b, inv) }
     }
 
-    pub(crate) fn mod_down_finish_add_assign(
-        &self,
-        acc: &mut [u64],
-        sum: &[u64],
-        lifted: &[u64],
-        inv: u64,
-    ) {
+    pub(crate) fn mod_down_finish_add_assign(&self, acc: &mut [u64], sum: &[u64], lifted: &[u64], inv: u64) {
         assert!(acc.len() == sum.len() && sum.len() == lifted.len());
         let (to, a, b) = (acc.as_mut_ptr(), sum.as_ptr(), lifted.as_ptr());
         // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
@@ -100,12 +90,7 @@ impl Limb {
         }
     }
 
-    pub(crate) fn dot_pair<const ACCUMULATE: bool>(
-        &self,
-        out: [&mut [u64]; 2],
-        d: &[&[u64]],
-        keys: [&[&[u64]]; 2],
-    ) {
+    pub(crate) fn dot_pair<const ACCUMULATE: bool>(&self, out: [&mut [u64]; 2], d: &[&[u64]], keys: [&[&[u64]]; 2]) {
         let [out_b, out_a] = out;
         let [kb, ka] = keys;
         let length = out_b.len();
@@ -128,13 +113,7 @@ impl Limb {
         }
     }
 
-    pub(crate) fn dot_pair_repeated(
-        &self,
-        out: [&mut [u64]; 2],
-        d: &[&[u64]],
-        log_repeat: u32,
-        keys: [&[&[u64]]; 2],
-    ) {
+    pub(crate) fn dot_pair_repeated(&self, out: [&mut [u64]; 2], d: &[&[u64]], log_repeat: u32, keys: [&[&[u64]]; 2]) {
         let [out_b, out_a] = out;
         let [kb, ka] = keys;
         let length = out_b.len();
@@ -174,13 +153,7 @@ impl Limb {
         let ([out_b, out_a], [kb, ka], (moves, orders, first)) = (out, keys, turn);
         let run = d.first().map_or(0, |d| d.len());
         assert!(d.len() == kb.len() && d.len() == ka.len() && d.len() <= TERMS);
-        assert!(
-            d.iter()
-                .chain(kb)
-                .chain(ka)
-                .chain(&added)
-                .all(|x| x.len() == run)
-        );
+        assert!(d.iter().chain(kb).chain(ka).chain(&added).all(|x| x.len() == run));
         assert!(out_b.len() == 8 * moves.len() && out_a.len() == out_b.len());
         let inside = |&from: &u32| {
             let at = (from as usize & !7).wrapping_sub(first);
@@ -210,12 +183,7 @@ impl Limb {
         unsafe { dot_pair_of_turned(self, out_b, out_a, d, turns, kb, ka) }
     }
 
-    pub(crate) fn tensor<const ACCUMULATE: bool>(
-        &self,
-        out: [&mut [u64]; 3],
-        x: [&[u64]; 2],
-        y: [&[u64]; 2],
-    ) {
+    pub(crate) fn tensor<const ACCUMULATE: bool>(&self, out: [&mut [u64]; 3], x: [&[u64]; 2], y: [&[u64]; 2]) {
         let length = out[0].len();
         assert!(out.iter().all(|z| z.len() == length));
         assert!(x.iter().chain(&y).all(|z| z.len() == length));
@@ -247,11 +215,7 @@ unsafe fn sub(limb: &Limb, out: &mut [u64], a: &[u64], b: &[u64]) {
             let (x, y) = (read(ends, a.add(at)), read(ends, b.add(at)));
             let difference = _mm512_sub_epi64(x, y);
             let below = _mm512_cmplt_epu64_mask(x, y);
-            write(
-                ends,
-                to.add(at),
-                _mm512_mask_add_epi64(difference, below, difference, q),
-            );
+            write(ends, to.add(at), _mm512_mask_add_epi64(difference, below, difference, q));
         }
     });
 }
@@ -264,11 +228,7 @@ unsafe fn mul(limb: &Limb, out: &mut [u64], a: &[u64], b: &[u64]) {
         // SAFETY: masked to words below the length of the three slices.
         unsafe {
             let (x, y) = (read(ends, a.add(at)), read(ends, b.add(at)));
-            write(
-                ends,
-                to.add(at),
-                product.mul_add(_mm512_setzero_si512(), x, y),
-            );
+            write(ends, to.add(at), product.mul_add(_mm512_setzero_si512(), x, y));
         }
     });
 }
@@ -536,12 +496,7 @@ unsafe fn dot_pair_of_turned(
 
 /// (x0·y0, x0·y1 + x1·y0, x1·y1), added to `out` or stored there.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn tensor<const ACCUMULATE: bool>(
-    limb: &Limb,
-    out: [&mut [u64]; 3],
-    x: [&[u64]; 2],
-    y: [&[u64]; 2],
-) {
+unsafe fn tensor<const ACCUMULATE: bool>(limb: &Limb, out: [&mut [u64]; 3], x: [&[u64]; 2], y: [&[u64]; 2]) {
     let product = Product::new(limb);
     let zero = _mm512_setzero_si512();
     let length = out[0].len();
@@ -556,10 +511,7 @@ unsafe fn tensor<const ACCUMULATE: bool>(
             let high_x = [0, 1].map(|i| _mm512_sllv_epi64(x[i], product.shift));
             let high_y = [0, 1].map(|i| _mm512_add_epi64(y[i], y[i]));
             let add = |sum: [__m512i; 2], i: usize, j: usize| {
-                [
-                    _mm512_madd52lo_epu64(sum[0], x[i], y[j]),
-                    _mm512_madd52hi_epu64(sum[1], high_x[i], high_y[j]),
-                ]
+                [_mm512_madd52lo_epu64(sum[0], x[i], y[j]), _mm512_madd52hi_epu64(sum[1], high_x[i], high_y[j])]
             };
             let none = [zero; 2];
             let sums = [add(none, 0, 0), add(add(none, 0, 1), 1, 0), add(none, 1, 1)];
@@ -578,21 +530,14 @@ unsafe fn tensor<const ACCUMULATE: bool>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 fn reduce(wide: &Wide, terms: usize, low: __m512i, high: __m512i) -> __m512i {
-    if terms <= SHORT {
-        wide.reduce_short(low, high)
-    } else {
-        wide.reduce(low, high)
-    }
+    if terms <= SHORT { wide.reduce_short(low, high) } else { wide.reduce(low, high) }
 }
 
 /// The factor s of [0, q) in every lane.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn constant(s: u64, q: u64) -> Factor {
-    Factor {
-        w: splat(s),
-        shoup: splat(shoup52(s, q)),
-    }
+    Factor { w: splat(s), shoup: splat(shoup52(s, q)) }
 }
 
 /// A mask of the eight words from `at` on that are below the length.

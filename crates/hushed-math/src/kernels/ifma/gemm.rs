@@ -38,10 +38,7 @@ struct Tile<'a> {
 impl Gemm {
     /// `token`: every method relies on the instruction sets that it proves.
     pub(crate) fn new(token: HaveIfma, modulus: &Modulus) -> Gemm {
-        Gemm {
-            modulus: *modulus,
-            limb: Limb::new(token, modulus),
-        }
+        Gemm { modulus: *modulus, limb: Limb::new(token, modulus) }
     }
 
     /// out += f·w·x for the words `at .. at + length`.
@@ -58,34 +55,20 @@ impl Gemm {
         assert!(x.iter().all(|x| at + length <= x.len()));
         assert!(out.iter().all(|out| at + length <= out.len()));
         let padded = length.next_multiple_of(GROUP);
-        let (words, begin) = scratch
-            .words((x.len() + 1) * padded)
-            .split_at_mut(x.len() * padded);
+        let (words, begin) = scratch.words((x.len() + 1) * padded).split_at_mut(x.len() * padded);
         // SAFETY: the token of `new` proves the instruction sets; the assertions bound every slice.
         unsafe {
             match chunk.method() {
                 Method::Planes(_) => unreachable!("tiles have a kernel of their own"),
                 Method::Full => {
                     gather::<FULL>(words, x, at, length);
-                    let tile = Tile {
-                        chunk,
-                        x,
-                        words,
-                        at,
-                        length,
-                    };
+                    let tile = Tile { chunk, x, words, at, length };
                     full(self, &tile, out);
                 }
                 Method::Narrow => {
                     gather::<NARROW>(words, x, at, length);
                     corrections(self, chunk, words, begin);
-                    let tile = Tile {
-                        chunk,
-                        x,
-                        words,
-                        at,
-                        length,
-                    };
+                    let tile = Tile { chunk, x, words, at, length };
                     narrow(self, &tile, begin, out);
                 }
             }
@@ -134,10 +117,7 @@ unsafe fn gather<const V: usize>(words: &mut [u64], x: &[&[u64]], at: usize, len
                 // x.len() inputs of 8·V words.
                 unsafe {
                     let lanes = ends(length, first);
-                    let word = _mm512_maskz_loadu_epi64(
-                        lanes,
-                        from.as_ptr().wrapping_add(at + first).cast(),
-                    );
+                    let word = _mm512_maskz_loadu_epi64(lanes, from.as_ptr().wrapping_add(at + first).cast());
                     store(to.add((g * x.len() + i) * 8 * V + 8 * v), word);
                 }
             }
@@ -173,10 +153,7 @@ unsafe fn corrections(gemm: &Gemm, chunk: &Chunk, words: &[u64], begin: &mut [u6
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn factor(w: u64, modulus: &Modulus) -> Factor {
-    Factor {
-        w: splat(w),
-        shoup: splat(shoup52(w, modulus.value())),
-    }
+    Factor { w: splat(w), shoup: splat(shoup52(w, modulus.value())) }
 }
 
 /// Low and high halves separately: below 2^50 + 1024·2^52 and 1024·2^48.
@@ -253,12 +230,7 @@ unsafe fn narrow(gemm: &Gemm, tile: &Tile, begin: &[u64], out: &mut [&mut [u64]]
 /// The processor has AVX-512 IFMA; `w` has ROWS words per term, `x` 8·FULL.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn multiply_full(
-    terms: usize,
-    mut w: *const u64,
-    mut x: *const u64,
-    sums: &mut [[[__m512i; 2]; FULL]; ROWS],
-) {
+unsafe fn multiply_full(terms: usize, mut w: *const u64, mut x: *const u64, sums: &mut [[[__m512i; 2]; FULL]; ROWS]) {
     let mut low = [[_mm512_setzero_si512(); FULL]; ROWS];
     let mut high = low;
     for _ in 0..terms {
@@ -289,12 +261,7 @@ unsafe fn multiply_full(
 /// The processor has AVX-512 IFMA; `w` has ROWS words per term, `x` 8·NARROW.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn multiply_narrow(
-    terms: usize,
-    mut w: *const u64,
-    mut x: *const u64,
-    sums: &mut [[__m512i; NARROW]; ROWS],
-) {
+unsafe fn multiply_narrow(terms: usize, mut w: *const u64, mut x: *const u64, sums: &mut [[__m512i; NARROW]; ROWS]) {
     let mut low = [[_mm512_setzero_si512(); NARROW]; ROWS];
     for _ in 0..terms {
         // SAFETY: by the contract of this function.

@@ -6,9 +6,7 @@
 //! the first registers is reduced before the end, when it is below 64q; a pass begins below 4q, and of its results only
 //! the sum of sums is reduced, as sums of products are below 4q anyway. A difference is x − y + (the bound of y).
 
-use super::lanes::{
-    Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store,
-};
+use super::lanes::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use std::arch::x86_64::*;
 
@@ -88,13 +86,7 @@ pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, from: *const u64
             let (mut size, mut inner) = (4 * group, cached / (4 * group));
             while size <= cached && size < tables.n {
                 for i in 0..inner {
-                    pass::<ROOM>(
-                        &lanes,
-                        block.add(i * size),
-                        size,
-                        pairs,
-                        (blocks + k) * inner + i,
-                    );
+                    pass::<ROOM>(&lanes, block.add(i * size), size, pairs, (blocks + k) * inner + i);
                 }
                 size *= 4;
                 inner /= 4;
@@ -118,13 +110,7 @@ pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, from: *const u64
 /// As [`transform`]; `block` has `size` ≥ 32 words, `pairs` the pairs up to 2·index + 1.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn pass<const ROOM: u8>(
-    l: &Lanes,
-    block: *mut u64,
-    size: usize,
-    pairs: *const u64,
-    index: usize,
-) {
+unsafe fn pass<const ROOM: u8>(l: &Lanes, block: *mut u64, size: usize, pairs: *const u64, index: usize) {
     let quarter = size / 4;
     // SAFETY: the quarters are disjoint parts of the block, a multiple of 8 words each.
     unsafe {
@@ -273,10 +259,7 @@ unsafe fn fine<const ROOM: u8, const COUNT: usize>(
         l.mul_all(&mut y, bases[2]);
         // x = a0 b0 a4 b4 a1 b1 a5 b5, y the same plus 2.
         for i in 0..COUNT {
-            (x[i], y[i]) = (
-                _mm512_shuffle_i64x2::<0x44>(x[i], y[i]),
-                _mm512_shuffle_i64x2::<0xee>(x[i], y[i]),
-            );
+            (x[i], y[i]) = (_mm512_shuffle_i64x2::<0x44>(x[i], y[i]), _mm512_shuffle_i64x2::<0xee>(x[i], y[i]));
         }
         for i in 0..COUNT {
             let f = load_four(constants.add(CONSTANTS * i + 16));
@@ -314,19 +297,9 @@ fn bound<const ROOM: u8>(l: &Lanes, layer: Layer) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-fn butterfly<const ROOM: u8>(
-    l: &Lanes,
-    x: __m512i,
-    y: __m512i,
-    f: Factor,
-    layer: Layer,
-) -> (__m512i, __m512i) {
+fn butterfly<const ROOM: u8>(l: &Lanes, x: __m512i, y: __m512i, f: Factor, layer: Layer) -> (__m512i, __m512i) {
     let sum = _mm512_add_epi64(x, y);
     let difference = _mm512_sub_epi64(_mm512_add_epi64(x, bound::<ROOM>(l, layer)), y);
-    let sum = if layer.reduces(ROOM) {
-        l.shrink(sum)
-    } else {
-        sum
-    };
+    let sum = if layer.reduces(ROOM) { l.shrink(sum) } else { sum };
     (sum, l.mul(difference, f))
 }

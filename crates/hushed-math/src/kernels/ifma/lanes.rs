@@ -47,10 +47,7 @@ pub(super) struct Constants {
 
 impl Constants {
     pub(super) fn new(modulus: &Modulus) -> Constants {
-        Constants {
-            q: modulus.value(),
-            mu: (1 << 52) / modulus.value(),
-        }
+        Constants { q: modulus.value(), mu: (1 << 52) / modulus.value() }
     }
 }
 
@@ -207,12 +204,7 @@ pub(super) unsafe fn store(at: *mut u64, value: __m512i) {
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn load_factor(at: *const u64) -> Factor {
     // SAFETY: by the contract of this function.
-    unsafe {
-        Factor {
-            w: splat(*at),
-            shoup: splat(*at.add(1)),
-        }
-    }
+    unsafe { Factor { w: splat(*at), shoup: splat(*at.add(1)) } }
 }
 
 /// Two words at `at`, then their w': w alternating over the lanes.
@@ -255,12 +247,7 @@ pub(super) unsafe fn load_four(at: *const u64) -> Factor {
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn load_eight(at: *const u64) -> Factor {
     // SAFETY: by the contract of this function; no alignment needed.
-    unsafe {
-        Factor {
-            w: load(at),
-            shoup: load(at.add(8)),
-        }
-    }
+    unsafe { Factor { w: load(at), shoup: load(at.add(8)) } }
 }
 
 /// Lane i of the result is lane `lanes[i]` of a (0 to 7) or b (8 to 15).

@@ -86,13 +86,7 @@ impl Limb {
     }
 
     /// `back` is s·p mod q.
-    pub(crate) fn sub_centred_mul_scalar_assign(
-        &self,
-        a: &mut [u64],
-        x: &[u64],
-        from: &Modulus,
-        [s, back]: [u64; 2],
-    ) {
+    pub(crate) fn sub_centred_mul_scalar_assign(&self, a: &mut [u64], x: &[u64], from: &Modulus, [s, back]: [u64; 2]) {
         assert_eq!(a.len(), x.len());
         // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
         unsafe { sub_centred_mul_scalar(&self.constants, a, x, from.value(), [s, back]) }
@@ -232,10 +226,7 @@ unsafe fn mul_add_assign(limb: &Limb, acc: &mut [u64], a: &[u64], b: &[u64]) {
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn mul_scalar_assign(c: &Constants, a: &mut [u64], s: u64) {
     let lanes = Lanes::new(c);
-    let factor = Factor {
-        w: splat(s),
-        shoup: splat(shoup52(s, c.q)),
-    };
+    let factor = Factor { w: splat(s), shoup: splat(shoup52(s, c.q)) };
     let pa = a.as_mut_ptr();
     map!(a.len(), pa, [x = pa] => lanes.finish(lanes.mul(x, factor)));
 }
@@ -261,19 +252,10 @@ unsafe fn lift_centred(c: &Constants, out: &mut [u64], x: &[u64], p: u64) {
 /// # Safety
 /// As [`lift_centred`].
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn sub_centred_mul_scalar(
-    c: &Constants,
-    a: &mut [u64],
-    x: &[u64],
-    p: u64,
-    [s, back]: [u64; 2],
-) {
+unsafe fn sub_centred_mul_scalar(c: &Constants, a: &mut [u64], x: &[u64], p: u64, [s, back]: [u64; 2]) {
     let lanes = Lanes::new(c);
     let (half, above_p) = (splat(p / 2), splat((p / c.q + 1) * c.q));
-    let factor = Factor {
-        w: splat(s),
-        shoup: splat(shoup52(s, c.q)),
-    };
+    let factor = Factor { w: splat(s), shoup: splat(shoup52(s, c.q)) };
     let back = splat(back);
     let (to, from) = (a.as_mut_ptr(), x.as_ptr());
     map!(a.len(), to, [a = to, x = from] => {
@@ -297,16 +279,7 @@ impl Wide {
         let [[w0, s0], [w1, s1]] = limb.powers;
         Wide {
             lanes: Lanes::new(&limb.constants),
-            powers: [
-                Factor {
-                    w: splat(w0),
-                    shoup: splat(s0),
-                },
-                Factor {
-                    w: splat(w1),
-                    shoup: splat(s1),
-                },
-            ],
+            powers: [Factor { w: splat(w0), shoup: splat(s0) }, Factor { w: splat(w1), shoup: splat(s1) }],
         }
     }
 
@@ -409,22 +382,15 @@ unsafe fn dot_assign(limb: &Limb, acc: &mut [u64], a: &[&[u64]], b: &[&[u64]]) {
                 }
             }
             for i in 0..WIDTH {
-                let sum = if a.len() <= SHORT {
-                    wide.reduce_short(low[i], high[i])
-                } else {
-                    wide.reduce(low[i], high[i])
-                };
+                let sum =
+                    if a.len() <= SHORT { wide.reduce_short(low[i], high[i]) } else { wide.reduce(low[i], high[i]) };
                 _mm512_storeu_si512(to.add(at + 8 * i).cast(), sum);
             }
         }
         at += 8 * WIDTH;
     }
     while at < length {
-        let ends = if length - at >= 8 {
-            0xff
-        } else {
-            (1_u8 << (length - at)) - 1
-        };
+        let ends = if length - at >= 8 { 0xff } else { (1_u8 << (length - at)) - 1 };
         // SAFETY: only words below the length are touched.
         unsafe {
             let mut low = _mm512_maskz_loadu_epi64(ends, to.add(at).cast());

@@ -38,18 +38,9 @@ pub(crate) fn forward_loose(token: HaveIfma, tables: &Tables, a: &mut [u64]) {
     transform::<true>(token, tables, a, 0, 0);
 }
 
-fn transform<const LOOSE: bool>(
-    _: HaveIfma,
-    tables: &Tables,
-    a: &mut [u64],
-    skipped: u32,
-    first: usize,
-) {
+fn transform<const LOOSE: bool>(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
     let size = tables.n >> (2 * skipped);
-    assert!(
-        size >= tables.group() && a.len().is_multiple_of(size),
-        "whole blocks"
-    );
+    assert!(size >= tables.group() && a.len().is_multiple_of(size), "whole blocks");
     let count = a.len() / size;
     assert!(first + count <= tables.n / size, "blocks of this layer");
     // SAFETY: the token proves the instruction sets, the assertions the lengths.

@@ -7,14 +7,7 @@ use std::arch::x86_64::*;
 
 /// Block k of `out` is the block that contains word `moves[k]`, in the order `orders[moves[k] % 8]`; `src` begins at
 /// word `first`, a multiple of 8.
-pub(crate) fn permute(
-    _: HaveIfma,
-    moves: &[u32],
-    orders: &[[u64; 8]; 8],
-    first: usize,
-    src: &[u64],
-    out: &mut [u64],
-) {
+pub(crate) fn permute(_: HaveIfma, moves: &[u32], orders: &[[u64; 8]; 8], first: usize, src: &[u64], out: &mut [u64]) {
     check(moves, out);
     // SAFETY: the token proves the instruction sets; `out` has 8 words per move.
     unsafe { run::<false>(moves, orders, first, src, out, 0) }

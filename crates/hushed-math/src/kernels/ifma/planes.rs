@@ -72,13 +72,7 @@ impl Planes {
     ///
     /// Each block of rows and each 64 columns have one tile per stream: for digit a, row o and column i are byte 64·o +
     /// i. Weights beyond q/2 are centred first.
-    pub(crate) fn arrange(
-        &self,
-        weights: &[i64],
-        rows: usize,
-        columns: usize,
-        limit: u64,
-    ) -> (usize, Words) {
+    pub(crate) fn arrange(&self, weights: &[i64], rows: usize, columns: usize, limit: u64) -> (usize, Words) {
         let q = &self.modulus;
         let centred = limit > q.value() / 2;
         let limit = limit.min(q.value() / 2);
@@ -91,11 +85,7 @@ impl Planes {
         for (o, row) in weights.chunks_exact(columns.max(1)).enumerate() {
             let (block, o) = (o / rows_of(digits), o % rows_of(digits));
             for (i, &w) in row.iter().enumerate() {
-                let mut rest = if centred {
-                    q.centre(q.reduce_signed(w))
-                } else {
-                    w
-                };
+                let mut rest = if centred { q.centre(q.reduce_signed(w)) } else { w };
                 let tile = (block * depth + i / DEPTH) * streams + o / SIDE;
                 let word = tile * TILE + o % SIDE * 8 + i % DEPTH / 8;
                 for a in 0..digits {
@@ -118,9 +108,7 @@ impl Planes {
         length: usize,
         scratch: &mut GemmScratch,
     ) {
-        let Method::Planes(digits) = chunk.method() else {
-            unreachable!("weights in tiles come with their digits")
-        };
+        let Method::Planes(digits) = chunk.method() else { unreachable!("weights in tiles come with their digits") };
         assert!(x.len() == chunk.terms && chunk.terms <= TERMS);
         assert!(chunk.start.is_multiple_of(DEPTH));
         assert!(x.iter().all(|x| at + length <= x.len()));
@@ -132,9 +120,7 @@ impl Planes {
         let halves = rows_of(digits) / SIDE;
         // Sums of a group: one tile per k for each block of 16 rows.
         let tiles = halves * exponents * TILE;
-        let (planes, sums) = scratch
-            .words(groups * (group + tiles))
-            .split_at_mut(groups * group);
+        let (planes, sums) = scratch.words(groups * (group + tiles)).split_at_mut(groups * group);
         let constants = Constants::new(&self.modulus, chunk.factor(), exponents);
         let passes = passes(digits, self.residue_digits);
         let whole = chunk.columns().div_ceil(DEPTH);
@@ -155,11 +141,7 @@ impl Planes {
                     for pass in &passes {
                         let weights = &weights[(step * streams + pass.stream) * TILE..];
                         let skip = (step * self.residue_digits + pass.plane) * TILE;
-                        let to = if halves == 2 {
-                            pass.plane
-                        } else {
-                            pass.stream + pass.plane
-                        };
+                        let to = if halves == 2 { pass.plane } else { pass.stream + pass.plane };
                         let groups = planes.chunks_exact(group).zip(sums.chunks_exact_mut(tiles));
                         for (planes, sums) in groups {
                             configured.run(
@@ -174,9 +156,7 @@ impl Planes {
                     }
                 }
                 for (g, sums) in sums.chunks_exact(tiles).enumerate() {
-                    let halves = sums
-                        .chunks_exact(exponents * TILE)
-                        .zip(out.chunks_mut(SIDE));
+                    let halves = sums.chunks_exact(exponents * TILE).zip(out.chunks_mut(SIDE));
                     for (sums, out) in halves {
                         self.finish(&constants, sums, out, at, length, g * SIDE);
                     }
@@ -203,22 +183,13 @@ impl Planes {
                     let rows: [__m512i; 4] = std::array::from_fn(|r| match x.get(4 * four + r) {
                         // SAFETY: the mask keeps to the words of the input.
                         Some(x) => unsafe {
-                            _mm512_maskz_loadu_epi64(
-                                lanes,
-                                x.as_ptr().wrapping_add(at + first).cast(),
-                            )
+                            _mm512_maskz_loadu_epi64(lanes, x.as_ptr().wrapping_add(at + first).cast())
                         },
                         None => _mm512_setzero_si512(),
                     });
                     // Bytes of the four inputs together, one plane after the other, for even and for odd words.
-                    let even = [
-                        _mm512_unpacklo_epi8(rows[0], rows[1]),
-                        _mm512_unpacklo_epi8(rows[2], rows[3]),
-                    ];
-                    let odd = [
-                        _mm512_unpackhi_epi8(rows[0], rows[1]),
-                        _mm512_unpackhi_epi8(rows[2], rows[3]),
-                    ];
+                    let even = [_mm512_unpacklo_epi8(rows[0], rows[1]), _mm512_unpacklo_epi8(rows[2], rows[3])];
+                    let odd = [_mm512_unpackhi_epi8(rows[0], rows[1]), _mm512_unpackhi_epi8(rows[2], rows[3])];
                     let low = [even, odd].map(|[a, b]| _mm512_unpacklo_epi16(a, b));
                     let high = [even, odd].map(|[a, b]| _mm512_unpackhi_epi16(a, b));
                     // Pairs of words: two planes in each 128 bits.
@@ -282,15 +253,9 @@ impl Planes {
         let shifts = [splat(1), splat(1 << 8), splat(1 << 16)];
         let base = splat(constants.base);
         let lazy = self.modulus.bits() <= LAZY;
-        let mut powers = [Factor {
-            w: base,
-            shoup: base,
-        }; 5];
+        let mut powers = [Factor { w: base, shoup: base }; 5];
         for (power, &[w, shoup]) in powers.iter_mut().zip(&constants.powers) {
-            *power = Factor {
-                w: splat(w),
-                shoup: splat(shoup),
-            };
+            *power = Factor { w: splat(w), shoup: splat(shoup) };
         }
         for (r, out) in out.iter_mut().enumerate() {
             for h in 0..2 {
@@ -351,11 +316,7 @@ impl Constants {
         let total = powers.iter().fold(0, |total, &power| q.add(total, power));
         Constants {
             base: q.neg(q.mul(total, q.reduce(LIFT))),
-            powers: powers
-                .iter()
-                .step_by(3)
-                .map(|&power| [power, shoup52(power, q.value())])
-                .collect(),
+            powers: powers.iter().step_by(3).map(|&power| [power, shoup52(power, q.value())]).collect(),
         }
     }
 }
@@ -378,12 +339,7 @@ fn passes(weight_digits: usize, residue_digits: usize) -> Vec<Pass> {
                 (_, 4) => 2,
                 (_, left) => left.min(3),
             };
-            passes.push(Pass {
-                stream,
-                streams,
-                plane,
-                planes,
-            });
+            passes.push(Pass { stream, streams, plane, planes });
             plane += planes;
         }
         stream += streams;

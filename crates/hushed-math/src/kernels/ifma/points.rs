@@ -20,14 +20,7 @@ impl Points {
     }
 
     /// Sets the sums of `place` in `out` to left·right, or adds left·right to them if `add`.
-    pub(crate) fn tile(
-        &self,
-        left: &[u64],
-        right: &[u64],
-        add: bool,
-        out: &mut [u64],
-        place: &Place,
-    ) {
+    pub(crate) fn tile(&self, left: &[u64], right: &[u64], add: bool, out: &mut [u64], place: &Place) {
         let terms = left.len() / (LEFT * GROUP);
         assert!(terms <= TERMS && left.len() == terms * LEFT * GROUP);
         assert_eq!(right.len(), terms * RIGHT * GROUP);
@@ -44,13 +37,7 @@ impl Points {
     }
 
     /// The sums of two panels over all points of `run`, before a last reduction: below 8q.
-    pub(crate) fn run(
-        &self,
-        left: &[u64],
-        right: &[u64],
-        run: &Run,
-        sums: &mut [u64; LEFT * RIGHT],
-    ) {
+    pub(crate) fn run(&self, left: &[u64], right: &[u64], run: &Run, sums: &mut [u64; LEFT * RIGHT]) {
         let Run { groups, terms, .. } = *run;
         assert!(groups * terms <= TERMS && run.is_within(left, right));
         // SAFETY: the token of `new` proves the instruction sets; the assertion bounds the panels.
@@ -63,14 +50,7 @@ impl Points {
 /// # Safety
 /// As [`tile`].
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn short(
-    limb: &Limb,
-    terms: usize,
-    left: *const u64,
-    right: *const u64,
-    out: *mut u64,
-    place: &Place,
-) {
+unsafe fn short(limb: &Limb, terms: usize, left: *const u64, right: *const u64, out: *mut u64, place: &Place) {
     /// Lines summed together.
     const LINES: usize = 2;
     let wide = Wide::new(limb);
@@ -114,14 +94,7 @@ type Halves = [MaybeUninit<[__m512i; 2]>; LEFT * RIGHT];
 /// # Safety
 /// The processor has AVX-512 IFMA; the panels have `terms` terms, and `out` the words that `place` names.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn tile(
-    limb: &Limb,
-    terms: usize,
-    (l, r): (*const u64, *const u64),
-    add: bool,
-    out: *mut u64,
-    place: &Place,
-) {
+unsafe fn tile(limb: &Limb, terms: usize, (l, r): (*const u64, *const u64), add: bool, out: *mut u64, place: &Place) {
     let mut halves: Halves = [const { MaybeUninit::uninit() }; LEFT * RIGHT];
     // SAFETY: by the contract of this function.
     unsafe { multiply(&Run::of_one(terms), l, r, &mut halves) }
@@ -135,11 +108,7 @@ unsafe fn tile(
                 if add {
                     low = _mm512_add_epi64(low, load(to));
                 }
-                let sum = if terms <= SHORT {
-                    wide.reduce_short(low, high)
-                } else {
-                    wide.reduce(low, high)
-                };
+                let sum = if terms <= SHORT { wide.reduce_short(low, high) } else { wide.reduce(low, high) };
                 store(to, sum);
             }
         }
@@ -151,13 +120,7 @@ unsafe fn tile(
 /// # Safety
 /// The processor has AVX-512 IFMA; the panels have what `run` says, at most [`TERMS`] terms in all.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn whole_run(
-    limb: &Limb,
-    left: *const u64,
-    right: *const u64,
-    run: &Run,
-    sums: &mut [u64; LEFT * RIGHT],
-) {
+unsafe fn whole_run(limb: &Limb, left: *const u64, right: *const u64, run: &Run, sums: &mut [u64; LEFT * RIGHT]) {
     let mut halves: Halves = [const { MaybeUninit::uninit() }; LEFT * RIGHT];
     // SAFETY: by the contract of this function.
     unsafe { multiply(run, left, right, &mut halves) }
@@ -165,11 +128,7 @@ unsafe fn whole_run(
     for (sum, halves) in sums.iter_mut().zip(&halves) {
         // SAFETY: `multiply` wrote all.
         let [low, high] = unsafe { halves.assume_init() };
-        let lanes = if short {
-            wide.reduce_short(low, high)
-        } else {
-            wide.reduce(low, high)
-        };
+        let lanes = if short { wide.reduce_short(low, high) } else { wide.reduce(low, high) };
         *sum = _mm512_reduce_add_epi64(lanes) as u64;
     }
 }

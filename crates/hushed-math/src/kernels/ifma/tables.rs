@@ -80,12 +80,7 @@ impl Tables {
             constants: Constants::new(modulus),
             forward: Direction::new(&twiddles.forward, tail, q),
             inverse: Direction::new(&twiddles.inverse, tail, q),
-            last: [
-                twiddles.scale,
-                shoup52(twiddles.scale, q),
-                scaled,
-                shoup52(scaled, q),
-            ],
+            last: [twiddles.scale, shoup52(twiddles.scale, q), scaled, shoup52(scaled, q)],
         }
     }
 
@@ -142,10 +137,6 @@ impl Direction {
                 }
             }
         }
-        Direction {
-            pairs,
-            records,
-            constants,
-        }
+        Direction { pairs, records, constants }
     }
 }

@@ -49,19 +49,14 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn of_one(terms: usize) -> Run {
-        Run {
-            groups: 1,
-            terms,
-            strides: [0; 2],
-        }
+        Run { groups: 1, terms, strides: [0; 2] }
     }
 
     /// Whether the panels that begin at `left` and `right` contain these groups.
     pub(crate) fn is_within(&self, left: &[u64], right: &[u64]) -> bool {
         let last = self.groups.saturating_sub(1);
-        let fits = |words: &[u64], stride: usize, lines: usize| {
-            last * stride + self.terms * lines * GROUP <= words.len()
-        };
+        let fits =
+            |words: &[u64], stride: usize, lines: usize| last * stride + self.terms * lines * GROUP <= words.len();
         fits(left, self.strides[0], LEFT) && fits(right, self.strides[1], RIGHT)
     }
 }

@@ -23,14 +23,7 @@ fn entry(values: &[u64], terms: usize, points: usize, line: usize, term: usize) 
 }
 
 /// The entries of a panel; beyond the last line, values that must not matter.
-fn lines(
-    values: &[u64],
-    size: usize,
-    panel: usize,
-    put: Range<usize>,
-    terms: usize,
-    points: usize,
-) -> Vec<u64> {
+fn lines(values: &[u64], size: usize, panel: usize, put: Range<usize>, terms: usize, points: usize) -> Vec<u64> {
     let all = values.len() / (terms * points);
     let mut out = Vec::new();
     for term in put {
@@ -106,17 +99,8 @@ fn products_equal_wide_integers_for_shapes_around_the_panels() {
                     assert!(out_last.iter().eq(whole));
                     for run in [8, points] {
                         let mut sums = vec![7; lines.len() * each / run];
-                        gemm.multiply_runs(
-                            &l,
-                            panels.clone(),
-                            &r,
-                            last.clone(),
-                            (0, run),
-                            &mut sums,
-                        );
-                        let expected = out_last
-                            .chunks_exact(run)
-                            .map(|v| v.iter().sum::<u64>() % q);
+                        gemm.multiply_runs(&l, panels.clone(), &r, last.clone(), (0, run), &mut sums);
+                        let expected = out_last.chunks_exact(run).map(|v| v.iter().sum::<u64>() % q);
                         assert!(sums.iter().copied().eq(expected), "{}", cpu.kernel_name());
                     }
                 }

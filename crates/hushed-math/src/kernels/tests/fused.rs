@@ -18,18 +18,15 @@ fn one_pass_operations_equal_wide_integers() {
             let wide = u128::from(q);
             for length in lengths() {
                 let [a, b, c] = [(); 3].map(|()| words(length, q, &mut rng));
-                let check =
-                    |name: &str,
-                     op: &dyn Fn(&mut [u64]),
-                     expected: &dyn Fn(u128, u128, u128) -> u128| {
-                        let mut out = c.clone();
-                        op(&mut out);
-                        for (i, &x) in out.iter().enumerate() {
-                            let [a, b, c] = [a[i], b[i], c[i]].map(u128::from);
-                            let wanted = expected(a, b, c) % wide;
-                            assert_eq!(u128::from(x), wanted, "{name}, q = {q}, {i} of {length}");
-                        }
-                    };
+                let check = |name: &str, op: &dyn Fn(&mut [u64]), expected: &dyn Fn(u128, u128, u128) -> u128| {
+                    let mut out = c.clone();
+                    op(&mut out);
+                    for (i, &x) in out.iter().enumerate() {
+                        let [a, b, c] = [a[i], b[i], c[i]].map(u128::from);
+                        let wanted = expected(a, b, c) % wide;
+                        assert_eq!(u128::from(x), wanted, "{name}, q = {q}, {i} of {length}");
+                    }
+                };
                 check("add", &|x| p.add(x, &a, &b), &|a, b, _| a + b);
                 check("sub", &|x| p.sub(x, &a, &b), &|a, b, _| a + wide - b);
                 check("mul", &|x| p.mul(x, &a, &b), &|a, b, _| a * b);
@@ -37,26 +34,12 @@ fn one_pass_operations_equal_wide_integers() {
                     let w = u128::from(s);
                     check("scalar", &|x| p.mul_scalar(x, &a, s), &|a, _, _| a * w);
                     check("+ scalar", &|x| p.add_scalar_assign(x, s), &|_, _, c| c + w);
-                    check(
-                        "scalar add",
-                        &|x| p.mul_scalar_add_assign(x, &a, s),
-                        &|a, _, c| c + a * w,
-                    );
-                    check(
-                        "difference",
-                        &|x| p.sub_mul_scalar_assign(x, &a, s),
-                        &|a, _, c| (c + wide - a) * w,
-                    );
-                    check(
-                        "finish",
-                        &|x| p.mod_down_finish(x, &a, &b, s),
-                        &|a, b, _| (a + wide - b) * w,
-                    );
-                    check(
-                        "finish add",
-                        &|x| p.mod_down_finish_add_assign(x, &a, &b, s),
-                        &|a, b, c| c + (a + wide - b) * w,
-                    );
+                    check("scalar add", &|x| p.mul_scalar_add_assign(x, &a, s), &|a, _, c| c + a * w);
+                    check("difference", &|x| p.sub_mul_scalar_assign(x, &a, s), &|a, _, c| (c + wide - a) * w);
+                    check("finish", &|x| p.mod_down_finish(x, &a, &b, s), &|a, b, _| (a + wide - b) * w);
+                    check("finish add", &|x| p.mod_down_finish_add_assign(x, &a, &b, s), &|a, b, c| {
+                        c + (a + wide - b) * w
+                    });
                 }
             }
         }
@@ -106,37 +89,22 @@ fn two_inner_products_at_once_equal_two() {
         for m in moduli() {
             let (q, p) = (m.value(), Pointwise::with_cpu(m, cpu));
             // Below, at and beyond the short reduction, beyond one reduction, and beyond one block.
-            for (terms, length) in [
-                (0, 9),
-                (1, 40),
-                (3, 7),
-                (15, 35),
-                (16, 33),
-                (40, 17),
-                (4001, 5),
-                (9, 1100),
-            ] {
+            for (terms, length) in [(0, 9), (1, 40), (3, 7), (15, 35), (16, 33), (40, 17), (4001, 5), (9, 1100)] {
                 for top in [false, true] {
                     let mut list = || -> Vec<Vec<u64>> {
                         let one = |_| {
-                            if top {
-                                vec![q - 1; length]
-                            } else {
-                                words(length, q, &mut rng)
-                            }
+                            if top { vec![q - 1; length] } else { words(length, q, &mut rng) }
                         };
                         (0..terms).map(one).collect()
                     };
                     let [d, kb, ka] = [list(), list(), list()];
-                    let [d, kb, ka] = [&d, &kb, &ka]
-                        .map(|x| x.iter().map(Vec::as_slice).collect::<Vec<&[u64]>>());
+                    let [d, kb, ka] = [&d, &kb, &ka].map(|x| x.iter().map(Vec::as_slice).collect::<Vec<&[u64]>>());
                     let start = [words(length, q, &mut rng), words(length, q, &mut rng)];
                     let wanted = |old: &[u64], key: &[&[u64]]| -> Vec<u64> {
                         (0..length)
                             .map(|i| {
-                                let product = |(d, k): (&&[u64], &&[u64])| {
-                                    u128::from(d[i]) * u128::from(k[i]) % u128::from(q)
-                                };
+                                let product =
+                                    |(d, k): (&&[u64], &&[u64])| u128::from(d[i]) * u128::from(k[i]) % u128::from(q);
                                 let sum: u128 = d.iter().zip(key).map(product).sum();
                                 ((sum + u128::from(old[i])) % u128::from(q)) as u64
                             })
@@ -170,20 +138,10 @@ fn repeated_words_are_as_if_they_were_written_out() {
     for cpu in Cpu::variants() {
         for m in moduli() {
             let (q, p) = (m.value(), Pointwise::with_cpu(m, cpu));
-            for (log_repeat, length, terms) in [
-                (3, 64_usize, 5),
-                (5, 256, 16),
-                (10, 64, 3),
-                (3, 8, 0),
-                (4, 1096, 9),
-            ] {
-                let short: Vec<_> = (0..terms)
-                    .map(|_| words(length.div_ceil(1 << log_repeat), q, &mut rng))
-                    .collect();
+            for (log_repeat, length, terms) in [(3, 64_usize, 5), (5, 256, 16), (10, 64, 3), (3, 8, 0), (4, 1096, 9)] {
+                let short: Vec<_> = (0..terms).map(|_| words(length.div_ceil(1 << log_repeat), q, &mut rng)).collect();
                 let expand = |d: &Vec<u64>| -> Vec<u64> {
-                    let whole = d
-                        .iter()
-                        .flat_map(|&w| std::iter::repeat_n(w, 1 << log_repeat));
+                    let whole = d.iter().flat_map(|&w| std::iter::repeat_n(w, 1 << log_repeat));
                     whole.take(length).collect()
                 };
                 let long: Vec<_> = short.iter().map(expand).collect();

@@ -33,17 +33,11 @@ fn fork_ends_a_stream_in_the_child() {
             return 1;
         }
         // Every way to draw from it fails; a stream that went on would repeat the parent's next word.
-        let draws: [fn(&mut SecretRng); 4] = [
-            |s| _ = s.next_u64(),
-            |s| s.fill_bytes(&mut [0; 3]),
-            |s| _ = s.fork("child"),
-            |s| _ = s.public_seed(),
-        ];
+        let draws: [fn(&mut SecretRng); 4] =
+            [|s| _ = s.next_u64(), |s| s.fill_bytes(&mut [0; 3]), |s| _ = s.fork("child"), |s| _ = s.public_seed()];
         for draw in draws {
             let refused = catch_unwind(AssertUnwindSafe(|| draw(&mut stream))).err();
-            let why = refused
-                .as_ref()
-                .and_then(|why| why.downcast_ref::<String>());
+            let why = refused.as_ref().and_then(|why| why.downcast_ref::<String>());
             if !why.is_some_and(|why| why.contains("before a fork")) {
                 return 2;
             }
@@ -59,18 +53,11 @@ fn fork_ends_a_stream_in_the_child() {
 }
 
 /// A child that the C library does not know about.
-#[cfg(all(
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[test]
 fn fork_by_the_system_call_alone_is_seen_where_the_kernel_wipes() {
     use std::ffi::{c_int, c_long};
-    const CLONE: c_long = if cfg!(target_arch = "x86_64") {
-        56
-    } else {
-        220
-    };
+    const CLONE: c_long = if cfg!(target_arch = "x86_64") { 56 } else { 220 };
     const SIGCHLD: c_long = 17;
     unsafe extern "C" {
         fn syscall(number: c_long, ...) -> c_long;

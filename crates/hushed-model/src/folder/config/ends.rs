@@ -31,11 +31,7 @@ pub(super) fn read(f: &mut Fields<'_>, vocabulary: Option<usize>) -> Option<Vec<
 }
 
 /// The end tokens that `generation_config.json` gives. Options in it that would change a likeliest token are refused.
-pub(crate) fn of_generation(
-    bytes: &[u8],
-    vocabulary: Option<usize>,
-    problems: &mut Vec<Problem>,
-) -> Option<Vec<u32>> {
+pub(crate) fn of_generation(bytes: &[u8], vocabulary: Option<usize>, problems: &mut Vec<Problem>) -> Option<Vec<u32>> {
     let object = json::object(GENERATION, bytes, problems)?;
     let mut f = Fields::new(GENERATION, &object, problems);
     fields::refuse(&mut f, &[fields::GENERATION]);

@@ -12,16 +12,14 @@ const MAX_CLASSES: usize = 1 << 12;
 const MAX_NAME: usize = 200;
 /// The defaults of the library that writes these files.
 const DEFAULT_CLASSES: usize = 2;
-const NAMES: &str = "names for 0, 1, … without gaps, each a text of at most 200 bytes without control characters, 4096 at most";
+const NAMES: &str =
+    "names for 0, 1, … without gaps, each a text of at most 200 bytes without control characters, 4096 at most";
 
 /// The names of the classes if the configuration is a classifier's, that is, names one of these architectures. Problems
 /// with the names are added to the list.
 pub(crate) fn parse(f: &mut Fields<'_>, classifiers: &[&str]) -> Option<Vec<String>> {
     let classifies = match f.get("architectures") {
-        Some(Value::Array(names)) => names
-            .iter()
-            .filter_map(Value::as_str)
-            .any(|name| classifiers.contains(&name)),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).any(|name| classifiers.contains(&name)),
         _ => false,
     };
     if !classifies {
@@ -51,11 +49,7 @@ pub(crate) fn parse(f: &mut Fields<'_>, classifiers: &[&str]) -> Option<Vec<Stri
 
 /// Whether the classes of a classifier exclude each other, from `problem_type`. Without it they do.
 pub(crate) fn exclusive(f: &mut Fields<'_>) -> bool {
-    let types = &[
-        ("single_label_classification", true),
-        ("multi_label_classification", false),
-        ("regression", false),
-    ];
+    let types = &[("single_label_classification", true), ("multi_label_classification", false), ("regression", false)];
     let names = "single_label_classification, multi_label_classification, regression";
     f.choice("problem_type", types, Some(true), names) == Some(true)
 }
@@ -80,10 +74,7 @@ mod tests {
     fn labels(text: &str) -> (Option<Vec<String>>, usize) {
         let mut problems = Vec::new();
         let object = json::object(CONFIG, text.as_bytes(), &mut problems).unwrap();
-        let found = parse(
-            &mut Fields::new(CONFIG, &object, &mut problems),
-            &["BertForSequenceClassification"],
-        );
+        let found = parse(&mut Fields::new(CONFIG, &object, &mut problems), &["BertForSequenceClassification"]);
         (found, problems.len())
     }
 
@@ -94,14 +85,8 @@ mod tests {
             (r#"{"id2label":{"0":"a"}}"#, (None, 0)),
             (r#"{"architectures":["BertModel"]}"#, (None, 0)),
             (r#"{"architectures":7}"#, (None, 0)),
-            (
-                r#"{"architectures":["BertForSequenceClassification"]}"#,
-                (names(&["LABEL_0", "LABEL_1"]), 0),
-            ),
-            (
-                r#"{"architectures":["BertForSequenceClassification"],"num_labels":1}"#,
-                (names(&["LABEL_0"]), 0),
-            ),
+            (r#"{"architectures":["BertForSequenceClassification"]}"#, (names(&["LABEL_0", "LABEL_1"]), 0)),
+            (r#"{"architectures":["BertForSequenceClassification"],"num_labels":1}"#, (names(&["LABEL_0"]), 0)),
             (
                 r#"{"architectures":["BertForSequenceClassification"],"id2label":{"1":"no","0":"yes"}}"#,
                 (names(&["yes", "no"]), 0),
@@ -114,23 +99,12 @@ mod tests {
     #[test]
     fn names_that_are_refused() {
         let long = format!(r#"{{"0":"{}"}}"#, "x".repeat(201));
-        for names in [
-            r#"{"0":"a","2":"b"}"#,
-            r#"{"0":7}"#,
-            r#"{"0":"\u001b[2J"}"#,
-            "{}",
-            "[]",
-            &long,
-        ] {
-            let text = format!(
-                r#"{{"architectures":["BertForSequenceClassification"],"id2label":{names}}}"#
-            );
+        for names in [r#"{"0":"a","2":"b"}"#, r#"{"0":7}"#, r#"{"0":"\u001b[2J"}"#, "{}", "[]", &long] {
+            let text = format!(r#"{{"architectures":["BertForSequenceClassification"],"id2label":{names}}}"#);
             assert_eq!(labels(&text), (None, 1), "{names}");
         }
         for count in ["0", "5000", "\"2\""] {
-            let text = format!(
-                r#"{{"architectures":["BertForSequenceClassification"],"num_labels":{count}}}"#
-            );
+            let text = format!(r#"{{"architectures":["BertForSequenceClassification"],"num_labels":{count}}}"#);
             assert_eq!(labels(&text), (None, 1), "{count}");
         }
     }

@@ -12,14 +12,8 @@ pub(crate) const GENERATION: Table = &[
     ("eos_token_id", Read),
     ("min_length", Only(&["0"], "no shortest length (0)")),
     ("min_new_tokens", Only(&["0"], "no shortest length (null)")),
-    (
-        "num_beams",
-        Only(&["1"], "the likeliest token each time (1)"),
-    ),
-    (
-        "repetition_penalty",
-        Only(&["1"], "1 in this file; a client can ask for a penalty"),
-    ),
+    ("num_beams", Only(&["1"], "the likeliest token each time (1)")),
+    ("repetition_penalty", Only(&["1"], "1 in this file; a client can ask for a penalty")),
     ("encoder_repetition_penalty", Only(&["1"], "1")),
     ("no_repeat_ngram_size", Only(&["0"], "0")),
     ("encoder_no_repeat_ngram_size", Only(&["0"], "0")),
@@ -32,34 +26,13 @@ pub(crate) const GENERATION: Table = &[
     ("forced_bos_token_id", Only(NONE, "no forced tokens (null)")),
     ("forced_eos_token_id", Only(NONE, "no forced tokens (null)")),
     ("forced_decoder_ids", Only(NONE, "no forced tokens (null)")),
-    (
-        "exponential_decay_length_penalty",
-        Only(NONE, "the logits as they are (null)"),
-    ),
+    ("exponential_decay_length_penalty", Only(NONE, "the logits as they are (null)")),
     ("guidance_scale", Only(&["1"], "one pass per token (null)")),
-    (
-        "penalty_alpha",
-        Only(&["0"], "the likeliest token each time (null)"),
-    ),
-    (
-        "dola_layers",
-        Only(NONE, "the logits of the last layer (null)"),
-    ),
-    (
-        "watermarking_config",
-        Only(NONE, "the logits as they are (null)"),
-    ),
-    (
-        "token_healing",
-        Only(&["false"], "the text's own tokens (false)"),
-    ),
-    (
-        "stop_strings",
-        Only(
-            NONE,
-            "end tokens (eos_token_id); a client can ask for strings",
-        ),
-    ),
+    ("penalty_alpha", Only(&["0"], "the likeliest token each time (null)")),
+    ("dola_layers", Only(NONE, "the logits of the last layer (null)")),
+    ("watermarking_config", Only(NONE, "the logits as they are (null)")),
+    ("token_healing", Only(&["false"], "the text's own tokens (false)")),
+    ("stop_strings", Only(NONE, "end tokens (eos_token_id); a client can ask for strings")),
     ("generation_kwargs", Only(NONE, "no other options ({})")),
     ("max_length", Nothing),
     ("max_new_tokens", Nothing),

@@ -24,35 +24,17 @@ pub(crate) const SENTENCE: Table = &[
     ("do_lower_case", Read),
     (
         "transformer_task",
-        Only(
-            &["\"feature-extraction\""],
-            "\"feature-extraction\": an encoder, not a cross-encoder or another head",
-        ),
+        Only(&["\"feature-extraction\""], "\"feature-extraction\": an encoder, not a cross-encoder or another head"),
     ),
     ("modality_config", Read),
-    (
-        "module_output_name",
-        Only(&["\"token_embeddings\""], "\"token_embeddings\""),
-    ),
-    (
-        "processing_kwargs",
-        Only(EMPTY, "the tokenizer's own options ({})"),
-    ),
+    ("module_output_name", Only(&["\"token_embeddings\""], "\"token_embeddings\"")),
+    ("processing_kwargs", Only(EMPTY, "the tokenizer's own options ({})")),
     ("model_args", Only(EMPTY, "the model's own options ({})")),
-    (
-        "tokenizer_args",
-        Only(EMPTY, "the tokenizer's own options ({})"),
-    ),
+    ("tokenizer_args", Only(EMPTY, "the tokenizer's own options ({})")),
     ("config_args", Only(EMPTY, "the model's own options ({})")),
-    (
-        "tokenizer_name_or_path",
-        Only(EMPTY, "the folder's own tokenizer (null)"),
-    ),
+    ("tokenizer_name_or_path", Only(EMPTY, "the folder's own tokenizer (null)")),
     ("query_length", Only(&[], "one length for all texts (null)")),
-    (
-        "document_length",
-        Only(&[], "one length for all texts (null)"),
-    ),
+    ("document_length", Only(&[], "one length for all texts (null)")),
     ("query_expansion", Only(OFF, "texts as they are (null)")),
     // Padding is left out of the computation, and its result is the same.
     ("unpad_inputs", Nothing),
@@ -70,13 +52,7 @@ pub(crate) const SENTENCE_TRANSFORMERS: Table = &[
             "\"SentenceTransformer\": one vector per text; cross-encoders, sparse and multi-vector models are not read",
         ),
     ),
-    (
-        "truncate_dim",
-        Only(
-            &[],
-            "whole vectors (null); cut them where they are used (truncate_dim)",
-        ),
-    ),
+    ("truncate_dim", Only(&[], "whole vectors (null); cut them where they are used (truncate_dim)")),
     ("__version__", Nothing),
 ];
 

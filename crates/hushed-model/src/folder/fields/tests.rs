@@ -46,19 +46,15 @@ fn every_field_that_a_library_writes_is_listed_and_its_default_is_accepted() {
     for (version, files) in published() {
         for (file, written) in files.as_object().unwrap() {
             let objects: Vec<(Vec<Table>, Value)> = match (file.as_str(), written) {
-                ("config.json", Value::Object(classes)) => classes
-                    .values()
-                    .map(|written| (config(architecture(written)), written.clone()))
-                    .collect(),
-                ("tokenizer_config.json", Value::Object(classes)) => classes
-                    .values()
-                    .map(|written| (tables_of(file), written.clone()))
-                    .collect(),
+                ("config.json", Value::Object(classes)) => {
+                    classes.values().map(|written| (config(architecture(written)), written.clone())).collect()
+                }
+                ("tokenizer_config.json", Value::Object(classes)) => {
+                    classes.values().map(|written| (tables_of(file), written.clone())).collect()
+                }
                 // A list of names without defaults.
                 (_, Value::Array(names)) => {
-                    let names = names
-                        .iter()
-                        .map(|n| (n.as_str().unwrap().to_owned(), json!(null)));
+                    let names = names.iter().map(|n| (n.as_str().unwrap().to_owned(), json!(null)));
                     vec![(tables_of(file), names.collect::<Map<_, _>>().into())]
                 }
                 (_, written) => vec![(tables_of(file), written.clone())],
@@ -78,23 +74,15 @@ fn every_field_that_a_library_writes_is_listed_and_its_default_is_accepted() {
 /// The configuration of every architecture by the defaults of the newest version, with what it needs beside them.
 fn configurations() -> Vec<Value> {
     let published = published();
-    let newest = published
-        .iter()
-        .rfind(|(version, _)| version.starts_with("transformers"));
-    let classes = newest.unwrap().1["config.json"]
-        .as_object()
-        .unwrap()
-        .clone();
+    let newest = published.iter().rfind(|(version, _)| version.starts_with("transformers"));
+    let classes = newest.unwrap().1["config.json"].as_object().unwrap().clone();
     let mut all: Vec<Value> = classes.into_values().collect();
     for config in &mut all {
         if config["model_type"] == "vit" {
             config["architectures"] = json!(["ViTForImageClassification"]);
         }
         let mut problems = Vec::new();
-        assert!(
-            NetworkConfig::parse(config.to_string().as_bytes(), &mut problems).is_some(),
-            "{problems:?}"
-        );
+        assert!(NetworkConfig::parse(config.to_string().as_bytes(), &mut problems).is_some(), "{problems:?}");
     }
     all
 }
@@ -111,9 +99,7 @@ fn a_value_that_changes_answers_is_refused_by_its_name() {
             let mut config = whole.clone();
             for value in neutral.iter().copied().chain(["null"]) {
                 config[field] = serde_json::from_str(value).unwrap();
-                assert!(
-                    NetworkConfig::parse(config.to_string().as_bytes(), &mut Vec::new()).is_some()
-                );
+                assert!(NetworkConfig::parse(config.to_string().as_bytes(), &mut Vec::new()).is_some());
             }
             config[field] = json!({ "not": "neutral" });
             let mut problems = Vec::new();
@@ -135,36 +121,26 @@ fn what_is_read_has_an_effect() {
         if let Some(encoder) = &architecture.names().encoder {
             whole["architectures"] = json!(encoder.head.architectures[..1]);
         }
-        let parse =
-            |config: &Value| NetworkConfig::parse(config.to_string().as_bytes(), &mut Vec::new());
+        let parse = |config: &Value| NetworkConfig::parse(config.to_string().as_bytes(), &mut Vec::new());
         let plain = parse(&whole);
-        let reads = config(architecture)
-            .into_iter()
-            .flatten()
-            .filter(|(_, found)| matches!(found, Read));
+        let reads = config(architecture).into_iter().flatten().filter(|(_, found)| matches!(found, Read));
         for (field, _) in reads {
             let mut config = whole.clone();
             if *field == "num_labels" {
                 config.as_object_mut().unwrap().remove("id2label");
             }
-            if find(&super::config(architecture), field).is_some_and(|first| !matches!(first, Read))
-            {
+            if find(&super::config(architecture), field).is_some_and(|first| !matches!(first, Read)) {
                 continue;
             }
             // Not sound as an object, nor as a list.
             config[*field] = json!([{ "wrong": "type" }]);
             // Read by an encoder of another kind of model only.
             let elsewhere = match *field {
-                "problem_type" | "id2label" | "num_labels" => {
-                    plain.as_ref().unwrap().labels.is_none()
-                }
+                "problem_type" | "id2label" | "num_labels" => plain.as_ref().unwrap().labels.is_none(),
                 "architectures" => false,
                 _ => false,
             };
-            assert!(
-                elsewhere || parse(&config) != plain,
-                "{architecture:?}: {field}"
-            );
+            assert!(elsewhere || parse(&config) != plain, "{architecture:?}: {field}");
         }
     }
 }
@@ -195,10 +171,7 @@ fn no_field_is_listed_twice_in_a_table_of_its_own() {
     for (_, architecture) in MODEL_TYPES {
         for table in config(architecture) {
             for (place, (field, _)) in table.iter().enumerate() {
-                assert!(
-                    table[..place].iter().all(|(other, _)| other != field),
-                    "{field}"
-                );
+                assert!(table[..place].iter().all(|(other, _)| other != field), "{field}");
             }
         }
     }

@@ -16,17 +16,8 @@ pub(crate) const TOKENIZER_CONFIG: Table = &[
     ("add_bos_token", Read),
     ("add_eos_token", Read),
     ("auto_map", NO_CODE),
-    (
-        "split_special_tokens",
-        Only(OFF, "special tokens in a text that count as such (false)"),
-    ),
-    (
-        "truncation_side",
-        Only(
-            &["\"right\""],
-            "\"right\": a truncated text keeps its beginning",
-        ),
-    ),
+    ("split_special_tokens", Only(OFF, "special tokens in a text that count as such (false)")),
+    ("truncation_side", Only(&["\"right\""], "\"right\": a truncated text keeps its beginning")),
     ("bos_token", Read),
     ("eos_token", Read),
     ("cls_token", Read),

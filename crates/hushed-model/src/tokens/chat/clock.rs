@@ -18,15 +18,7 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 /// No directive writes more bytes.
 pub(super) const LONGEST: usize = 32;
 
@@ -59,8 +51,7 @@ impl Clock {
         let day = of_year - (153 * part + 2) / 5 + 1;
         let month = if part < 10 { part + 3 } else { part - 9 };
         let year = year + era * 400 + u64::from(month <= 2);
-        let leap =
-            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
         let before = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
         let before = before.get(month as usize - 1).copied().unwrap_or(0);
         Clock {
@@ -112,10 +103,7 @@ impl Clock {
 
     fn directive(&self, c: char) -> Option<String> {
         let (hour, minute, second) = (self.second / 3600, self.second / 60 % 60, self.second % 60);
-        let month = MONTHS
-            .get(self.month as usize - 1)
-            .copied()
-            .unwrap_or_default();
+        let month = MONTHS.get(self.month as usize - 1).copied().unwrap_or_default();
         let day = DAYS.get(self.weekday as usize).copied().unwrap_or_default();
         let short = |name: &str| name.get(..3).unwrap_or(name).to_owned();
         let twelve = (hour + 11) % 12 + 1;
@@ -165,9 +153,7 @@ mod tests {
     /// By Python's `datetime.strftime` in UTC.
     #[test]
     fn dates() {
-        let of = |seconds, format: &str| {
-            Clock::new(UNIX_EPOCH + Duration::from_secs(seconds)).format(format)
-        };
+        let of = |seconds, format: &str| Clock::new(UNIX_EPOCH + Duration::from_secs(seconds)).format(format);
         for (seconds, expected) in [
             (0, "1970-01-01 Thu 001 00:00:00 12 AM"),
             (951_782_400, "2000-02-29 Tue 060 00:00:00 12 AM"),
@@ -179,10 +165,7 @@ mod tests {
         ] {
             assert_eq!(of(seconds, "%Y-%m-%d %a %j %H:%M:%S %I %p"), expected);
         }
-        assert_eq!(
-            of(1_721_952_000, "%d %b %Y, %-d/%-m, %U %W %w%u%%%e"),
-            "26 Jul 2024, 26/7, 29 30 55%26"
-        );
+        assert_eq!(of(1_721_952_000, "%d %b %Y, %-d/%-m, %U %W %w%u%%%e"), "26 Jul 2024, 26/7, 29 30 55%26");
         assert_eq!(of(0, "%-H %-d %q %-"), "0 1 %q %-");
     }
 }

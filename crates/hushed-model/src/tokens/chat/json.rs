@@ -11,11 +11,7 @@ use minijinja::{Error, ErrorKind, State, Value};
 const ARGUMENTS: [&str; 4] = ["ensure_ascii", "indent", "separators", "sort_keys"];
 
 /// `value | tojson(ensure_ascii, indent, separators, sort_keys)`.
-pub(super) fn tojson(
-    state: &State<'_, '_>,
-    value: &Value,
-    given: Rest<ValueOrKwargs>,
-) -> Result<Value, Error> {
+pub(super) fn tojson(state: &State<'_, '_>, value: &Value, given: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let given = given.into_values();
     let (given, named) = from_args::<(&[Value], Kwargs)>(&given)?;
     if given.len() > ARGUMENTS.len() {
@@ -24,9 +20,7 @@ pub(super) fn tojson(
     let argument = |place: usize| -> Result<Value, Error> {
         let name = ARGUMENTS.get(place).copied().unwrap_or_default();
         let by_name = named.get::<Option<Value>>(name)?;
-        Ok(by_name
-            .or_else(|| given.get(place).cloned())
-            .unwrap_or(Value::from(())))
+        Ok(by_name.or_else(|| given.get(place).cloned()).unwrap_or(Value::from(())))
     };
     let (ascii, indent) = (argument(0)?, argument(1)?);
     let (separators, sorted) = (argument(2)?, argument(3)?);
@@ -216,12 +210,7 @@ fn number(value: &Value) -> String {
         return "NaN".to_owned();
     }
     if number.is_infinite() {
-        return if number > 0.0 {
-            "Infinity"
-        } else {
-            "-Infinity"
-        }
-        .to_owned();
+        return if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
     let magnitude = number.abs();
     if magnitude != 0.0 && !(1e-4..1e16).contains(&magnitude) {

@@ -50,9 +50,7 @@ fn after<'a>(text: &'a str, length: Option<usize>, out: &mut String) -> &'a str 
 /// Where the next tag, expression or comment begins, and how it ends.
 fn next_tag(text: &str) -> Option<(usize, &'static str)> {
     let starts = [("{%", "%}"), ("{{", "}}"), ("{#", "#}")];
-    let found = starts
-        .iter()
-        .filter_map(|(start, end)| Some((text.find(start)?, *end)));
+    let found = starts.iter().filter_map(|(start, end)| Some((text.find(start)?, *end)));
     found.min()
 }
 
@@ -70,11 +68,7 @@ fn length_of(tag: &str, end: &str) -> usize {
 
 /// The first word of a tag.
 fn name_of(tag: &str) -> &str {
-    let inner = tag
-        .get(2..)
-        .unwrap_or_default()
-        .trim_start_matches(['-', '+'])
-        .trim_start();
+    let inner = tag.get(2..).unwrap_or_default().trim_start_matches(['-', '+']).trim_start();
     let end = inner.find(|c: char| !c.is_alphanumeric() && c != '_');
     inner.get(..end.unwrap_or(inner.len())).unwrap_or_default()
 }
@@ -107,9 +101,7 @@ fn token(text: &str) -> &str {
             end.map_or(text.len(), |(at, _)| at + 1)
         }
         c if word(c) => text.find(|c| !word(c)).unwrap_or(text.len()),
-        c if c.is_whitespace() => text
-            .find(|c: char| !c.is_whitespace())
-            .unwrap_or(text.len()),
+        c if c.is_whitespace() => text.find(|c: char| !c.is_whitespace()).unwrap_or(text.len()),
         c => c.len_utf8(),
     };
     text.get(..length).unwrap_or(text)
@@ -177,9 +169,7 @@ fn operand(text: &str) -> usize {
                 wanted = true;
             }
             "-" | "+" if wanted && !rest.starts_with("-%}") && !rest.starts_with("-}}") => at += 1,
-            _ if wanted
-                && first.starts_with(|c: char| c.is_alphanumeric() || "_'\"".contains(c)) =>
-            {
+            _ if wanted && first.starts_with(|c: char| c.is_alphanumeric() || "_'\"".contains(c)) => {
                 at += first.len();
                 wanted = false;
             }
@@ -216,14 +206,8 @@ mod tests {
     #[test]
     fn generation_is_a_scope() {
         for (source, expected) in [
-            (
-                "{% generation %}a{% endgeneration %}",
-                "{% with %}a{% endwith %}",
-            ),
-            (
-                "{%- generation -%}a{%-endgeneration+%}",
-                "{%- with -%}a{%-endwith+%}",
-            ),
+            ("{% generation %}a{% endgeneration %}", "{% with %}a{% endwith %}"),
+            ("{%- generation -%}a{%-endgeneration+%}", "{%- with -%}a{%-endwith+%}"),
             (
                 "generation {{ generation }} {# {% generation %} #}",
                 "generation {{ generation }} {# {% generation %} #}",
@@ -249,27 +233,12 @@ mod tests {
             ("{{ '%s' % x }}", "{{ ('%s'|__percent(x)) }}"),
             ("{{ '%s' % x}}", "{{ ('%s'|__percent(x))}}"),
             ("{{ '%s' %x -}}", "{{ ('%s'|__percent(x)) -}}"),
-            (
-                "{% set a = \"%s:%d\" % (m.role, 1) + 'b' %}",
-                "{% set a = (\"%s:%d\"|__percent((m.role, 1))) + 'b' %}",
-            ),
-            (
-                "{{ '%s' % m['a'].b(1)|trim ~ 'c' }}",
-                "{{ ('%s'|__percent(m['a'].b(1)|trim)) ~ 'c' }}",
-            ),
-            (
-                "{{ '%s' % ('%s' % x) }}",
-                "{{ ('%s'|__percent((('%s'|__percent(x))))) }}",
-            ),
+            ("{% set a = \"%s:%d\" % (m.role, 1) + 'b' %}", "{% set a = (\"%s:%d\"|__percent((m.role, 1))) + 'b' %}"),
+            ("{{ '%s' % m['a'].b(1)|trim ~ 'c' }}", "{{ ('%s'|__percent(m['a'].b(1)|trim)) ~ 'c' }}"),
+            ("{{ '%s' % ('%s' % x) }}", "{{ ('%s'|__percent((('%s'|__percent(x))))) }}"),
             ("{% if x == 'a' %}", "{% if x == 'a' %}"),
-            (
-                "{% if x == 'a'%}%{% endif -%}",
-                "{% if x == 'a'%}%{% endif -%}",
-            ),
-            (
-                "{% if loop.index0 % 2 == 0 %}",
-                "{% if loop.index0 % 2 == 0 %}",
-            ),
+            ("{% if x == 'a'%}%{% endif -%}", "{% if x == 'a'%}%{% endif -%}"),
+            ("{% if loop.index0 % 2 == 0 %}", "{% if loop.index0 % 2 == 0 %}"),
             ("a 'b' % c", "a 'b' % c"),
             ("{{ 'é' % -1 }}", "{{ ('é'|__percent(-1)) }}"),
         ] {
@@ -304,9 +273,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut source = String::new();
             for _ in 0..12 {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 source.push_str(pieces[(state >> 33) as usize % pieces.len()]);
             }
             assert!(translated(&source).len() <= source.len() * 16, "{source}");

@@ -15,15 +15,9 @@ use crate::testing::run_pair;
 use crate::weights::embed;
 use crate::{RunError, Terms};
 
-const PADDED: Terms = Terms {
-    padded: true,
-    public_table: false,
-};
+const PADDED: Terms = Terms { padded: true, public_table: false };
 
-const PUBLIC: Terms = Terms {
-    padded: true,
-    public_table: true,
-};
+const PUBLIC: Terms = Terms { padded: true, public_table: true };
 
 /// The same model at the client (as shapes) and at the server.
 fn programs(model: &Model) -> [Program; 2] {
@@ -49,8 +43,7 @@ fn counted<T>(on: &mut Protocol, run: impl FnOnce(&mut Protocol) -> T) -> (T, u6
 fn assert_rows(e: &Embedding, table: Table, places: &[u32], shares: [&Share; 2]) {
     let rows = embed::of_numbers(e, table, |all| {
         let rows = places.iter().map(|&p| all.chunks(e.width).nth(p as usize));
-        rows.flat_map(|row| row.unwrap().iter().map(embed::integer))
-            .collect::<Vec<i32>>()
+        rows.flat_map(|row| row.unwrap().iter().map(embed::integer)).collect::<Vec<i32>>()
     });
     let (rows, found) = (rows.unwrap(), shares[0].add(shares[1]));
     assert_eq!(rows.len(), found.len());
@@ -105,10 +98,7 @@ fn a_row_is_looked_up_with_what_was_made_ahead_once() {
             once(Table::Positions, 1),
         ]
     };
-    let ((client, costs), server) = run_pair(
-        |on| (go(on, &programs[0]), costs(on)),
-        |on| go(on, &programs[1]),
-    );
+    let ((client, costs), server) = run_pair(|on| (go(on, &programs[0]), costs(on)), |on| go(on, &programs[1]));
     for (client, server) in client.iter().zip(&server) {
         for ((a, b), cost) in client.iter().zip(server).zip(costs) {
             assert_eq!([a.3, b.3], [cost; 2], "{:?}", a.0);
@@ -133,12 +123,8 @@ fn what_a_pass_does_not_take_is_gone() {
         on.make_ahead(program, 1, Terms::default()).unwrap();
         if on.ctx().is_client() {
             let beyond = e.vocabulary as u32;
-            let (refused, bytes) = counted(on, |on| {
-                on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[beyond]))
-            });
-            let error = RunError::Model(ModelError::TokenOutOfRange {
-                vocabulary: e.vocabulary,
-            });
+            let (refused, bytes) = counted(on, |on| on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[beyond])));
+            let error = RunError::Model(ModelError::TokenOutOfRange { vocabulary: e.vocabulary });
             assert_eq!(refused.err().unwrap().to_string(), error.to_string());
             assert_eq!(bytes, 0);
         }
@@ -150,10 +136,7 @@ fn what_a_pass_does_not_take_is_gone() {
 /// exist.
 #[test]
 fn tables_that_are_not_looked_up_have_nothing_made() {
-    let (placed, turned) = (
-        tiny_generator(),
-        Model::load(&tiny_golden("llama")).unwrap(),
-    );
+    let (placed, turned) = (tiny_generator(), Model::load(&tiny_golden("llama")).unwrap());
     let made = |model: &Model, terms: Terms| {
         let programs = programs(model);
         let go = |on: &mut Protocol, program: &Program| {
@@ -183,8 +166,7 @@ fn a_lookup_on_other_terms_is_made_at_once() {
     let go = |on: &mut Protocol, program: &Program| {
         on.make_ahead(program, 1, PUBLIC).unwrap();
         let e = program.embedding().unwrap();
-        on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[40]))
-            .unwrap()
+        on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[40])).unwrap()
     };
     let (a, b) = run_pair(|on| go(on, &programs[0]), |on| go(on, &programs[1]));
     assert_rows(e, Table::Tokens, &[40], [&a, &b]);
@@ -196,12 +178,7 @@ fn masked_rows_of_other_lengths_are_refused() {
     let model = tiny_generator();
     let programs = programs(&model);
     let length = model.public.config.vocabulary * MAIN.bits() as usize / 8;
-    for (kind, length) in [
-        (0x0410, length - 1),
-        (0x0410, length + 1),
-        (0x0410, 0),
-        (0x0411, length),
-    ] {
+    for (kind, length) in [(0x0410, length - 1), (0x0410, length + 1), (0x0410, 0), (0x0411, length)] {
         let ((), error) = run_pair(
             |on| {
                 on.make_ahead(&programs[0], 1, Terms::default()).unwrap();
@@ -211,8 +188,7 @@ fn masked_rows_of_other_lengths_are_refused() {
             |on| {
                 on.make_ahead(&programs[1], 1, Terms::default()).unwrap();
                 let e = programs[1].embedding().unwrap();
-                on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[0]))
-                    .err()
+                on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[0])).err()
             },
         );
         let is_typed = matches!(error, Some(RunError::Protocol(TwopcError::Net(_))));

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::UNIX_EPOCH;
 
-use rcgen::{
-    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
-};
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
@@ -69,23 +67,16 @@ impl Identity {
     /// [`CertificateError`] with the file.
     pub fn from_files(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
         let certificates = read_authorities(chain)?;
-        let private =
-            PrivateKeyDer::from_pem_file(key).map_err(|e| pem_error(e, "private key", key))?;
-        Self::new(certificates, private).ok_or_else(|| CertificateError::Missing {
-            what: "certificate",
-            path: chain.to_owned(),
-        })
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|e| pem_error(e, "private key", key))?;
+        Self::new(certificates, private)
+            .ok_or_else(|| CertificateError::Missing { what: "certificate", path: chain.to_owned() })
     }
 
     /// An identity from parts; `None` without a certificate.
     #[must_use]
     pub fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Option<Self> {
         let fingerprint = fingerprint(chain.first()?);
-        Some(Self {
-            chain,
-            key,
-            fingerprint,
-        })
+        Some(Self { chain, key, fingerprint })
     }
 
     /// SHA-256 of the certificate, which clients pin.
@@ -160,15 +151,10 @@ pub fn key_fingerprint(certificate: &CertificateDer<'_>) -> Result<[u8; 32], rus
 /// [`CertificateError`] with the file.
 pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let missing = |e| pem_error(e, "certificate", path);
-    let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
-        .map_err(missing)?
-        .collect();
+    let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(missing)?.collect();
     let all = all.map_err(missing)?;
     if all.is_empty() {
-        return Err(CertificateError::Missing {
-            what: "certificate",
-            path: path.to_owned(),
-        });
+        return Err(CertificateError::Missing { what: "certificate", path: path.to_owned() });
     }
     Ok(all)
 }
@@ -182,18 +168,12 @@ pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, Cer
 /// [`CertificateError`], for instance on a full or read-only disk; no partial file is left behind.
 pub fn load_or_create_dev_certificate(dir: &Path) -> Result<Identity, CertificateError> {
     let identity = dir.join(DEV_IDENTITY);
-    if !identity
-        .try_exists()
-        .map_err(|e| file_error("read", &identity, &e))?
-    {
+    if !identity.try_exists().map_err(|e| file_error("read", &identity, &e))? {
         create(dir, &identity)?;
     }
     let loaded = Identity::from_files(&identity, &identity)?;
     let public = dir.join(DEV_CERTIFICATE);
-    if !public
-        .try_exists()
-        .map_err(|e| file_error("read", &public, &e))?
-    {
+    if !public.try_exists().map_err(|e| file_error("read", &public, &e))? {
         let text = fs::read_to_string(&identity).map_err(|e| file_error("read", &identity, &e))?;
         // The certificate comes first, see `create`.
         let end = text.find("-----BEGIN PRIVATE KEY").unwrap_or(0);
@@ -223,10 +203,7 @@ fn create(dir: &Path, identity: &Path) -> Result<(), CertificateError> {
 /// From the start of this year to that of a later one: no finer clock is needed.
 fn validity() -> (time::OffsetDateTime, time::OffsetDateTime) {
     let year = time::OffsetDateTime::now_utc().year();
-    (
-        rcgen::date_time_ymd(year, 1, 1),
-        rcgen::date_time_ymd(year + DEV_YEARS, 1, 1),
-    )
+    (rcgen::date_time_ymd(year, 1, 1), rcgen::date_time_ymd(year + DEV_YEARS, 1, 1))
 }
 
 /// Writes a file that is either complete or absent, and never replaces one that another process created first.
@@ -236,21 +213,12 @@ fn publish(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
     let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
     let nanos = UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos());
     let draft = path.with_extension(format!("{}-{number}-{nanos}.tmp", std::process::id()));
-    let opened = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&draft);
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(&draft);
     publish_by(path, text, &draft, opened)
 }
 
 /// [`publish`] through this draft, which is removed afterwards.
-fn publish_by(
-    path: &Path,
-    text: &str,
-    draft: &Path,
-    opened: io::Result<File>,
-) -> Result<(), CertificateError> {
+fn publish_by(path: &Path, text: &str, draft: &Path, opened: io::Result<File>) -> Result<(), CertificateError> {
     let written = opened.and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
@@ -260,30 +228,17 @@ fn publish_by(
         }
     });
     let removed = fs::remove_file(draft);
-    written
-        .and(removed)
-        .map_err(|e| file_error("write", path, &e))
+    written.and(removed).map_err(|e| file_error("write", path, &e))
 }
 
 fn file_error(operation: &'static str, path: &Path, error: &io::Error) -> CertificateError {
-    CertificateError::File {
-        operation,
-        path: path.to_owned(),
-        kind: error.kind(),
-    }
+    CertificateError::File { operation, path: path.to_owned(), kind: error.kind() }
 }
 
-fn pem_error(
-    error: rustls::pki_types::pem::Error,
-    what: &'static str,
-    path: &Path,
-) -> CertificateError {
+fn pem_error(error: rustls::pki_types::pem::Error, what: &'static str, path: &Path) -> CertificateError {
     match error {
         rustls::pki_types::pem::Error::Io(e) => file_error("read", path, &e),
-        _ => CertificateError::Missing {
-            what,
-            path: path.to_owned(),
-        },
+        _ => CertificateError::Missing { what, path: path.to_owned() },
     }
 }
 

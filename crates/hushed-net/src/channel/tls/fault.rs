@@ -5,9 +5,7 @@
 #[non_exhaustive]
 pub enum TlsFault {
     /// The certificate shown is not the pinned one.
-    #[error(
-        "the server's certificate is not the pinned one; compare the pin with the SHA-256 that the server prints"
-    )]
+    #[error("the server's certificate is not the pinned one; compare the pin with the SHA-256 that the server prints")]
     WrongPin,
     /// The certificate is not signed by a trusted authority.
     #[error("the certificate is not signed by a trusted authority")]

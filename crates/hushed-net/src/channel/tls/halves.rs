@@ -39,10 +39,7 @@ pub(super) fn establish(
     let handshake = handshake(&mut connection, &socket, limits)?;
     tcp::prepare(&socket)?;
     let socket = Arc::new(socket);
-    let peer_key = match connection
-        .peer_certificates()
-        .and_then(|chain| chain.first())
-    {
+    let peer_key = match connection.peer_certificates().and_then(|chain| chain.first()) {
         Some(certificate) => Some(key_fingerprint(certificate)?),
         None => None,
     };
@@ -62,10 +59,7 @@ pub(super) fn establish(
             sealed: Vec::with_capacity(READ_BYTES + READ_BYTES / 8),
         },
         socket,
-        security: Some(Box::new(TlsSecurity {
-            connection,
-            peer_key,
-        })),
+        security: Some(Box::new(TlsSecurity { connection, peer_key })),
         handshake,
     })
 }
@@ -73,37 +67,23 @@ pub(super) fn establish(
 /// Runs the handshake to its end within the limits; returns its bytes (sent, received).
 ///
 /// rustls itself bounds a handshake message (64 KiB) and what may arrive before the handshake is done.
-fn handshake(
-    connection: &mut Connection,
-    socket: &TcpStream,
-    limits: Limits,
-) -> Result<(u64, u64), NetError> {
+fn handshake(connection: &mut Connection, socket: &TcpStream, limits: Limits) -> Result<(u64, u64), NetError> {
     let began = Instant::now();
     let (mut sent, mut received) = (0, 0);
-    let mut timed = Timed {
-        socket,
-        began,
-        limits,
-    };
+    let mut timed = Timed { socket, began, limits };
     while connection.is_handshaking() || connection.wants_write() {
         if connection.wants_write() {
-            sent += connection
-                .write_tls(&mut timed)
-                .map_err(|e| handshake_error(&e, limits))? as u64;
+            sent += connection.write_tls(&mut timed).map_err(|e| handshake_error(&e, limits))? as u64;
             continue;
         }
-        let got = connection
-            .read_tls(&mut timed)
-            .map_err(|e| handshake_error(&e, limits))?;
+        let got = connection.read_tls(&mut timed).map_err(|e| handshake_error(&e, limits))?;
         if got == 0 {
             return Err(NetError::PeerGone);
         }
         received += got as u64;
         if let Err(fault) = connection.process_new_packets() {
             // Tell the peer why (an alert), if it still listens.
-            while connection.wants_write() && connection.write_tls(&mut timed).is_ok_and(|n| n > 0)
-            {
-            }
+            while connection.wants_write() && connection.write_tls(&mut timed).is_ok_and(|n| n > 0) {}
             return Err(fault.into());
         }
     }
@@ -127,9 +107,7 @@ struct Timed<'a> {
 impl Timed<'_> {
     /// The whole handshake counts as one silence, so a peer cannot stretch it byte by byte.
     fn left(&self) -> io::Result<Duration> {
-        self.limits
-            .left(self.began)
-            .map_err(|_| io::ErrorKind::TimedOut.into())
+        self.limits.left(self.began).map_err(|_| io::ErrorKind::TimedOut.into())
     }
 }
 
@@ -251,9 +229,7 @@ struct TlsSecurity {
 
 impl Security for TlsSecurity {
     fn exporter(&self, label: &[u8]) -> Option<[u8; 32]> {
-        lock(&self.connection)
-            .export_keying_material([0; 32], label, None)
-            .ok()
+        lock(&self.connection).export_keying_material([0; 32], label, None).ok()
     }
 
     fn peer_key(&self) -> Option<[u8; 32]> {

@@ -21,8 +21,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
 pub use certificate::{
-    CertificateError, Identity, Trust, fingerprint, key_fingerprint,
-    load_or_create_dev_certificate, read_authorities,
+    CertificateError, Identity, Trust, fingerprint, key_fingerprint, load_or_create_dev_certificate, read_authorities,
 };
 pub use fault::TlsFault;
 
@@ -53,13 +52,12 @@ impl TlsClient {
     /// [`NetError::Tls`] if an authority or the identity is unusable.
     pub fn new(trust: Trust, identity: Option<Identity>) -> Result<Self, NetError> {
         let provider = provider();
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(VERSIONS)?;
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(VERSIONS)?;
         let builder = match trust {
             Trust::Authorities(authorities) => builder.with_root_certificates(roots(authorities)?),
-            Trust::Pin(pin) => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(PinVerifier::new(pin, &provider))),
+            Trust::Pin(pin) => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(PinVerifier::new(pin, &provider)))
+            }
         };
         let mut config = match identity {
             Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key)?,
@@ -67,9 +65,7 @@ impl TlsClient {
         };
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         config.resumption = Resumption::disabled();
-        Ok(Self {
-            config: Arc::new(config),
-        })
+        Ok(Self { config: Arc::new(config) })
     }
 
     /// Secures a connected socket. `host` is the server's name or address, which a certificate from an authority must
@@ -77,14 +73,8 @@ impl TlsClient {
     ///
     /// # Errors
     /// [`NetError::Tls`] with the reason; [`NetError::Timeout`]; [`NetError::PeerGone`].
-    pub fn connect(
-        &self,
-        socket: TcpStream,
-        host: &str,
-        limits: Limits,
-    ) -> Result<StreamChannel, NetError> {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| NetError::Tls(TlsFault::WrongName))?;
+    pub fn connect(&self, socket: TcpStream, host: &str, limits: Limits) -> Result<StreamChannel, NetError> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| NetError::Tls(TlsFault::WrongName))?;
         let connection = ClientConnection::new(Arc::clone(&self.config), name)?;
         halves::establish(connection.into(), socket, limits)
     }
@@ -102,21 +92,14 @@ impl TlsServer {
     ///
     /// # Errors
     /// [`NetError::Tls`] if an authority or the identity is unusable.
-    pub fn new(
-        identity: Identity,
-        client_authorities: Option<Vec<CertificateDer<'static>>>,
-    ) -> Result<Self, NetError> {
+    pub fn new(identity: Identity, client_authorities: Option<Vec<CertificateDer<'static>>>) -> Result<Self, NetError> {
         let provider = provider();
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(VERSIONS)?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(VERSIONS)?;
         let builder = match client_authorities {
             Some(authorities) => {
-                let verifier = WebPkiClientVerifier::builder_with_provider(
-                    Arc::new(roots(authorities)?),
-                    provider,
-                )
-                .build()
-                .map_err(|e| rustls::Error::General(e.to_string()))?;
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider)
+                    .build()
+                    .map_err(|e| rustls::Error::General(e.to_string()))?;
                 builder.with_client_cert_verifier(verifier)
             }
             None => builder.with_no_client_auth(),
@@ -125,9 +108,7 @@ impl TlsServer {
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-        Ok(Self {
-            config: Arc::new(config),
-        })
+        Ok(Self { config: Arc::new(config) })
     }
 
     /// Secures an accepted socket. Both the handshake and the channel run under `limits`.

@@ -8,10 +8,7 @@ use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{
-    CertificateError, DigitallySignedStruct, Error, PeerIncompatible, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, Error, PeerIncompatible, RootCertStore, SignatureScheme};
 use subtle::ConstantTimeEq;
 
 use super::fingerprint;
@@ -27,11 +24,7 @@ pub(super) struct PinVerifier {
 
 impl PinVerifier {
     pub(super) fn new(pin: [u8; 32], provider: &Arc<CryptoProvider>) -> Self {
-        Self {
-            pin,
-            algorithms: provider.signature_verification_algorithms,
-            no_authorities: RootCertStore::empty(),
-        }
+        Self { pin, algorithms: provider.signature_verification_algorithms, no_authorities: RootCertStore::empty() }
     }
 }
 
@@ -51,13 +44,7 @@ impl ServerCertVerifier for PinVerifier {
         // before it looks for an issuer, so with no authorities "unknown issuer" means that all else is fine.
         let parsed = ParsedCertificate::try_from(end_entity)?;
         let anchors = &self.no_authorities;
-        match verify_server_cert_signed_by_trust_anchor(
-            &parsed,
-            anchors,
-            &[],
-            now,
-            self.algorithms.all,
-        ) {
+        match verify_server_cert_signed_by_trust_anchor(&parsed, anchors, &[], now, self.algorithms.all) {
             Ok(()) | Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
                 Ok(ServerCertVerified::assertion())
             }

@@ -32,11 +32,7 @@ pub(super) fn set_aside(folder: &Path) -> Result<Option<PathBuf>, ServeError> {
         let from = folder.join(name);
         if from.is_file() {
             let copied = fs::copy(&from, aside.join(name));
-            copied.map_err(|source| ServeError::File {
-                operation: "copy",
-                path: from,
-                source,
-            })?;
+            copied.map_err(|source| ServeError::File { operation: "copy", path: from, source })?;
         }
     }
     let keys = folder.join(KEYS);

@@ -62,9 +62,7 @@ pub(super) fn hold(folder: &Path) -> Result<Held, ServeError> {
     let path = folder.join(LOCK);
     let locked = File::create(&path).and_then(|file| file.lock().map(|()| file));
     let file = locked.map_err(FileError::io("lock", &path));
-    Ok(Held {
-        _file: file.map_err(FheJobError::from)?,
-    })
+    Ok(Held { _file: file.map_err(FheJobError::from)? })
 }
 
 /// Deletes the records of requests with this content, whose answers have been read.
@@ -74,9 +72,7 @@ pub(super) fn forget_request(folder: &Path, content: &str) -> Result<(), ServeEr
         let path = entry.path();
         // What cannot be read is no record of this request.
         if read::<RequestRecord>(&path).is_ok_and(|record| record.content == content) {
-            fs::remove_file(&path)
-                .map_err(FileError::io("delete", &path))
-                .map_err(FheJobError::from)?;
+            fs::remove_file(&path).map_err(FileError::io("delete", &path)).map_err(FheJobError::from)?;
         }
     }
     Ok(())

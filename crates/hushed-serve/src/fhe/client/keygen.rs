@@ -36,11 +36,7 @@ impl KeygenOptions {
     /// Keys for this many days, with the default limits.
     #[must_use]
     pub fn days(days: u32) -> KeygenOptions {
-        KeygenOptions {
-            days,
-            most_keys: Self::MOST_KEYS,
-            most_bytes: Self::MOST_BYTES,
-        }
+        KeygenOptions { days, most_keys: Self::MOST_KEYS, most_bytes: Self::MOST_BYTES }
     }
 }
 
@@ -63,10 +59,7 @@ impl KeyOrder {
     pub(super) fn of(plan: &FhePlan, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
         let key_specs = plan.key_specs(params).map_err(FheJobError::from)?;
         let bytes = hushed_fhe::files::keys::file_bytes(keys, params.rlwe(), &key_specs);
-        Ok(KeyOrder {
-            keys: key_specs.len(),
-            bytes: bytes.map_err(FheJobError::from)?,
-        })
+        Ok(KeyOrder { keys: key_specs.len(), bytes: bytes.map_err(FheJobError::from)? })
     }
 
     pub(super) fn check(self, options: KeygenOptions) -> Result<(), ServeError> {
@@ -123,8 +116,7 @@ pub(super) fn keygen_held(
     system::check_room(folder, bytes)?;
     make_folder(&folder.join(REQUESTS))?;
     let times = times(options);
-    let id = owner::make_keys(&secret, &keys, &plan, &params, times, progress)
-        .map_err(FheJobError::from)?;
+    let id = owner::make_keys(&secret, &keys, &plan, &params, times, progress).map_err(FheJobError::from)?;
     let record = new_record(&plan, &id, times, bytes);
     record.write(folder)?;
     Ok(record)
@@ -152,10 +144,7 @@ fn drop_unfinished(folder: &Path, files: [&Path; 2]) -> Result<(), ServeError> {
 /// Valid from now on, for the requested number of days.
 pub(super) fn times(options: KeygenOptions) -> KeyTimes {
     let created = now();
-    KeyTimes {
-        created,
-        expires: created.saturating_add(u64::from(options.days) * 86_400),
-    }
+    KeyTimes { created, expires: created.saturating_add(u64::from(options.days) * 86_400) }
 }
 
 /// The record of new keys.

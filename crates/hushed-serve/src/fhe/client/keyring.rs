@@ -53,11 +53,7 @@ impl FolderKeys {
         // If there are no keys, leaves no lock behind.
         KeyRecord::read(folder)?;
         let held = hold(folder)?;
-        Ok(FolderKeys {
-            folder: folder.to_owned(),
-            record: KeyRecord::read(folder)?,
-            held: Some(held),
-        })
+        Ok(FolderKeys { folder: folder.to_owned(), record: KeyRecord::read(folder)?, held: Some(held) })
     }
 
     /// The same without the lock, for uses that change no key record.

@@ -16,8 +16,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
 use crate::fhe::wire::{
-    DATA, Download, JobState, MAX_RESPONSE, PART, REQUEST, RESPONSE, Request, Response, Upload,
-    agreement, frames,
+    DATA, Download, JobState, MAX_RESPONSE, PART, REQUEST, RESPONSE, Request, Response, Upload, agreement, frames,
 };
 use crate::files::open_append;
 use crate::session::connect::{ClientConfig, open};
@@ -41,27 +40,20 @@ impl<'a> Link<'a> {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
             // A server of a release with only one protocol.
-            Reply::Refused(Refusal::OtherAgreement { server })
-                if server == bundle::agreement_hash()? =>
-            {
+            Reply::Refused(Refusal::OtherAgreement { server }) if server == bundle::agreement_hash()? => {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
             Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
         };
         let identity = confirm(&mut session, false)?;
         ready(&mut session, &identity)?;
-        Ok(Link {
-            config,
-            session,
-            welcome,
-        })
+        Ok(Link { config, session, welcome })
     }
 
     /// Ends the session cleanly.
     pub(super) fn close(mut self) -> Result<(), ServeError> {
         let deadlines = &self.config.deadlines;
-        self.session
-            .set_limits(deadlines.within(deadlines.handshake));
+        self.session.set_limits(deadlines.within(deadlines.handshake));
         self.session.send_vec(REQUEST, Request::End.encode())?;
         Ok(self.session.close()?)
     }
@@ -84,20 +76,14 @@ impl<'a> Link<'a> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ServeError> {
         let failed = || FileError::io("read", path);
-        let mut source = File::open(path)
-            .map_err(failed())
-            .map_err(FheJobError::from)?;
+        let mut source = File::open(path).map_err(failed()).map_err(FheJobError::from)?;
         let metadata = source.metadata().map_err(failed());
         let bytes = metadata.map_err(FheJobError::from)?.len();
         let mut have = self.have(Request::Offer { file, bytes })?;
         while have < bytes {
             progress(have, bytes);
             let part = (bytes - have).min(PART);
-            self.begin(Request::Put {
-                file,
-                offset: have,
-                bytes: u32::try_from(part).unwrap_or(0),
-            })?;
+            self.begin(Request::Put { file, offset: have, bytes: u32::try_from(part).unwrap_or(0) })?;
             let sought = source.seek(SeekFrom::Start(have)).map_err(failed());
             sought.map_err(FheJobError::from)?;
             for frame in frames(part) {
@@ -131,9 +117,7 @@ impl<'a> Link<'a> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ServeError> {
         let failed = || FileError::io("write", path);
-        let mut target = open_append(path)
-            .map_err(failed())
-            .map_err(FheJobError::from)?;
+        let mut target = open_append(path).map_err(failed()).map_err(FheJobError::from)?;
         let metadata = target.metadata().map_err(failed());
         let mut have = metadata.map_err(FheJobError::from)?.len();
         if have > bytes {

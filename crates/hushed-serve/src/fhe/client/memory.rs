@@ -120,16 +120,10 @@ impl MemoryKeys {
         state: &[u8],
         save: SaveState,
     ) -> Result<MemoryKeys, ServeError> {
-        let record = |source| FheJobError::Record {
-            path: STATE.into(),
-            source,
-        };
+        let record = |source| FheJobError::Record { path: STATE.into(), source };
         let state: State = serde_json::from_slice(state).map_err(record)?;
         if state.version != VERSION {
-            let version = format!(
-                "version {}, and this program reads {VERSION}",
-                state.version
-            );
+            let version = format!("version {}, and this program reads {VERSION}", state.version);
             return Err(record(serde::de::Error::custom(version)).into());
         }
         let (params, done) = (model.params().rlwe(), state.record.decryptions);
@@ -138,11 +132,7 @@ impl MemoryKeys {
         if tag(&secret) != state.secret {
             return Err(FheJobError::StateOfOtherKeys.into());
         }
-        let keys = MemoryKeys {
-            secret: Arc::new(secret),
-            state,
-            save: Some(save),
-        };
+        let keys = MemoryKeys { secret: Arc::new(secret), state, save: Some(save) };
         model.check_keys(&keys)?;
         Ok(keys)
     }
@@ -152,10 +142,7 @@ impl MemoryKeys {
     /// # Errors
     /// [`FheJobError::Record`], which does not happen.
     pub fn into_stored(self) -> Result<StoredParts, ServeError> {
-        Ok(StoredParts {
-            state: self.state.to_json()?,
-            secret: self.secret.to_bytes(),
-        })
+        Ok(StoredParts { state: self.state.to_json()?, secret: self.secret.to_bytes() })
     }
 
     /// The record of the keys: their id, when they expire, how often they were used, whether they are retired.
@@ -223,10 +210,7 @@ impl Keyring for MemoryKeys {
     }
 
     fn keep(&mut self, record: KeyRecord) -> Result<(), ServeError> {
-        let state = State {
-            record,
-            ..self.state.clone()
-        };
+        let state = State { record, ..self.state.clone() };
         self.become_state(state)
     }
 
@@ -248,10 +232,8 @@ impl Keyring for MemoryKeys {
 
 impl State {
     fn to_json(&self) -> Result<Vec<u8>, ServeError> {
-        let bytes = serde_json::to_vec_pretty(self).map_err(|source| FheJobError::Record {
-            path: STATE.into(),
-            source,
-        });
+        let bytes =
+            serde_json::to_vec_pretty(self).map_err(|source| FheJobError::Record { path: STATE.into(), source });
         Ok(bytes?)
     }
 }

@@ -43,12 +43,7 @@ impl ClientModel {
         Self::new(plan, &params, public, path)
     }
 
-    fn new(
-        plan: FhePlan,
-        params: &Params,
-        public: PublicModel,
-        path: &Path,
-    ) -> Result<ClientModel, ServeError> {
+    fn new(plan: FhePlan, params: &Params, public: PublicModel, path: &Path) -> Result<ClientModel, ServeError> {
         let (embedding, norm) = (public.embedding().clone(), public.norm().cloned());
         let pool = public.public().pool;
         let classes = public.public().labels().map(<[String]>::len);
@@ -113,21 +108,11 @@ impl ClientModel {
         if *theirs == ours {
             return Ok(());
         }
-        Err(FheJobError::KeysOfOtherPlan {
-            path: keys.path().to_owned(),
-            theirs: theirs.clone(),
-            ours,
-        }
-        .into())
+        Err(FheJobError::KeysOfOtherPlan { path: keys.path().to_owned(), theirs: theirs.clone(), ours }.into())
     }
 
     /// The tokens of a text, within the manifest's rows.
-    pub(super) fn tokens(
-        &self,
-        index: usize,
-        text: &str,
-        too_long: TooLong,
-    ) -> Result<TokenIds, ServeError> {
+    pub(super) fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
         let public = self.public.public();
         let limit = public.max_tokens.min(self.plan().rows);
         let tokenizer = public.tokenizer();
@@ -152,12 +137,7 @@ pub(super) fn encoded(
 ) -> Result<TokenIds, ServeError> {
     let tokens = tokenizer.encode(text, limit, too_long);
     tokens.map_err(|source| match source {
-        TextError::TooLong { tokens, limit } => FheJobError::TextTooLong {
-            index,
-            tokens,
-            limit,
-        }
-        .into(),
+        TextError::TooLong { tokens, limit } => FheJobError::TextTooLong { index, tokens, limit }.into(),
         source => ServeError::Text { index, source },
     })
 }

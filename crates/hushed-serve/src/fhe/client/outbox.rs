@@ -39,9 +39,7 @@ pub(super) struct Outbox {
 impl Outbox {
     /// The outbox of a key folder.
     pub(super) fn of(keys: &Path) -> Outbox {
-        Outbox {
-            folder: keys.join(JOBS),
-        }
+        Outbox { folder: keys.join(JOBS) }
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -68,16 +66,11 @@ impl Outbox {
     }
 
     /// The job of these texts, if they were encrypted with these keys and not answered.
-    pub(super) fn find(
-        &self,
-        texts: &Digest,
-        keys: &Digest,
-    ) -> Result<Option<(Digest, PendingRecord)>, ServeError> {
+    pub(super) fn find(&self, texts: &Digest, keys: &Digest) -> Result<Option<(Digest, PendingRecord)>, ServeError> {
         let (texts, keys) = (texts.to_string(), keys.to_string());
         let all = self.all()?.into_iter();
-        let mut fit = all.filter(|(job, record)| {
-            record.texts == texts && record.keys == keys && self.request(job).is_file()
-        });
+        let mut fit =
+            all.filter(|(job, record)| record.texts == texts && record.keys == keys && self.request(job).is_file());
         Ok(fit.next())
     }
 
@@ -85,15 +78,10 @@ impl Outbox {
     pub(super) fn named(&self, id: &str, keys: &Path) -> Result<Digest, ServeError> {
         let wanted = id.to_ascii_lowercase();
         let all = self.all()?.into_iter();
-        let mut found =
-            all.filter(|(_, record)| id.len() >= LEAST_DIGITS && record.job.starts_with(&wanted));
+        let mut found = all.filter(|(_, record)| id.len() >= LEAST_DIGITS && record.job.starts_with(&wanted));
         match (found.next(), found.next()) {
             (Some((job, _)), None) => Ok(job),
-            _ => Err(FheJobError::NoSuchJob {
-                id: id.chars().take(64).collect(),
-                path: keys.to_owned(),
-            }
-            .into()),
+            _ => Err(FheJobError::NoSuchJob { id: id.chars().take(64).collect(), path: keys.to_owned() }.into()),
         }
     }
 
@@ -130,12 +118,7 @@ impl Outbox {
 
     /// Deletes a job, its record last, so that an interrupted deletion can be repeated.
     pub(super) fn forget(&self, job: &Digest) -> Result<(), ServeError> {
-        let all = [
-            self.request(job),
-            self.retired(job),
-            self.reply(job),
-            self.record(job),
-        ];
+        let all = [self.request(job), self.retired(job), self.reply(job), self.record(job)];
         all.iter().try_for_each(|path| removed(path))
     }
 
@@ -151,10 +134,7 @@ impl Outbox {
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let path = entry.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "json")
-            {
+            if path.extension().is_some_and(|extension| extension == "json") {
                 let record: PendingRecord = read(&path)?;
                 if let Ok(job) = record.job.parse() {
                     all.push((job, record));

@@ -148,11 +148,7 @@ impl Remote {
     /// A client; nothing is connected yet.
     #[must_use]
     pub fn new(options: RemoteOptions) -> Remote {
-        Remote {
-            outbox: Outbox::of(&options.keys),
-            options,
-            contact: Cell::new(None),
-        }
+        Remote { outbox: Outbox::of(&options.keys), options, contact: Cell::new(None) }
     }
 
     /// Fetches the manifest and the public model if they are not here yet, and checks that they are those that the
@@ -183,11 +179,7 @@ impl Remote {
         (self.options.connection.files).check(public.bundle())?;
         link.close()?;
         self.contact.set(Some(Instant::now()));
-        watch(RemoteEvent::Plan {
-            hash: Digest(plan.hash()),
-            lengths: plan.lengths,
-            first,
-        });
+        watch(RemoteEvent::Plan { hash: Digest(plan.hash()), lengths: plan.lengths, first });
         Ok(())
     }
 
@@ -238,11 +230,7 @@ impl Remote {
         let keys = Digest(record.hash());
         let (job, pending) = self.encrypted(&plan, &keys, texts, watch)?;
         let Ok(request) = pending.request.parse::<Digest>() else {
-            return Err(FheJobError::NoSuchJob {
-                id: pending.request,
-                path: self.options.keys.clone(),
-            }
-            .into());
+            return Err(FheJobError::NoSuchJob { id: pending.request, path: self.options.keys.clone() }.into());
         };
         let mut furthest = [None; 2];
         let state = self.with_link(&plan, watch, |link, watch| {
@@ -252,11 +240,7 @@ impl Remote {
             }
             let files = [
                 ("keys", Upload::Keys(keys), self.options.keys.join(KEYS)),
-                (
-                    "request",
-                    Upload::Request(request),
-                    self.outbox.request(&job),
-                ),
+                ("request", Upload::Request(request), self.outbox.request(&job)),
             ];
             for ((what, file, path), furthest) in files.into_iter().zip(&mut furthest) {
                 link.send(file, &path, &mut |done, of| {
@@ -346,12 +330,7 @@ impl Remote {
         self.outbox.retire(job)?;
         let public = self.public_path();
         let opened = decrypt(&self.plan_path(), &public, &self.options.keys, &path);
-        let useless = [
-            "file-damaged",
-            "other-file",
-            "keys-incomplete",
-            "unknown-request",
-        ];
+        let useless = ["file-damaged", "other-file", "keys-incomplete", "unknown-request"];
         if let Err(ServeError::Fhe(error)) = &opened
             && useless.contains(&error.name())
         {
@@ -391,12 +370,7 @@ impl Remote {
         if ours == link.welcome.plan {
             return Ok(());
         }
-        Err(FheJobError::PlanChanged {
-            path: self.plan_path(),
-            ours,
-            offered: link.welcome.plan,
-        }
-        .into())
+        Err(FheJobError::PlanChanged { path: self.plan_path(), ours, offered: link.welcome.plan }.into())
     }
 
     fn fetch_plan(&self, link: &mut Link<'_>, path: &Path) -> Result<(), ServeError> {
@@ -417,12 +391,7 @@ impl Remote {
         }
     }
 
-    fn fetch_public(
-        &self,
-        link: &mut Link<'_>,
-        plan: &FhePlan,
-        path: &Path,
-    ) -> Result<(), ServeError> {
+    fn fetch_public(&self, link: &mut Link<'_>, plan: &FhePlan, path: &Path) -> Result<(), ServeError> {
         let bytes = link.welcome.public_bytes;
         if bytes > MAX_BYTES || link.welcome.public.to_string() != plan.public_sha256 {
             return Err(not_as_offered(Download::Public));
@@ -445,11 +414,7 @@ impl Remote {
         let folder = &self.options.keys;
         if !folder.join(RECORD).is_file() {
             let Some(options) = self.options.make_keys else {
-                return Err(FheJobError::NoKeys {
-                    path: folder.clone(),
-                    plan: self.plan_path(),
-                }
-                .into());
+                return Err(FheJobError::NoKeys { path: folder.clone(), plan: self.plan_path() }.into());
             };
             let held = hold(folder)?;
             if !folder.join(RECORD).is_file() {
@@ -504,13 +469,7 @@ impl Remote {
     }
 
     /// Waits until a job is done.
-    fn wait(
-        &self,
-        plan: &FhePlan,
-        job: &Digest,
-        bytes: u64,
-        watch: OnEvent<'_>,
-    ) -> Result<(), ServeError> {
+    fn wait(&self, plan: &FhePlan, job: &Digest, bytes: u64, watch: OnEvent<'_>) -> Result<(), ServeError> {
         loop {
             // One session per query: a server has few, and a run takes hours.
             let state = self.with_link(plan, watch, |link, _| link.status(*job))?;
@@ -561,10 +520,7 @@ impl Remote {
             });
             let contact = self.contact.get();
             match done {
-                Err(error)
-                    if passes(&error)
-                        && contact.is_some_and(|then| then.elapsed() < self.options.patience) =>
-                {
+                Err(error) if passes(&error) && contact.is_some_and(|then| then.elapsed() < self.options.patience) => {
                     watch(RemoteEvent::Lost(error.name()));
                     if before != contact {
                         pause = AGAIN[0];
@@ -603,10 +559,7 @@ fn passes(error: &ServeError) -> bool {
                 | NetError::Connect { .. }
                 | NetError::Io { .. }
         ) | ServeError::Refused(
-            Refusal::TooManySessions { .. }
-                | Refusal::Stopping
-                | Refusal::Busy
-                | Refusal::WrongOffset
+            Refusal::TooManySessions { .. } | Refusal::Stopping | Refusal::Busy | Refusal::WrongOffset
         )
     )
 }
@@ -618,11 +571,7 @@ fn part_of(path: &Path) -> PathBuf {
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), ServeError> {
-    fs::rename(from, to).map_err(|source| ServeError::File {
-        operation: "write",
-        path: to.to_owned(),
-        source,
-    })
+    fs::rename(from, to).map_err(|source| ServeError::File { operation: "write", path: to.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -633,17 +582,7 @@ mod tests {
     fn only_what_is_further_counts() {
         let mut furthest = None;
         let all = 10 * LEAST_MOVE + 5;
-        let told = [
-            0,
-            0,
-            1,
-            LEAST_MOVE,
-            LEAST_MOVE,
-            0,
-            10 * LEAST_MOVE,
-            all,
-            all,
-        ];
+        let told = [0, 0, 1, LEAST_MOVE, LEAST_MOVE, 0, 10 * LEAST_MOVE, all, all];
         let counts = told.map(|done| is_further(&mut furthest, done, all));
         let expected = [true, false, false, true, false, false, true, true, false];
         assert_eq!(counts, expected);

@@ -11,8 +11,7 @@ use std::path::Path;
 
 use hushed_fhe::plan::public_plan::{AnswerRows, FhePlan};
 use hushed_model::{
-    Model, ModelError, Program, Task, TokenIds, TooLong, likeliest_of, log_probabilities, log_sum,
-    plain,
+    Model, ModelError, Program, Task, TokenIds, TooLong, likeliest_of, log_probabilities, log_sum, plain,
 };
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -91,9 +90,7 @@ impl Item {
                 let count = item.endings.len();
                 match count >= 2 && item.label.is_none_or(|label| label < count) {
                     true => Ok(item),
-                    false => Err(serde_json::Error::custom(
-                        "fewer than two endings, or a label that none of them has",
-                    )),
+                    false => Err(serde_json::Error::custom("fewer than two endings, or a label that none of them has")),
                 }
             });
             item.map_err(|source| FheJobError::BadItem { line, source }.into())
@@ -123,9 +120,7 @@ pub struct Scored {
 
 impl Scored {
     /// From tokens, each with the logits, or the log probabilities, that predict it.
-    fn of(
-        predicted: impl Iterator<Item = Result<(u32, Vec<f64>), ServeError>>,
-    ) -> Result<Scored, ServeError> {
+    fn of(predicted: impl Iterator<Item = Result<(u32, Vec<f64>), ServeError>>) -> Result<Scored, ServeError> {
         let (mut log_probabilities, mut likeliest) = (Vec::new(), Vec::new());
         for one in predicted {
             let (id, logits) = one?;
@@ -133,10 +128,7 @@ impl Scored {
             log_probabilities.push(own.unwrap_or(f64::NEG_INFINITY) - log_sum(&logits));
             likeliest.extend(likeliest_of(&logits, 1));
         }
-        Ok(Scored {
-            log_probabilities,
-            likeliest,
-        })
+        Ok(Scored { log_probabilities, likeliest })
     }
 
     /// Their sum.
@@ -179,9 +171,7 @@ impl Head {
     /// The likelihoods of a text's tokens from `from` on, each given those before it, from the hidden states of all its
     /// rows.
     fn of_tokens(&self, rows: &[f64], ids: &[u32], from: usize) -> Result<Scored, ServeError> {
-        let rows = rows
-            .chunks(self.table.cols().max(1))
-            .zip(ids.iter().skip(1));
+        let rows = rows.chunks(self.table.cols().max(1)).zip(ids.iter().skip(1));
         let rows = rows.skip(from.saturating_sub(1));
         Scored::of(rows.map(|(row, &id)| Ok((id, log_probabilities(&self.table, row)?))))
     }
@@ -226,11 +216,7 @@ impl Answer {
     }
 
     /// The head, and the tokens of the texts, which must be those of this answer.
-    fn sent(
-        &self,
-        texts: &[String],
-        too_long: TooLong,
-    ) -> Result<(&Head, Vec<TokenIds>), ServeError> {
+    fn sent(&self, texts: &[String], too_long: TooLong) -> Result<(&Head, Vec<TokenIds>), ServeError> {
         let head = match (&self.head, self.rows) {
             (Some(head), Some(AnswerRows::Rows)) => head,
             (_, rows) => {
@@ -252,11 +238,7 @@ impl Answer {
 ///
 /// # Errors
 /// [`ModelError::NotAGenerator`]; [`ServeError::Text`] if the model cannot read a text.
-pub fn scored_in_clear(
-    model: &Model,
-    texts: &[String],
-    too_long: TooLong,
-) -> Result<Vec<Scored>, ServeError> {
+pub fn scored_in_clear(model: &Model, texts: &[String], too_long: TooLong) -> Result<Vec<Scored>, ServeError> {
     InClear::of(model)?.scored_texts(texts, too_long)
 }
 
@@ -264,11 +246,7 @@ pub fn scored_in_clear(
 ///
 /// # Errors
 /// As [`scored_in_clear`].
-pub fn scored_in_clear_rounded(
-    model: &Model,
-    texts: &[String],
-    too_long: TooLong,
-) -> Result<Vec<Scored>, ServeError> {
+pub fn scored_in_clear_rounded(model: &Model, texts: &[String], too_long: TooLong) -> Result<Vec<Scored>, ServeError> {
     let mut clear = InClear::of(model)?;
     clear.rounded = true;
     clear.scored_texts(texts, too_long)
@@ -293,9 +271,7 @@ pub fn chosen_in_clear(model: &Model, items: &[Item]) -> Result<Vec<Chosen>, Ser
     let ids = texts.map(|(index, text)| clear.tokens(index, &text, TooLong::Refuse));
     let ids = ids.collect::<Result<Vec<_>, _>>()?;
     let prompt = |item: usize, text: &str| clear.tokens(item, text, TooLong::Refuse);
-    choose(items, &ids, prompt, |text, from| {
-        clear.of_tokens(&ids[text], from)
-    })
+    choose(items, &ids, prompt, |text, from| clear.of_tokens(&ids[text], from))
 }
 
 /// A model that gives the logits of all rows.
@@ -313,11 +289,7 @@ impl InClear<'_> {
         }
         let program = model.program_of_all_logits();
         let rounded = false;
-        Ok(InClear {
-            model,
-            program,
-            rounded,
-        })
+        Ok(InClear { model, program, rounded })
     }
 
     fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
@@ -377,13 +349,7 @@ impl Chosen {
             [first, second, ..] => log_likelihoods[*first] - log_likelihoods[*second],
             _ => 0.0,
         };
-        Chosen {
-            right: label.map(|label| label == pick),
-            log_likelihoods,
-            tokens,
-            pick,
-            margin,
-        }
+        Chosen { right: label.map(|label| label == pick), log_likelihoods, tokens, pick, margin }
     }
 }
 
@@ -403,9 +369,7 @@ pub fn check_items(plan: &Path, public: &Path, items: &[Item]) -> Result<(), Ser
     Wanted::Likelihoods.check(&plan)?;
     let path = public;
     let public = PublicModel::read(path, &plan.public_sha256)?;
-    let bad = || FheJobError::BadPublic {
-        path: path.to_owned(),
-    };
+    let bad = || FheJobError::BadPublic { path: path.to_owned() };
     let head = Head::of(&public, &plan).ok_or_else(bad)?;
     let mut index = 0;
     for (number, item) in items.iter().enumerate() {
@@ -432,10 +396,7 @@ mod tests {
         let good = r#"{"prompt": "a b", "endings": [" c", " d", " e"], "label": 2}"#;
         let open = r#"{"prompt": "x", "endings": [" y", " z"]}"#;
         let items = Item::parse(&lines(&[good, open])).unwrap();
-        assert_eq!(
-            Item::texts(&items),
-            ["a b c", "a b d", "a b e", "x y", "x z"]
-        );
+        assert_eq!(Item::texts(&items), ["a b c", "a b d", "a b e", "x y", "x z"]);
         assert_eq!((items[0].label, items[1].label), (Some(2), None));
         for bad in [
             "",
@@ -482,10 +443,7 @@ mod tests {
         assert_eq!(chosen.right, Some(false));
         let chosen = Chosen::of(vec![-4.0, -1.5], vec![1; 2], None);
         assert_eq!((chosen.pick, chosen.margin, chosen.right), (1, 2.5, None));
-        let text = |logs: &[f64]| Scored {
-            log_probabilities: logs.to_vec(),
-            likeliest: Vec::new(),
-        };
+        let text = |logs: &[f64]| Scored { log_probabilities: logs.to_vec(), likeliest: Vec::new() };
         assert_eq!(text(&[]).perplexity(), None);
         let halves = [text(&[0.5f64.ln(); 3]), text(&[0.125f64.ln()])];
         // exp(−(3·ln ½ + ln ⅛)/4) = 2^{6/4}.

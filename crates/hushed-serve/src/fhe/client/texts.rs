@@ -12,8 +12,7 @@ use hushed_fhe::plan::public_plan::{AnswerRows, FhePlan, Lengths, hex};
 use hushed_fhe::run::client::Upload;
 use hushed_model::tokens::Decoder;
 use hushed_model::{
-    Matrix, StepId, TokenIds, Tokenizer, TooLong, cosine, length, likeliest, likeliest_of,
-    nearness, same,
+    Matrix, StepId, TokenIds, Tokenizer, TooLong, cosine, length, likeliest, likeliest_of, nearness, same,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -95,11 +94,7 @@ impl Answer {
     /// [`FheJobError::WrongCanary`].
     pub fn check_canary(&self) -> Result<(), ServeError> {
         match self.canary.filter(|canary| !canary.is_good()) {
-            Some(canary) => Err(FheJobError::WrongCanary {
-                found: canary.cosine,
-                least: canary.least,
-            }
-            .into()),
+            Some(canary) => Err(FheJobError::WrongCanary { found: canary.cosine, least: canary.least }.into()),
             None => Ok(()),
         }
     }
@@ -156,12 +151,7 @@ impl Head {
     }
 
     /// The tokens of a text as they were encrypted.
-    pub(super) fn tokens(
-        &self,
-        index: usize,
-        text: &str,
-        too_long: TooLong,
-    ) -> Result<TokenIds, ServeError> {
+    pub(super) fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
         encoded(&self.tokenizer, index, text, self.limit, too_long)
     }
 
@@ -182,11 +172,7 @@ impl Head {
         let named = found.map(|(id, log_probability)| {
             let mut decoder = self.text.clone();
             let text = decoder.push(id) + decoder.finish();
-            Likely {
-                id,
-                text,
-                log_probability,
-            }
+            Likely { id, text, log_probability }
         });
         Ok(named.collect())
     }
@@ -197,9 +183,7 @@ pub(super) fn hash_of_ids(texts: &[TokenIds]) -> Digest {
     let mut hash = Sha256::new();
     for text in texts {
         hash.update((text.ids().len() as u64).to_le_bytes());
-        text.ids()
-            .iter()
-            .for_each(|id| hash.update(id.to_le_bytes()));
+        text.ids().iter().for_each(|id| hash.update(id.to_le_bytes()));
     }
     Digest(hash.finalize().into())
 }
@@ -228,17 +212,10 @@ pub struct EncryptOptions<'a> {
 /// # Errors
 /// [`ServeError::Text`] or [`FheJobError::TextTooLong`] if a text cannot be sent, [`FheJobError::TooManyTexts`]; also
 /// if a file belongs to another manifest, keys are expired or retired, or there is no room.
-pub fn encrypt(
-    options: &EncryptOptions<'_>,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<Encrypted, ServeError> {
+pub fn encrypt(options: &EncryptOptions<'_>, progress: &mut dyn FnMut(usize, usize)) -> Result<Encrypted, ServeError> {
     let model = ClientModel::read(options.plan, options.public)?;
     let mut keys = FolderKeys::open(options.keys)?.released();
-    let texts = Texts {
-        texts: options.texts,
-        too_long: options.too_long,
-        lengths: options.lengths,
-    };
+    let texts = Texts { texts: options.texts, too_long: options.too_long, lengths: options.lengths };
     let prepared = texts.prepare(&model, &keys)?;
     let out = options.out;
     atomic::refuse_existing(out).map_err(FheJobError::from)?;
@@ -277,11 +254,7 @@ pub(super) struct Prepared<'a> {
 
 impl Texts<'_> {
     /// Makes all checks that can refuse texts.
-    pub(super) fn prepare<'m>(
-        &self,
-        model: &'m ClientModel,
-        keys: &impl Keyring,
-    ) -> Result<Prepared<'m>, ServeError> {
+    pub(super) fn prepare<'m>(&self, model: &'m ClientModel, keys: &impl Keyring) -> Result<Prepared<'m>, ServeError> {
         model.check_keys(keys)?;
         keys.record().check_time()?;
         if keys.record().is_retired() {
@@ -370,12 +343,7 @@ impl Prepared<'_> {
 /// # Errors
 /// [`FheError::ReplyShape`]; [`FheJobError::File`] if the reply is damaged or belongs to another manifest or other
 /// keys, [`FheJobError::UnknownRequest`], [`FheJobError::RetiredKeys`].
-pub fn decrypt(
-    plan: &Path,
-    public: &Path,
-    folder: &Path,
-    reply: &Path,
-) -> Result<Answer, ServeError> {
+pub fn decrypt(plan: &Path, public: &Path, folder: &Path, reply: &Path) -> Result<Answer, ServeError> {
     let model = ClientModel::read(plan, public)?;
     // A process that wants to encrypt meanwhile waits for the outcome.
     let mut keys = FolderKeys::open(folder)?;
@@ -398,11 +366,7 @@ pub(super) fn decrypt_with(
     let read = exchange::read_reply_from((&mut source, bytes), path, plan, params, &set);
     let (head, ciphertexts) = read.map_err(FheJobError::from)?;
     let Some(request) = keys.request(&head.id)? else {
-        return Err(FheJobError::UnknownRequest {
-            id: hex(&head.id),
-            path: keys.path().to_owned(),
-        }
-        .into());
+        return Err(FheJobError::UnknownRequest { id: hex(&head.id), path: keys.path().to_owned() }.into());
     };
     let theirs = Digest(head.request).to_string();
     if theirs != request.content {
@@ -421,10 +385,7 @@ pub(super) fn decrypt_with(
         *last = canary;
     }
     let mut record = keys.record().clone();
-    let opening = NotRight {
-        request: request.content.clone(),
-        reply: source.hash().to_string(),
-    };
+    let opening = NotRight { request: request.content.clone(), reply: source.hash().to_string() };
     let other = |open: &NotRight| open.request == opening.request && *open != opening;
     if record.not_right.iter().any(other) {
         return Err(retired(&record, keys.path()));
@@ -439,10 +400,7 @@ pub(super) fn decrypt_with(
     let rows = owner::open(&ciphertexts, model.client(), &secret, &lengths);
     let rows = rows.map_err(FheJobError::from)?;
     let public = model.public().public();
-    let mut answers: Vec<Option<Vec<f64>>> = rows
-        .into_iter()
-        .map(|row| row.map(|row| public.finish(row)))
-        .collect();
+    let mut answers: Vec<Option<Vec<f64>>> = rows.into_iter().map(|row| row.map(|row| public.finish(row))).collect();
     let canary = match (&plan.canary, request.canary) {
         (Some(canary), Some(_)) => answers.pop().flatten().map(|answer| CanaryOutcome {
             cosine: match public.labels() {

@@ -59,8 +59,7 @@ impl Warning {
 
 pub(super) fn repetitive(ids: &[u32]) -> bool {
     let mut counts: HashMap<u32, usize> = HashMap::new();
-    ids.iter()
-        .for_each(|id| *counts.entry(*id).or_default() += 1);
+    ids.iter().for_each(|id| *counts.entry(*id).or_default() += 1);
     let most = counts.values().copied().max().unwrap_or(0);
     ids.len() >= REPETITIVE && (2 * most > ids.len() || 4 * counts.len() <= ids.len())
 }

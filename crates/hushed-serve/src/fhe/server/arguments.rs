@@ -24,21 +24,11 @@ pub struct FheServeArguments {
 
     /// The public model that belongs to the manifest. Every client gets it, including token vectors, positions and the
     /// first norm
-    #[arg(
-        long,
-        value_name = "FILE",
-        required_if_eq("protocol", "fhe"),
-        env = "HUSHED_PUBLIC"
-    )]
+    #[arg(long, value_name = "FILE", required_if_eq("protocol", "fhe"), env = "HUSHED_PUBLIC")]
     pub public: Option<PathBuf>,
 
     /// The folder for clients' keys and requests, jobs and replies; a server restarted with it continues
-    #[arg(
-        long,
-        value_name = "DIR",
-        required_if_eq("protocol", "fhe"),
-        env = "HUSHED_STORE"
-    )]
+    #[arg(long, value_name = "DIR", required_if_eq("protocol", "fhe"), env = "HUSHED_STORE")]
     pub store: Option<PathBuf>,
 
     /// The calibration that the manifest was made with [default: DIR/calibration-fhe.json]

@@ -85,11 +85,7 @@ pub(super) struct Jobs {
 
 impl Jobs {
     /// Opens the jobs of a store; those that wait are queued in order of arrival.
-    pub(super) fn open(
-        storage: Storage,
-        context: RunContext,
-        metrics: Arc<Metrics>,
-    ) -> Result<Jobs, ServeError> {
+    pub(super) fn open(storage: Storage, context: RunContext, metrics: Arc<Metrics>) -> Result<Jobs, ServeError> {
         let mut queue = Queue::default();
         for owner in storage.owners() {
             for folder in entries(&storage.jobs_folder(&owner)) {
@@ -190,17 +186,11 @@ impl Jobs {
             let _ = fs::remove_dir_all(folder.join(CHECKPOINTS));
             remove(&folder.join(REPLY));
         }
-        make_folder(&folder)
-            .and_then(|()| write(&folder.join(JOB), &record))
-            .map_err(|error| {
-                tracing::warn!(reason = error.name(), "a job could not be written down");
-                Refusal::NoRoom
-            })?;
-        let job = Job {
-            owner: owner.clone(),
-            id,
-            request,
-        };
+        make_folder(&folder).and_then(|()| write(&folder.join(JOB), &record)).map_err(|error| {
+            tracing::warn!(reason = error.name(), "a job could not be written down");
+            Refusal::NoRoom
+        })?;
+        let job = Job { owner: owner.clone(), id, request };
         tracing::info!(owner = owner.name(), job = job.short(), "job queued");
         queue.waiting.insert(submitted, job);
         self.counted(&queue);
@@ -262,9 +252,7 @@ impl Jobs {
                 if self.stop.load(Ordering::SeqCst) {
                     return;
                 }
-                let waited = self
-                    .changed
-                    .wait_timeout(queue, TIDY.saturating_sub(began.elapsed()));
+                let waited = self.changed.wait_timeout(queue, TIDY.saturating_sub(began.elapsed()));
                 queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
@@ -367,10 +355,7 @@ impl Jobs {
             }
             Err(ServeError::Fhe(FheJobError::Stopped)) => {
                 self.forgive();
-                tracing::info!(
-                    job = job.short(),
-                    "job stopped after a layer: it goes on at the next start"
-                );
+                tracing::info!(job = job.short(), "job stopped after a layer: it goes on at the next start");
                 Outcome::Stopped
             }
             Err(error) => failed(job, &error),
@@ -424,9 +409,7 @@ impl Jobs {
         let folder = self.folder(owner, id);
         match read::<JobRecord>(&folder.join(JOB)).map(|record| record.state) {
             Ok(State::Done) => match fs::metadata(folder.join(REPLY)) {
-                Ok(metadata) => JobState::Done {
-                    bytes: metadata.len(),
-                },
+                Ok(metadata) => JobState::Done { bytes: metadata.len() },
                 Err(_) => JobState::Unknown,
             },
             Ok(State::Failed(why)) => JobState::Failed(Failure::named(&why)),
@@ -481,12 +464,7 @@ enum Outcome {
 
 fn failed(job: &Job, error: &ServeError) -> Outcome {
     let detail = without_ids(error);
-    tracing::warn!(
-        job = job.short(),
-        reason = error.name(),
-        detail,
-        "job failed"
-    );
+    tracing::warn!(job = job.short(), reason = error.name(), detail, "job failed");
     Outcome::Failed(failure(error))
 }
 

@@ -17,8 +17,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::PublicModel;
 use crate::fhe::wire::{
-    DATA, Download, MAX_REQUEST, PART, REQUEST, RESPONSE, Request, Response, Upload, agreement,
-    frames,
+    DATA, Download, MAX_REQUEST, PART, REQUEST, RESPONSE, Request, Response, Upload, agreement, frames,
 };
 use crate::session::agree;
 use crate::session::allowance::Charge;
@@ -55,19 +54,14 @@ pub(super) fn serve(
 ) -> Result<(), Stop> {
     tracing::debug!(session = entry.number(), %peer, "connected");
     let (mut session, key) = shared.listener.session(entry, socket)?;
-    let done = greet(shared, entry, &mut session, key)
-        .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
+    let done =
+        greet(shared, entry, &mut session, key).and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
     outcome.stats = session.stats();
     closed(session, done)
 }
 
 /// Exchanges hello, welcome and confirmation. Returns who the client is.
-fn greet(
-    shared: &Shared,
-    entry: &Entry<'_>,
-    session: &mut Session,
-    key: Option<Digest>,
-) -> Result<Owner, Stop> {
+fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session, key: Option<Digest>) -> Result<Owner, Stop> {
     let agreed = Agreed {
         agreement: agreement(),
         other: bundle::agreement_hash()?,
@@ -100,13 +94,7 @@ fn may_continue(began: Instant, idle_requests: u32) -> Result<(), Stop> {
 }
 
 /// Answers until the client ends the session.
-fn answer(
-    shared: &Shared,
-    jobs: &Jobs,
-    entry: &Entry<'_>,
-    session: &mut Session,
-    owner: &Owner,
-) -> Result<(), Stop> {
+fn answer(shared: &Shared, jobs: &Jobs, entry: &Entry<'_>, session: &mut Session, owner: &Owner) -> Result<(), Stop> {
     let deadlines = &shared.listener.deadlines;
     let (began, mut idle_requests) = (Instant::now(), 0);
     loop {
@@ -133,24 +121,16 @@ fn answer(
                 let have = jobs.storage().offer(owner, file, bytes);
                 have.map(|bytes| Response::Have { bytes })
             }
-            Request::Put {
-                file,
-                offset,
-                bytes,
-            } => {
+            Request::Put { file, offset, bytes } => {
                 let have = put(jobs, session, owner, file, offset, bytes)?;
                 have.map(|bytes| Response::Have { bytes })
             }
-            Request::Get { file, offset } => match get(shared, jobs, session, owner, file, offset)?
-            {
+            Request::Get { file, offset } => match get(shared, jobs, session, owner, file, offset)? {
                 Ok(()) => continue,
                 Err(refusal) => Err(refusal),
             },
             Request::Submit { keys, request } => {
-                let charge = Charge {
-                    texts: shared.places as u64,
-                    bits: 0,
-                };
+                let charge = Charge { texts: shared.places as u64, bits: 0 };
                 let count = || shared.listener.count(owner, charge);
                 jobs.submit(owner, keys, request, &count).map(Response::Job)
             }
@@ -217,10 +197,7 @@ fn get(
         return Ok(Err(Refusal::WrongOffset));
     };
     let part = left.min(PART);
-    let response = Response::Part {
-        total,
-        bytes: u32::try_from(part).unwrap_or(0),
-    };
+    let response = Response::Part { total, bytes: u32::try_from(part).unwrap_or(0) };
     session.send_vec(RESPONSE, response.encode())?;
     let mut at = offset;
     for frame in frames(part) {
@@ -246,9 +223,7 @@ impl Source<'_> {
             Self::Memory(all) => {
                 let rest = usize::try_from(at).ok().and_then(|at| all.get(at..));
                 let piece = rest.and_then(|rest| rest.get(..bytes));
-                piece
-                    .map(<[u8]>::to_vec)
-                    .ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+                piece.map(<[u8]>::to_vec).ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
             }
             Self::File(file) => {
                 let mut piece = vec![0; bytes];

@@ -65,12 +65,7 @@ pub(super) struct Storage {
 
 impl Storage {
     /// Opens or creates the store for this manifest.
-    pub(super) fn open(
-        root: &Path,
-        plan: FhePlan,
-        params: Params,
-        limits: Limits,
-    ) -> Result<Storage, ServeError> {
+    pub(super) fn open(root: &Path, plan: FhePlan, params: Params, limits: Limits) -> Result<Storage, ServeError> {
         make_folder(&root.join(OWNERS))?;
         let path = root.join("lock");
         let failed = || FileError::io("lock", &path);
@@ -102,9 +97,7 @@ impl Storage {
     /// The owners that have a folder.
     pub(super) fn owners(&self) -> Vec<Owner> {
         let names = entries(&self.root.join(OWNERS)).into_iter();
-        names
-            .filter_map(|path| Some(Owner::named(path.file_name()?.to_str()?)))
-            .collect()
+        names.filter_map(|path| Some(Owner::named(path.file_name()?.to_str()?))).collect()
     }
 
     pub(super) fn keys_path(&self, owner: &Owner, id: &Digest) -> PathBuf {
@@ -122,12 +115,7 @@ impl Storage {
     }
 
     /// Checks that these keys and this request are here, match, and may be used.
-    pub(super) fn check_pair(
-        &self,
-        owner: &Owner,
-        keys: &Digest,
-        request: &Digest,
-    ) -> Result<(), Refusal> {
+    pub(super) fn check_pair(&self, owner: &Owner, keys: &Digest, request: &Digest) -> Result<(), Refusal> {
         let folder = self.folder(owner).join(OWNER_KEYS).join(keys.to_string());
         let record = KeyRecord::read(&folder).map_err(|_| Refusal::NotThere)?;
         if record.check_time().is_err() {
@@ -167,13 +155,7 @@ impl Storage {
     }
 
     /// Opens a file for the part that begins at `offset`.
-    pub(super) fn part(
-        &self,
-        owner: &Owner,
-        file: Upload,
-        offset: u64,
-        bytes: u32,
-    ) -> Result<Part<'_>, Refusal> {
+    pub(super) fn part(&self, owner: &Owner, file: Upload, offset: u64, bytes: u32) -> Result<Part<'_>, Refusal> {
         if self.is_whole(owner, file) {
             return Err(Refusal::WrongOffset);
         }
@@ -189,12 +171,7 @@ impl Storage {
         let _beginning = self.beginning.lock();
         self.check_limits(owner, file, offset)?;
         in_folder(&path)?;
-        Ok(Part {
-            file: open_append(&path).map_err(|error| no_room(&error))?,
-            busy,
-            path,
-            end,
-        })
+        Ok(Part { file: open_append(&path).map_err(|error| no_room(&error))?, busy, path, end })
     }
 
     /// Deletes expired keys and unfinished files.
@@ -214,8 +191,7 @@ impl Storage {
         let busy: HashSet<PathBuf> = {
             let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
             let ours = busy.iter().filter(|(whose, _)| whose == owner);
-            ours.map(|(owner, file)| self.part_path(owner, *file))
-                .collect()
+            ours.map(|(owner, file)| self.part_path(owner, *file)).collect()
         };
         for path in entries(&folder.join("uploads")) {
             if is_older(&path, UPLOAD_LIFE) && !busy.contains(&path) {
@@ -226,10 +202,7 @@ impl Storage {
 
     /// Deletes requests that are not run. `needed`: the requests of jobs that wait or run.
     pub(super) fn tidy_requests(&self, owner: &Owner, needed: &HashSet<Digest>) {
-        let needed: HashSet<PathBuf> = needed
-            .iter()
-            .map(|name| self.request_path(owner, name))
-            .collect();
+        let needed: HashSet<PathBuf> = needed.iter().map(|name| self.request_path(owner, name)).collect();
         for path in entries(&self.folder(owner).join("requests")) {
             if is_older(&path, self.limits.keep) && !needed.contains(&path) {
                 remove(&path);
@@ -272,10 +245,7 @@ impl Storage {
         let what = (owner.clone(), file);
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         match busy.insert(what.clone()) {
-            true => Ok(Occupied {
-                storage: self,
-                what,
-            }),
+            true => Ok(Occupied { storage: self, what }),
             false => Err(Refusal::Busy),
         }
     }
@@ -300,10 +270,7 @@ impl Storage {
         });
         let begun: u64 = begun.sum();
         let whole = self.size(file);
-        let kept: u64 = ["keys", "requests", "jobs"]
-            .iter()
-            .map(|name| bytes_in(&folder.join(name), 2))
-            .sum();
+        let kept: u64 = ["keys", "requests", "jobs"].iter().map(|name| bytes_in(&folder.join(name), 2)).sum();
         let left = self.limits.quota.saturating_sub(kept.saturating_add(begun));
         if whole > left {
             let left = u32::try_from(left >> 20).unwrap_or(u32::MAX);
@@ -325,12 +292,7 @@ impl Storage {
         match &kept {
             Ok(()) => tracing::info!(owner = owner.name(), kind, "a file arrived and is whole"),
             Err(refusal) => {
-                tracing::warn!(
-                    owner = owner.name(),
-                    kind,
-                    reason = refusal.name(),
-                    "a file was refused"
-                );
+                tracing::warn!(owner = owner.name(), kind, reason = refusal.name(), "a file was refused");
                 if !matches!(refusal, Refusal::NoRoom) {
                     remove(part);
                 }
@@ -377,8 +339,7 @@ struct Occupied<'a> {
 impl Drop for Occupied<'_> {
     fn drop(&mut self) {
         let busy = self.storage.busy.lock();
-        busy.unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.what);
+        busy.unwrap_or_else(PoisonError::into_inner).remove(&self.what);
     }
 }
 

@@ -54,12 +54,7 @@ impl<L: Ledger> State<L> {
 impl<L: Ledger> Batches<L> {
     pub(super) fn new(counts: L, path: PathBuf, disk: Disk) -> Batches<L> {
         Batches {
-            state: Mutex::new(State {
-                counts,
-                next: Vec::new(),
-                outcome: Arc::default(),
-                writing: false,
-            }),
+            state: Mutex::new(State { counts, next: Vec::new(), outcome: Arc::default(), writing: false }),
             written: Condvar::new(),
             path,
             disk,

@@ -7,12 +7,7 @@ use std::str::FromStr;
 /// Version of the file.
 pub(super) const VERSION: u32 = 1;
 
-const UNITS: [(&str, u64); 4] = [
-    ("minute", 60),
-    ("hour", 3600),
-    ("day", 86_400),
-    ("week", 7 * 86_400),
-];
+const UNITS: [(&str, u64); 4] = [("minute", 60), ("hour", 3600), ("day", 86_400), ("week", 7 * 86_400)];
 
 /// A number per time window: `100/DAY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

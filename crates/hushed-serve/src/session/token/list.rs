@@ -25,10 +25,7 @@ impl Token {
     /// [`ServeError::File`], or [`ServeError::TokenFile`] if it holds no token or several.
     pub fn from_file(path: &Path) -> Result<Self, ServeError> {
         let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
-        Self::from_bytes(text.trim_ascii()).ok_or_else(|| ServeError::TokenFile {
-            path: path.to_owned(),
-            line: 1,
-        })
+        Self::from_bytes(text.trim_ascii()).ok_or_else(|| ServeError::TokenFile { path: path.to_owned(), line: 1 })
     }
 }
 
@@ -41,10 +38,7 @@ impl Accepted {
     /// they can be replaced one at a time.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ServeError> {
         let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
-        Self::parse(&text).map_err(|line| ServeError::TokenFile {
-            path: path.to_owned(),
-            line,
-        })
+        Self::parse(&text).map_err(|line| ServeError::TokenFile { path: path.to_owned(), line })
     }
 
     /// Parses such a file; on failure, returns the number of a malformed line, or 1 if there is no token.
@@ -83,9 +77,5 @@ fn accepted(line: &[u8]) -> Option<Digest> {
     if let Some(hex) = line.strip_prefix(HASHED.as_bytes()) {
         return std::str::from_utf8(hex).ok()?.trim().parse().ok();
     }
-    Some(
-        Token::from_bytes(line)
-            .filter(|_| line.len() >= MIN_TOKEN_BYTES)?
-            .digest(),
-    )
+    Some(Token::from_bytes(line).filter(|_| line.len() >= MIN_TOKEN_BYTES)?.digest())
 }

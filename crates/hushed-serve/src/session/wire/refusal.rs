@@ -11,17 +11,13 @@ use crate::session::codec::{Reader, VERSION, WireFault};
 #[non_exhaustive]
 pub enum Refusal {
     /// The ends speak different versions of these messages.
-    #[error(
-        "it speaks version {server} and this client version {VERSION}; use the same release on both sides"
-    )]
+    #[error("it speaks version {server} and this client version {VERSION}; use the same release on both sides")]
     OtherVersion {
         /// The server's.
         server: u16,
     },
     /// The ends disagree on formats or cryptographic parameters.
-    #[error(
-        "its agreement hash is {server}, not this client's; use the same release on both sides"
-    )]
+    #[error("its agreement hash is {server}, not this client's; use the same release on both sides")]
     OtherAgreement {
         /// The server's.
         server: Digest,
@@ -41,9 +37,7 @@ pub enum Refusal {
     #[error("it does not know this bearer token; check it with the server's operator")]
     BadToken,
     /// It has as many sessions as it may, or as many of this client.
-    #[error(
-        "it already has {limit} session(s), its limit in all or for one client; try again later"
-    )]
+    #[error("it already has {limit} session(s), its limit in all or for one client; try again later")]
     TooManySessions {
         /// Its limit.
         limit: u32,
@@ -96,9 +90,7 @@ pub enum Refusal {
         left: u32,
     },
     /// Too many unfinished files.
-    #[error(
-        "it keeps at most {limit} unfinished files of a client; finish one, or wait until they expire"
-    )]
+    #[error("it keeps at most {limit} unfinished files of a client; finish one, or wait until they expire")]
     TooManyUploads {
         /// Its limit.
         limit: u32,
@@ -134,25 +126,19 @@ pub enum Refusal {
         seconds: u32,
     },
     /// More texts at once than the client may ever have.
-    #[error(
-        "it takes at most {limit} texts of a client in its window of time; ask for fewer at once"
-    )]
+    #[error("it takes at most {limit} texts of a client in its window of time; ask for fewer at once")]
     AboveAllowance {
         /// Its limit.
         limit: u32,
     },
     /// More opened at once than the client may ever have.
-    #[error(
-        "it opens at most {limit} bits to a client in its window of time; ask for fewer texts at once"
-    )]
+    #[error("it opens at most {limit} bits to a client in its window of time; ask for fewer texts at once")]
     AboveOpenedBits {
         /// Its limit.
         limit: u32,
     },
     /// It cannot record clients' counts.
-    #[error(
-        "it cannot record how many texts it has served, and serves none until it can; tell its operator"
-    )]
+    #[error("it cannot record how many texts it has served, and serves none until it can; tell its operator")]
     Uncounted,
     /// Its model has another task.
     #[error("its model {}", purpose(*task))]
@@ -161,9 +147,7 @@ pub enum Refusal {
         task: Task,
     },
     /// It has no documents to search, or none of what was asked for.
-    #[error(
-        "it has no documents to search, fewer than were asked for, or none with texts; ask its operator"
-    )]
+    #[error("it has no documents to search, fewer than were asked for, or none with texts; ask its operator")]
     NoIndex,
     /// Its operator does not open scores.
     #[error("it gives no scores of documents; leave out --scores, or ask its operator")]
@@ -177,9 +161,7 @@ pub enum Refusal {
         limit: u32,
     },
     /// More drafts in a pass than it takes.
-    #[error(
-        "it takes at most {limit} drafts of tokens in a pass; leave out --draft, or ask its operator"
-    )]
+    #[error("it takes at most {limit} drafts of tokens in a pass; leave out --draft, or ask its operator")]
     TooManyDrafts {
         /// Its limit.
         limit: u32,
@@ -244,9 +226,7 @@ impl Refusal {
 
     fn from_parts(code: u16, number: u32, digest: Digest) -> Self {
         match code {
-            1 => Self::OtherVersion {
-                server: u16::try_from(number).unwrap_or(u16::MAX),
-            },
+            1 => Self::OtherVersion { server: u16::try_from(number).unwrap_or(u16::MAX) },
             2 => Self::OtherAgreement { server: digest },
             3 => Self::OtherBundle { server: digest },
             4 => Self::NoToken,

@@ -45,24 +45,14 @@ impl Client {
             return Err(ServeError::TooManyTexts { texts, limit });
         }
         let (began, before) = (Instant::now(), self.stats());
-        self.ask(&Request::Ahead(Ahead {
-            passes,
-            padded: terms.padded,
-            public_table: terms.public_table,
-        }))?;
+        self.ask(&Request::Ahead(Ahead { passes, padded: terms.padded, public_table: terms.public_table }))?;
         let passes = usize::from(passes);
         let made = self.backend.make_ahead(&self.program, passes, terms);
         made.map_err(|error| self.failed(error))?;
         self.texts += passes * self.charge();
         self.used = Instant::now();
         self.backend.forget_costs();
-        Ok(Made {
-            passes,
-            cost: Cost {
-                time: began.elapsed(),
-                stats: self.stats().since(&before),
-            },
-        })
+        Ok(Made { passes, cost: Cost { time: began.elapsed(), stats: self.stats().since(&before) } })
     }
 
     /// Passes for which products are held.

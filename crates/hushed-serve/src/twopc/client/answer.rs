@@ -68,12 +68,7 @@ pub(super) fn by_size(numbers: &[f64]) -> Vec<u32> {
 impl<T> Answered<T> {
     /// Turns the values into a class.
     pub(super) fn classed(self, of: impl FnOnce(T) -> Class) -> Answered<Class> {
-        Answered {
-            values: of(self.values),
-            tokens: self.tokens,
-            rows: self.rows,
-            pass: self.pass,
-        }
+        Answered { values: of(self.values), tokens: self.tokens, rows: self.rows, pass: self.pass }
     }
 }
 

@@ -45,10 +45,7 @@ impl Failures {
     /// Refuses if there have been too many.
     pub(super) fn check(&self) -> Result<(), ServeError> {
         match self.times().len() {
-            failures @ MOST.. => Err(ServeError::TooManyFailures {
-                failures,
-                file: self.file.clone(),
-            }),
+            failures @ MOST.. => Err(ServeError::TooManyFailures { failures, file: self.file.clone() }),
             _ => Ok(()),
         }
     }

@@ -75,11 +75,7 @@ impl Client {
     /// # Errors
     /// [`ServeError`] if the model does not generate, the text is empty or too long for the request, a temperature or a
     /// penalty is out of range, or the session has too few tokens left.
-    pub fn generate(
-        &mut self,
-        prompt: &str,
-        options: &GenerateOptions,
-    ) -> Result<Generation<'_>, ServeError> {
+    pub fn generate(&mut self, prompt: &str, options: &GenerateOptions) -> Result<Generation<'_>, ServeError> {
         self.generate_prompt(&Prompt::text(prompt), options)
     }
 
@@ -88,11 +84,7 @@ impl Client {
     /// # Errors
     /// [`ServeError::Chat`] if the model has no template, or the template does not accept the messages; else as
     /// [`Client::generate`].
-    pub fn chat(
-        &mut self,
-        messages: &[Message],
-        options: &GenerateOptions,
-    ) -> Result<Generation<'_>, ServeError> {
+    pub fn chat(&mut self, messages: &[Message], options: &GenerateOptions) -> Result<Generation<'_>, ServeError> {
         let prompt = self.render(messages)?;
         self.generate_prompt(&prompt, options)
     }
@@ -133,10 +125,7 @@ impl Client {
         let prefix = self.prefix_for(options)?;
         let new = self.prompt(prompt, options, prefix > 0)?;
         if !self.takes(options.max_tokens) {
-            return Err(ServeError::TooManyTexts {
-                texts: options.max_tokens,
-                limit: self.texts_left(),
-            });
+            return Err(ServeError::TooManyTexts { texts: options.max_tokens, limit: self.texts_left() });
         }
         self.allows(options.ahead, options.draft)?;
         let drafts = self.drafts(options)?;
@@ -177,10 +166,7 @@ impl Client {
             dropped: 0,
             guess: None,
             verified: Drafted::default(),
-            terms: Terms {
-                padded: options.bucket.is_some(),
-                public_table: options.public_table,
-            },
+            terms: Terms { padded: options.bucket.is_some(), public_table: options.public_table },
             pad_output: options.pad_output,
             fault: None,
             ended: false,
@@ -235,12 +221,7 @@ impl Client {
     }
 
     /// The prompt as it will be run.
-    fn prompt(
-        &self,
-        prompt: &Prompt,
-        options: &GenerateOptions,
-        behind: bool,
-    ) -> Result<TokenIds, ServeError> {
+    fn prompt(&self, prompt: &Prompt, options: &GenerateOptions, behind: bool) -> Result<TokenIds, ServeError> {
         let public = self.public();
         let text = |source| ServeError::Text { index: 0, source };
         let (most, limit) = (public.max_tokens, self.max_tokens());
@@ -254,11 +235,7 @@ impl Client {
         let room = limit.saturating_sub(options.max_tokens - 1);
         let tokens = ids.rows().total;
         if tokens > room {
-            return Err(ServeError::NoRoomForAnswer {
-                prompt: tokens,
-                tokens: options.max_tokens,
-                limit,
-            });
+            return Err(ServeError::NoRoomForAnswer { prompt: tokens, tokens: options.max_tokens, limit });
         }
         let bucket = options.bucket.unwrap_or(1);
         let padded = tokens.div_ceil(bucket).saturating_mul(bucket).min(room);
@@ -288,10 +265,7 @@ mod tests {
     #[test]
     fn temperatures() {
         let sent = |t| thousandths(t).ok();
-        assert_eq!(
-            (sent(0.0), sent(-0.0), sent(2.0)),
-            (Some(0), Some(0), Some(2000))
-        );
+        assert_eq!((sent(0.0), sent(-0.0), sent(2.0)), (Some(0), Some(0), Some(2000)));
         assert_eq!((sent(1e-9), sent(0.7)), (Some(1), Some(700)));
         for wrong in [-0.1, 2.1, f64::NAN, f64::INFINITY] {
             assert_eq!(sent(wrong), None, "{wrong}");

@@ -151,10 +151,7 @@ impl<'a> Generation<'a> {
     ///
     /// [`GenerateOptions::public_prefix`]: super::generate::GenerateOptions::public_prefix
     #[must_use]
-    pub fn guessing(
-        mut self,
-        guess: &'a mut (dyn FnMut(&[u32], usize) -> Vec<u32> + Send + 'a),
-    ) -> Self {
+    pub fn guessing(mut self, guess: &'a mut (dyn FnMut(&[u32], usize) -> Vec<u32> + Send + 'a)) -> Self {
         self.guess = Some(guess);
         self
     }
@@ -259,10 +256,7 @@ impl<'a> Generation<'a> {
         let input = Input::Texts(vec![new], self.terms);
         self.history.extend(&drafts);
         let answer = self.history.get(self.begins..).unwrap_or_default();
-        let adds = Adds {
-            penalties: Some((&self.penalties, answer)),
-            ..Adds::default()
-        };
+        let adds = Adds { penalties: Some((&self.penalties, answer)), ..Adds::default() };
         let top = client.welcome.answers.top().unwrap_or(1);
         let (program, text) = (&client.program, &mut self.text);
         let mut run = |on: &mut _| match opened {
@@ -285,31 +279,13 @@ impl<'a> Generation<'a> {
         client.used = Instant::now();
         client.backend.forget_costs();
         let after = client.stats();
-        let cost = Cost {
-            time: began.elapsed(),
-            stats: after.since(&before),
-        };
-        self.sent.push(Sent {
-            work: Work::Pass {
-                begins,
-                drafts: drafts.len(),
-                ahead,
-            },
-            rows,
-            counted,
-            cost,
-            after,
-        });
+        let cost = Cost { time: began.elapsed(), stats: after.since(&before) };
+        self.sent.push(Sent { work: Work::Pass { begins, drafts: drafts.len(), ahead }, rows, counted, cost, after });
         self.follow(&drafts, said, cost)
     }
 
     /// Adds the tokens of a pass to the text, and drops the rows of drafts that were wrong.
-    fn follow(
-        &mut self,
-        drafts: &[u32],
-        said: Vec<Vec<u32>>,
-        cost: Cost,
-    ) -> Result<Vec<Pass>, ServeError> {
+    fn follow(&mut self, drafts: &[u32], said: Vec<Vec<u32>>, cost: Cost) -> Result<Vec<Pass>, ServeError> {
         let first = |top: &Vec<u32>| top.first().copied().ok_or(ServeError::NoAnswer);
         let ids: Vec<u32> = said.iter().map(first).collect::<Result<_, _>>()?;
         let right = right(drafts, &ids);
@@ -333,8 +309,7 @@ impl<'a> Generation<'a> {
 
     /// The next token, ahead of the less likely ones: from a pass that is run now, or an earlier one.
     fn ids(&mut self) -> Result<Pass, ServeError> {
-        while self.ready.is_empty() || (self.pad_output || self.fault.is_some()) && self.passes > 0
-        {
+        while self.ready.is_empty() || (self.pad_output || self.fault.is_some()) && self.passes > 0 {
             match self.pass() {
                 Ok(tokens) => self.ready.extend(tokens.into_iter().map(Ok)),
                 Err(error) => {
@@ -372,13 +347,7 @@ impl<'a> Generation<'a> {
             last = Some(Finish::Stop);
         }
         self.ended = last.is_some();
-        Ok(Generated {
-            id,
-            top,
-            text,
-            last,
-            cost,
-        })
+        Ok(Generated { id, top, text, last, cost })
     }
 }
 

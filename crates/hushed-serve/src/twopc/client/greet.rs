@@ -50,34 +50,22 @@ pub(super) fn greet(
         Reply::Welcome(welcome) => welcome,
         Reply::Refused(Refusal::OtherBundle { server }) => {
             let pinned = pinned.hash().unwrap_or(Digest::ZERO);
-            return Err(ServeError::OtherBundle {
-                pinned,
-                offered: server,
-            });
+            return Err(ServeError::OtherBundle { pinned, offered: server });
         }
         Reply::Fhe(_) => return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: true })),
         Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
     };
     if welcome.agreement != agreement {
-        return Err(ServeError::OtherAgreement {
-            ours: agreement,
-            theirs: welcome.agreement,
-        });
+        return Err(ServeError::OtherAgreement { ours: agreement, theirs: welcome.agreement });
     }
     if let Some(pinned) = pinned.hash()
         && pinned != welcome.bundle
     {
-        return Err(ServeError::OtherBundle {
-            pinned,
-            offered: welcome.bundle,
-        });
+        return Err(ServeError::OtherBundle { pinned, offered: welcome.bundle });
     }
     let known = match pinned {
         Pinned::Whole(bundle) => Some(*bundle),
-        _ => config
-            .cache_dir
-            .as_deref()
-            .and_then(|dir| cache::find(dir, welcome.bundle)),
+        _ => config.cache_dir.as_deref().and_then(|dir| cache::find(dir, welcome.bundle)),
     };
     let identity = confirm(session, known.is_none())?;
     session.set_limits(config.deadlines.within(config.deadlines.setup));
@@ -100,9 +88,7 @@ pub(super) fn greet(
 /// Checks a bundle that has just arrived, and keeps it.
 fn accept(bytes: Vec<u8>, welcome: &Welcome, config: &ClientConfig) -> Result<Bundle, ServeError> {
     if bundle::hash(&bytes) != welcome.bundle {
-        return Err(ServeError::BundleNotAsOffered {
-            agreed: welcome.bundle,
-        });
+        return Err(ServeError::BundleNotAsOffered { agreed: welcome.bundle });
     }
     let bundle = Bundle::from_bytes(bytes)?;
     if let Some(dir) = &config.cache_dir

@@ -30,12 +30,7 @@ impl Default for Options {
 
 impl From<TooLong> for Options {
     fn from(too_long: TooLong) -> Self {
-        Self {
-            too_long,
-            bucket: None,
-            batch: 1,
-            public_table: false,
-        }
+        Self { too_long, bucket: None, batch: 1, public_table: false }
     }
 }
 
@@ -51,10 +46,7 @@ impl Options {
     }
 
     pub(super) fn terms(&self) -> Terms {
-        Terms {
-            padded: self.bucket.is_some(),
-            public_table: self.public_table,
-        }
+        Terms { padded: self.bucket.is_some(), public_table: self.public_table }
     }
 
     /// Pads a text as it will be run; `limit` is the length of the longest.
@@ -62,10 +54,7 @@ impl Options {
         match self.bucket {
             Some(bucket) => {
                 let tokens = ids.rows().real;
-                ids.pad_to(
-                    tokens.div_ceil(bucket).saturating_mul(bucket).min(limit),
-                    padding_id,
-                )
+                ids.pad_to(tokens.div_ceil(bucket).saturating_mul(bucket).min(limit), padding_id)
             }
             None => ids,
         }
@@ -94,39 +83,24 @@ mod tests {
     #[test]
     fn lengths_are_rounded_up_and_never_beyond_the_limit() {
         let bucket = |bucket, tokens| {
-            let options = Options {
-                bucket: Some(bucket),
-                ..Options::default()
-            };
+            let options = Options { bucket: Some(bucket), ..Options::default() };
             options.pad(text(tokens), 0, 50).rows().total
         };
-        assert_eq!(
-            (bucket(16, 3), bucket(16, 16), bucket(16, 17)),
-            (16, 16, 32)
-        );
+        assert_eq!((bucket(16, 3), bucket(16, 16), bucket(16, 17)), (16, 16, 32));
         assert_eq!((bucket(16, 49), bucket(usize::MAX, 3)), (50, 50));
         assert_eq!(Options::default().pad(text(3), 0, 50).rows().total, 3);
     }
 
     #[test]
     fn passes_take_what_fits() {
-        let options = Options {
-            batch: 3,
-            ..Options::default()
-        };
+        let options = Options { batch: 3, ..Options::default() };
         let texts = [5, 5, 5, 5].map(|tokens| Item::from(text(tokens)));
         assert_eq!(options.next_pass(&texts, 100), 3);
         assert_eq!(options.next_pass(&texts, 10), 2);
         assert_eq!(options.next_pass(&texts, 4), 1);
         assert_eq!(options.next_pass(&texts[3..], 100), 1);
         assert_eq!(options.next_pass(&[], 100), 0);
-        let huge = Options {
-            batch: usize::MAX,
-            ..options
-        };
-        assert_eq!(
-            huge.next_pass(&vec![text(1).into(); 300], 1000),
-            MAX_PASS_TEXTS
-        );
+        let huge = Options { batch: usize::MAX, ..options };
+        assert_eq!(huge.next_pass(&vec![text(1).into(); 300], 1000), MAX_PASS_TEXTS);
     }
 }

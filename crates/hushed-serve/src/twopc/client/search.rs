@@ -84,21 +84,14 @@ impl Client {
         }
         let wanted = Wanted { top, ..wanted };
         if wanted.charge() > self.texts_left() {
-            return Err(ServeError::TooManyTexts {
-                texts: wanted.charge(),
-                limit: self.texts_left(),
-            });
+            return Err(ServeError::TooManyTexts { texts: wanted.charge(), limit: self.texts_left() });
         }
         let ids = self.tokens(&[query], options)?;
         let rows = ids.first().ok_or(ServeError::NoAnswer)?.rows();
         if options.public_table {
             self.need_table()?;
         }
-        let index = Index::shape(
-            self.documents(),
-            self.public().config.width,
-            self.record_bytes(),
-        )?;
+        let index = Index::shape(self.documents(), self.public().config.width, self.record_bytes())?;
         if let Some(progress) = progress {
             self.observe(0, 1, 1, Arc::new(Mutex::new(progress)));
         }
@@ -127,10 +120,7 @@ impl Client {
             hits,
             tokens: rows.real,
             rows: rows.total,
-            cost: Cost {
-                time: began.elapsed(),
-                stats: self.stats().since(&before),
-            },
+            cost: Cost { time: began.elapsed(), stats: self.stats().since(&before) },
         })
     }
 }

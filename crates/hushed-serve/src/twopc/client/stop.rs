@@ -10,10 +10,7 @@ impl Stops {
     /// Empty strings stop nothing.
     pub(super) fn new(stops: &[String]) -> Self {
         let stops = stops.iter().filter(|s| !s.is_empty()).cloned();
-        Self {
-            stops: stops.collect(),
-            held: String::new(),
-        }
+        Self { stops: stops.collect(), held: String::new() }
     }
 
     /// The text that is certain after this piece, and whether it ends there. With `last` nothing is held back.
@@ -69,10 +66,7 @@ mod tests {
         let (out, stopped) = run(&["END"], &["a EN", "d", " E"]);
         assert_eq!(out, ["a ", "ENd", " E"]);
         assert!(!stopped);
-        assert_eq!(
-            run(&["é"], &["caf", "é!"]),
-            (vec!["caf".into(), String::new()], true)
-        );
+        assert_eq!(run(&["é"], &["caf", "é!"]), (vec!["caf".into(), String::new()], true));
         assert_eq!(run(&["", "x"], &["a"]), (vec!["a".into()], false));
         // The first of several.
         assert_eq!(run(&["c", "b"], &["abc"]), (vec!["a".into()], true));

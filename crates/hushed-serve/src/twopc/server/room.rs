@@ -26,16 +26,9 @@ impl Room {
     ) -> Result<Self, ServeError> {
         let (_, max_tokens) = rows;
         let pass = config.max_pass_tokens.max(max_tokens);
-        let (ahead, drafts) = (
-            config.max_ahead.min(MAX_AHEAD),
-            config.max_drafts.min(MAX_DRAFTS),
-        );
-        let mut needed = Memory::largest(program, rows, pass)?.with_later(
-            program,
-            rows,
-            ahead.into(),
-            drafts.into(),
-        )?;
+        let (ahead, drafts) = (config.max_ahead.min(MAX_AHEAD), config.max_drafts.min(MAX_DRAFTS));
+        let mut needed =
+            Memory::largest(program, rows, pass)?.with_later(program, rows, ahead.into(), drafts.into())?;
         if let Some(index) = index {
             let wanted = Wanted {
                 top: index.documents().min(usize::from(MAX_TOP)),
@@ -46,11 +39,7 @@ impl Room {
             needed.session = needed.session.max(search.memory.session);
             needed.weights += index.bytes();
         }
-        Ok(Self {
-            limit,
-            sessions: config.entrance.max_sessions,
-            needed,
-        })
+        Ok(Self { limit, sessions: config.entrance.max_sessions, needed })
     }
 
     /// Whether weights are read from disk in every pass.
@@ -62,11 +51,7 @@ impl Room {
     pub(super) fn streamed(&self) {
         let needed = self.needed.streaming(self.sessions);
         self.warn(needed);
-        tracing::info!(
-            needed,
-            held = self.needed.server(self.sessions),
-            "weights read from disk in every pass"
-        );
+        tracing::info!(needed, held = self.needed.server(self.sessions), "weights read from disk in every pass");
     }
 
     /// Transforms weights into the memory that sessions do not need.

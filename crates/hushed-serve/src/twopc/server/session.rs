@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use hushed_model::{Model, Program, Task};
 use hushed_mpc::{
-    Answers, Index, Input, Layers, Protocol, RunError, Sampler, Terms, Wanted, embeddings, labels,
-    logits, search, search_opened_bits,
+    Answers, Index, Input, Layers, Protocol, RunError, Sampler, Terms, Wanted, embeddings, labels, logits, search,
+    search_opened_bits,
 };
 use hushed_net::{Expect, Party, Session, Stats};
 
@@ -101,12 +101,7 @@ pub(super) fn serve(
 }
 
 /// Exchanges hello, welcome and confirmation, and sends the bundle. Returns who the client is.
-fn greet(
-    shared: &Shared,
-    entry: &Entry<'_>,
-    session: &mut Session,
-    key: Option<Digest>,
-) -> Result<Owner, Stop> {
+fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session, key: Option<Digest>) -> Result<Owner, Stop> {
     let agreed = Agreed {
         agreement: shared.agreement,
         other: fhe::wire::agreement(),
@@ -142,12 +137,7 @@ fn greet(
         max_drafts: shared.max_drafts,
     };
     let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
-    session.set_limits(
-        shared
-            .listener
-            .deadlines
-            .within(shared.listener.deadlines.setup),
-    );
+    session.set_limits(shared.listener.deadlines.within(shared.listener.deadlines.setup));
     if confirm.wants_bundle {
         session.send(BUNDLE, shared.bundle.bytes())?;
     }
@@ -188,15 +178,8 @@ fn texts(
                 return Err(malformed("tag"));
             }
             Request::Table => send_table(shared, session)?,
-            Request::Embed {
-                rows,
-                padded,
-                public_table,
-            } => {
-                let terms = Terms {
-                    padded,
-                    public_table,
-                };
+            Request::Embed { rows, padded, public_table } => {
+                let terms = Terms { padded, public_table };
                 passes.embed(rows.into_iter().map(|r| r as usize).collect(), terms)?;
             }
             Request::Next(next) => passes.next(&next)?,
@@ -250,19 +233,10 @@ impl Passes<'_> {
     /// score: all reveal something of the documents.
     fn search(&mut self, asked: &Search) -> Result<(), Stop> {
         let shared = self.shared;
-        let terms = Terms {
-            padded: asked.padded,
-            public_table: asked.public_table,
-        };
-        let wanted = Wanted {
-            top: usize::from(asked.top),
-            records: asked.records,
-            scores: asked.scores,
-        };
+        let terms = Terms { padded: asked.padded, public_table: asked.public_table };
+        let wanted = Wanted { top: usize::from(asked.top), records: asked.records, scores: asked.scores };
         let rows = asked.rows as usize;
-        let has = |index: &&Index| {
-            wanted.top <= index.documents() && (!wanted.records || index.has_records())
-        };
+        let has = |index: &&Index| wanted.top <= index.documents() && (!wanted.records || index.has_records());
         let index = shared.index.as_ref().filter(has).ok_or(Refusal::NoIndex);
         let index = match wanted.scores && !shared.scores {
             true => index.and(Err(Refusal::NoScores)),
@@ -301,10 +275,7 @@ impl Passes<'_> {
         (charge, bits): (usize, u64),
         terms: Terms,
     ) -> Result<(), Stop> {
-        let counted = Charge {
-            texts: charge as u64,
-            bits,
-        };
+        let counted = Charge { texts: charge as u64, bits };
         let left = self.shared.max_texts.saturating_sub(self.done.texts);
         let allowed = ours
             .and_then(|()| allow(self.shared, rows, charge, terms, left))
@@ -342,10 +313,7 @@ impl Passes<'_> {
         let spent = began.elapsed();
         self.done.texts += texts;
         self.done.tokens += tokens;
-        self.shared
-            .listener
-            .metrics
-            .pass(texts, tokens, spent, &stats);
+        self.shared.listener.metrics.pass(texts, tokens, spent, &stats);
         debug(self.entry, texts, tokens, spent, &stats);
         Ok(())
     }
@@ -374,12 +342,7 @@ fn send_table(shared: &Shared, session: &mut Session) -> Result<(), Stop> {
         session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
         return Err(Stop::Refuse(refusal));
     }
-    session.set_limits(
-        shared
-            .listener
-            .deadlines
-            .within(shared.listener.deadlines.text),
-    );
+    session.set_limits(shared.listener.deadlines.within(shared.listener.deadlines.text));
     session.send_vec(ANSWER, Answer::Go.encode())?;
     match shared.model.embedding() {
         Some(e) => Ok(table::send(session, e)?),
@@ -401,30 +364,18 @@ fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats:
 }
 
 /// Checks that texts with these numbers of rows may run in a session that has `left` texts left.
-fn allow(
-    shared: &Shared,
-    rows: &[usize],
-    charge: usize,
-    terms: Terms,
-    left: usize,
-) -> Result<(), Refusal> {
+fn allow(shared: &Shared, rows: &[usize], charge: usize, terms: Terms, left: usize) -> Result<(), Refusal> {
     if terms.public_table && shared.table.is_none() {
         return Err(Refusal::PrivateTable);
     }
     if rows.iter().any(|&r| r > shared.max_tokens) {
-        return Err(Refusal::TooLong {
-            limit: narrow(shared.max_tokens),
-        });
+        return Err(Refusal::TooLong { limit: narrow(shared.max_tokens) });
     }
     if rows.iter().sum::<usize>() > shared.max_pass_tokens {
-        return Err(Refusal::PassTooLarge {
-            limit: narrow(shared.max_pass_tokens),
-        });
+        return Err(Refusal::PassTooLarge { limit: narrow(shared.max_pass_tokens) });
     }
     if charge > left {
-        return Err(Refusal::TooManyTexts {
-            limit: narrow(shared.max_texts),
-        });
+        return Err(Refusal::TooManyTexts { limit: narrow(shared.max_texts) });
     }
     Ok(())
 }

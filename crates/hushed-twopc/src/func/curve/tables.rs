@@ -35,22 +35,12 @@ pub const GELU_EIGHT: Curve = Curve {
 
 /// The tanh form of GELU, x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2, which is GELU to within 4.8·10^−4, sixteen
 /// segments: off by at most 8.3·10^−5.
-pub const GELU_TANH: Curve = Curve {
-    name: "gelu_tanh",
-    limit: 4.0,
-    error: 8.3e-5,
-    segments: &GELU_TANH_SEGMENTS,
-    ..GELU
-};
+pub const GELU_TANH: Curve =
+    Curve { name: "gelu_tanh", limit: 4.0, error: 8.3e-5, segments: &GELU_TANH_SEGMENTS, ..GELU };
 
 /// The same with eight segments: off by at most 4.5·10^−4.
-pub const GELU_TANH_EIGHT: Curve = Curve {
-    name: "gelu_tanh8",
-    limit: 3.6,
-    error: 4.5e-4,
-    segments: &GELU_TANH_EIGHT_SEGMENTS,
-    ..GELU_EIGHT
-};
+pub const GELU_TANH_EIGHT: Curve =
+    Curve { name: "gelu_tanh8", limit: 3.6, error: 4.5e-4, segments: &GELU_TANH_EIGHT_SEGMENTS, ..GELU_EIGHT };
 
 /// SiLU(x) = x/(1 + e^−x): off by at most 5·10^−4.
 pub const SILU: Curve = Curve {
@@ -107,21 +97,9 @@ pub(crate) const SIGMOID: Curve = Curve {
 
 /// The constants on which both parties must agree, as text.
 pub fn describe() -> String {
-    let curves = [
-        GELU,
-        GELU_EIGHT,
-        GELU_TANH,
-        GELU_TANH_EIGHT,
-        SILU,
-        TANH,
-        ELU,
-        SIGMOID,
-    ];
+    let curves = [GELU, GELU_EIGHT, GELU_TANH, GELU_TANH_EIGHT, SILU, TANH, ELU, SIGMOID];
     let curves = curves.map(|c| c.describe());
-    format!(
-        "{} {NARROWEST} {WIDEST} {BELOW} {SLOPE_FRAC} {BEND_FRAC} {MARGIN}",
-        curves.join(" ")
-    )
+    format!("{} {NARROWEST} {WIDEST} {BELOW} {SLOPE_FRAC} {BEND_FRAC} {MARGIN}", curves.join(" "))
 }
 
 const GELU_SEGMENTS: [[i32; 3]; 16] = [

@@ -13,9 +13,7 @@ fn gelu(x: f64) -> f64 {
         i if i == steps => 1.0,
         i => f64::from(2 + i % 2 * 2),
     };
-    let sum: f64 = (0..=steps)
-        .map(|i| weight(i) * density(h * f64::from(i)))
-        .sum();
+    let sum: f64 = (0..=steps).map(|i| weight(i) * density(h * f64::from(i))).sum();
     x * (0.5 + (sum * h / 3.0).copysign(x))
 }
 
@@ -79,24 +77,13 @@ fn tables_are_minimax_to_their_last_bits() {
             let (low, high) = (middle - reach, middle + reach);
             let b = |v: f64| bump(&curve, f, v);
             let best = minimax(b, |_| 1.0, 2, low, high).unwrap().max_error;
-            let terms = [
-                (curve.frac + SLOPE_FRAC, 1.0),
-                (SLOPE_FRAC, reach),
-                (BEND_FRAC, reach * reach),
-            ];
-            let rounded: f64 = terms
-                .map(|(bits, t)| (-f64::from(bits) - 1.0).exp2() * t)
-                .iter()
-                .sum();
+            let terms = [(curve.frac + SLOPE_FRAC, 1.0), (SLOPE_FRAC, reach), (BEND_FRAC, reach * reach)];
+            let rounded: f64 = terms.map(|(bits, t)| (-f64::from(bits) - 1.0).exp2() * t).iter().sum();
             for i in 0..=200 {
                 let t = reach * (f64::from(i) / 100.0 - 1.0);
                 let error = (value(&curve, row, t) - b(middle + t)).abs();
                 let bound = best * 1.01 + rounded;
-                assert!(
-                    error <= bound,
-                    "{} {k}: {error:e} above {bound:e}",
-                    curve.name
-                );
+                assert!(error <= bound, "{} {k}: {error:e} above {bound:e}", curve.name);
             }
         }
     }
@@ -111,11 +98,7 @@ fn errors_are_as_declared() {
             worst = worst.max((curve.approximation(x) - f(x)).abs());
         }
         let error = curve.error();
-        assert!(
-            (0.8 * error..=error).contains(&worst),
-            "{}: {worst:e}",
-            curve.name
-        );
+        assert!((0.8 * error..=error).contains(&worst), "{}: {worst:e}", curve.name);
     }
 }
 
@@ -135,11 +118,7 @@ fn values_fit_their_rings() {
         if matches!(curve.kind, Kind::Odd | Kind::Centred) {
             assert!(2.0 * high.max(-low) + 4.0 < half, "{}", curve.name);
         } else {
-            assert!(
-                low + lift > 2.0 && high + lift + 2.0 < half,
-                "{}: {low} {high}",
-                curve.name
-            );
+            assert!(low + lift > 2.0 && high + lift + 2.0 < half, "{}: {low} {high}", curve.name);
         }
         let t = 0.5 + 1.0 / 32.0;
         let squares = f64::from(curve.squares().bits() - 1).exp2();
@@ -152,10 +131,7 @@ fn curves_over_their_range() {
     let from = Format::new(48, 32);
     let to = Format::new(48, 16);
     let mut rng = SecretRng::insecure_from_seed(21);
-    let narrow = (NARROWEST..WIDEST).map(|integer| Curve {
-        integer,
-        ..GELU_EIGHT
-    });
+    let narrow = (NARROWEST..WIDEST).map(|integer| Curve { integer, ..GELU_EIGHT });
     let narrow = narrow.map(|curve| (curve, gelu as Function));
     for (curve, f) in all_curves().into_iter().chain(narrow) {
         let limit = curve.limit;
@@ -168,12 +144,7 @@ fn curves_over_their_range() {
         let beyond = [1.01, 1.3, -1.3].map(|r| (r * limit).clamp(-curve.range(), curve.range()));
         let random = (0..2000).map(|_| (rng.next_u64() % 100_000) as f64 / 45_000.0 - 1.1);
         let random = random.map(|v| (v * limit).clamp(-curve.range(), curve.range()));
-        let x: Vec<f64> = fine
-            .chain(edges)
-            .chain(far)
-            .chain(beyond)
-            .chain(random)
-            .collect();
+        let x: Vec<f64> = fine.chain(edges).chain(far).chain(beyond).chain(random).collect();
         let words: Vec<u64> = x.iter().map(|x| from.encode(x * curve.kappa())).collect();
         let (client, server) = share(from.ring, &words, 9);
         let (a, b, stats) = run_counted(
@@ -187,11 +158,7 @@ fn curves_over_their_range() {
             let error = to.decode(y) * limit - f(*x);
             // The argument's rounding at a slope of at most 1.13, the quadratic's, and that of its terms.
             let bound = curve.error() * 1.05 + 2.6 * curve.unit();
-            assert!(
-                error.abs() < bound,
-                "{} {x}: {error:e} above {bound:e}",
-                curve.name
-            );
+            assert!(error.abs() < bound, "{} {x}: {error:e} above {bound:e}", curve.name);
             worst = worst.max(error.abs());
             sum += error;
         }
@@ -210,9 +177,7 @@ fn a_narrower_domain_is_cheaper_and_still_holds_what_it_must() {
         curve_scaled_cost(1000, &curve, to)
     };
     let reaches = [3.0, 3.8, 12.0, 26.0, 55.0, 114.0, f64::INFINITY];
-    let bytes: Vec<u64> = reaches
-        .map(|r| cost(r).bytes_client + cost(r).bytes_server)
-        .into();
+    let bytes: Vec<u64> = reaches.map(|r| cost(r).bytes_client + cost(r).bytes_server).into();
     assert!(bytes.is_sorted(), "{bytes:?}");
     assert!(bytes[0] < bytes[5] && bytes[5] == bytes[6], "{bytes:?}");
     assert_eq!(GELU_EIGHT.reaching(f64::NAN).range(), GELU_EIGHT.range());

@@ -15,10 +15,7 @@ fn small(poly: &RnsPoly<Coeff>) -> Vec<i64> {
     let centred = |limb: usize| -> Vec<i64> {
         let q = poly.basis().modulus(poly.ids()[limb]).value() as i64;
         let sign = |c: &u64| if *c as i64 > q / 2 { q } else { 0 };
-        poly.limb(limb)
-            .iter()
-            .map(|c| *c as i64 - sign(c))
-            .collect()
+        poly.limb(limb).iter().map(|c| *c as i64 - sign(c)).collect()
     };
     let first = centred(0);
     for limb in 1..poly.ids().len() {
@@ -42,23 +39,12 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     };
     let (owner, answerer) = run_pair(exchange, exchange);
     let (n, levels) = (params.n(), params.log_n());
-    let shape = OltShape {
-        k: 1,
-        m: n,
-        n: LEAVES,
-    };
-    let window = Window {
-        kw: 1,
-        mw: n,
-        nw: 1,
-    };
+    let shape = OltShape { k: 1, m: n, n: LEAVES };
+    let window = Window { kw: 1, mw: n, nw: 1 };
     let spec = OltSpec {
         multiplier_bits: 63,
         window: Some(window),
-        ..PreparedWeights::new(n, LEAVES, 30, vec![0; n * LEAVES])
-            .unwrap()
-            .shape(1)
-            .spec(crate::share::Ring::Z64)
+        ..PreparedWeights::new(n, LEAVES, 30, vec![0; n * LEAVES]).unwrap().shape(1).spec(crate::share::Ring::Z64)
     };
     assert_eq!(spec.shape, shape);
     let layout = owner.layout(&spec).unwrap();
@@ -72,8 +58,7 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let ct = owner.own().encrypt_seeded(message, &mut rng).unwrap();
     let inputs = [ct.expand()];
     let source = weights.block_source(&layout);
-    let leaves =
-        crate::he::product::values::leaves(params, &layout.tiling, 3, &inputs, &source, 0..LEAVES);
+    let leaves = crate::he::product::values::leaves(params, &layout.tiling, 3, &inputs, &source, 0..LEAVES);
 
     // The content of a leaf, including the product's noise, divided by the dropped prime: comparing with it leaves only
     // the noise added by switching and packing.
@@ -84,52 +69,29 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
             phase.divide_by_last_and_round()
         })
         .collect();
-    let own_rounding = NoiseBound {
-        bounded: 0.5,
-        variance: 0.0,
-    };
-    let switch = NoiseBound::ZERO
-        .modulus_switch(params, 3, 2)
-        .add(&own_rounding);
+    let own_rounding = NoiseBound { bounded: 0.5, variance: 0.0 };
+    let switch = NoiseBound::ZERO.modulus_switch(params, 3, 2).add(&own_rounding);
 
     // A tree of all levels: every leaf counts 2^13 times.
-    let tree = Tree {
-        he: &answerer,
-        layout: &layout,
-    };
+    let tree = Tree { he: &answerer, layout: &layout };
     let size: Vec<u64> = vec![n as u64; 2];
     let mut a = tree.lift(leaves[0].a.clone().into_coeff(), n);
     a.mul_scalar_assign(&size);
-    let lifted = Ciphertext {
-        b: leaves[0].b.clone().divide_by_last_and_round(),
-        a: a.into_eval(),
-    };
+    let lifted = Ciphertext { b: leaves[0].b.clone().divide_by_last_and_round(), a: a.into_eval() };
     let mut off = owner.own().decrypt_phase(&lifted).unwrap();
     off.sub_assign(&reference[0]);
     let off = largest(small(&off).into_iter());
     assert!(off <= switch.value(), "{off} of {}", switch.value());
 
-    let leaves: Vec<Leaf> = leaves
-        .into_iter()
-        .map(|leaf| Leaf::of_values(params, leaf, n))
-        .collect();
-    let cells: Vec<Wanted> = (0..LEAVES)
-        .map(|leaf| Wanted {
-            leaf,
-            coefficient: 0,
-            position: slot(leaf, n),
-            cell: 0,
-        })
-        .collect();
+    let leaves: Vec<Leaf> = leaves.into_iter().map(|leaf| Leaf::of_values(params, leaf, n)).collect();
+    let cells: Vec<Wanted> =
+        (0..LEAVES).map(|leaf| Wanted { leaf, coefficient: 0, position: slot(leaf, n), cell: 0 }).collect();
     let keys = &answerer.peer().galois;
     let nodes = Interleaving::new(keys, n, 2).unwrap();
     let mut b = tree.place(&leaves, &cells);
     let a = interleave(&nodes, leaves, n, &|leaf| Ok(tree.lift(leaf.a, n)));
     b.add_assign(&nodes.into_b());
-    let packed = Ciphertext {
-        b: b.into_eval(),
-        a: a.unwrap().unwrap().into_eval(),
-    };
+    let packed = Ciphertext { b: b.into_eval(), a: a.unwrap().unwrap().into_eval() };
     let mut expected = RnsPoly::<Coeff>::zero(params.basis(), reference[0].ids());
     for (i, leaf) in reference.iter().enumerate() {
         for limb in 0..2 {

@@ -33,10 +33,7 @@ impl Tree<'_> {
         let packed = match tiling.packing() {
             Packing::InterLeave | Packing::Krdy => interleave(&tree, leaves, size, &lift)?,
             Packing::PackLwes => {
-                let leaves: Vec<_> = leaves
-                    .into_iter()
-                    .map(|leaf| self.lift(leaf.a, size))
-                    .collect();
+                let leaves: Vec<_> = leaves.into_iter().map(|leaf| self.lift(leaf.a, size)).collect();
                 let alone = |w: &Wanted| Ok(leaves[w.leaf].mul_monomial(-(w.coefficient as i64)));
                 let mut order: Vec<&Wanted> = cells.iter().collect();
                 order.sort_unstable_by_key(|w| slot(w.position, size));
@@ -70,10 +67,7 @@ impl Tree<'_> {
 
     /// Puts the wanted coefficients of b where the tree would: each at its position, without the inverse of the size by
     /// which leaves are multiplied.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "cells name leaves of the tiling and coefficients of them"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "cells name leaves of the tiling and coefficients of them")]
     pub(super) fn place(&self, leaves: &[Leaf], cells: &[Wanted]) -> RnsPoly<Coeff> {
         let (params, tiling) = (self.he.params(), &self.layout.tiling);
         let limbs = self.layout.product_limbs;
@@ -103,12 +97,7 @@ impl Combine for Interleaving<'_> {
         self.children(h)
     }
 
-    fn combine(
-        &self,
-        children: Vec<RnsPoly<Coeff>>,
-        h: usize,
-        slot: usize,
-    ) -> Result<RnsPoly<Coeff>, TwopcError> {
+    fn combine(&self, children: Vec<RnsPoly<Coeff>>, h: usize, slot: usize) -> Result<RnsPoly<Coeff>, TwopcError> {
         Ok(self.combine(&children, h, slot)?)
     }
 }

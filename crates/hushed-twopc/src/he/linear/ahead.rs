@@ -36,13 +36,8 @@ impl Ahead {
     /// Joins rows of one product so that one message serves all of them; `None` if there are no rows.
     pub fn together(rows: Vec<Ahead>) -> Option<Ahead> {
         let ring = rows.first()?.product.ring();
-        let all = |part: fn(&Ahead) -> &Share| {
-            Share::concat(ring, &rows.iter().map(part).collect::<Vec<_>>())
-        };
-        Some(Ahead {
-            mask: all(|row| &row.mask),
-            product: all(|row| &row.product),
-        })
+        let all = |part: fn(&Ahead) -> &Share| Share::concat(ring, &rows.iter().map(part).collect::<Vec<_>>());
+        Some(Ahead { mask: all(|row| &row.mask), product: all(|row| &row.product) })
     }
 }
 
@@ -50,12 +45,7 @@ impl Ahead {
 ///
 /// # Errors
 /// As [`linear_client`].
-pub fn ahead_client(
-    ctx: &mut Ctx,
-    he: &HeContext,
-    ring: Ring,
-    shape: &LinearShape,
-) -> Result<Vec<Ahead>, TwopcError> {
+pub fn ahead_client(ctx: &mut Ctx, he: &HeContext, ring: Ring, shape: &LinearShape) -> Result<Vec<Ahead>, TwopcError> {
     ctx.check_process()?;
     let (rows, inputs) = (shape.shape.k, shape.shape.m);
     let masks = (0..rows * inputs).map(|_| ctx.rng.next_u64()).collect();
@@ -63,9 +53,7 @@ pub fn ahead_client(
     let products = linear_client(ctx, he, &masks, shape)?;
     let masks = by_row(&masks, inputs);
     let rows = masks.zip(by_row(&products, shape.shape.n));
-    Ok(rows
-        .map(|(mask, product)| Ahead { mask, product })
-        .collect())
+    Ok(rows.map(|(mask, product)| Ahead { mask, product }).collect())
 }
 
 /// The server's part of the preparation.
@@ -80,10 +68,7 @@ pub fn ahead_server(
     weights: &PreparedWeights,
 ) -> Result<Vec<Ahead>, TwopcError> {
     let products = linear_server_alone(ctx, he, ring, rows, weights)?;
-    let rows = by_row(&products, weights.n).map(|product| Ahead {
-        mask: Share::zero(ring, 0),
-        product,
-    });
+    let rows = by_row(&products, weights.n).map(|product| Ahead { mask: Share::zero(ring, 0), product });
     Ok(rows.collect())
 }
 
@@ -147,9 +132,7 @@ mod tests {
     /// Weights that include both ends of their range, and rows of full-size words.
     fn numbers(rows: usize, m: usize, n: usize, bits: u32, ring: Ring) -> (Vec<i32>, Vec<u64>) {
         let mut rng = SecretRng::insecure_from_seed(5);
-        let mut weights: Vec<i32> = (0..m * n)
-            .map(|_| (rng.next_u64() as i32) >> (31 - bits))
-            .collect();
+        let mut weights: Vec<i32> = (0..m * n).map(|_| (rng.next_u64() as i32) >> (31 - bits)).collect();
         (weights[0], weights[m * n - 1]) = (-(1 << bits), 1 << bits);
         let mut x: Vec<u64> = (0..rows * m).map(|_| ring.reduce(rng.next_u64())).collect();
         x[0] = ring.mask();
@@ -191,13 +174,11 @@ mod tests {
             making,
             |ctx, made| {
                 let rows = take(made).into_iter().zip(&shares);
-                rows.map(|(row, (x, _))| linear_ahead_client(ctx, x, row).unwrap())
-                    .collect::<Vec<_>>()
+                rows.map(|(row, (x, _))| linear_ahead_client(ctx, x, row).unwrap()).collect::<Vec<_>>()
             },
             |ctx, made| {
                 let rows = take(made).into_iter().zip(&shares);
-                rows.map(|(row, (_, x))| linear_ahead_server(ctx, x, &weights, row).unwrap())
-                    .collect::<Vec<_>>()
+                rows.map(|(row, (_, x))| linear_ahead_server(ctx, x, &weights, row).unwrap()).collect::<Vec<_>>()
             },
         );
         let found = a.iter().zip(&b).flat_map(|(a, b)| reveal(a, b));
@@ -240,10 +221,7 @@ mod tests {
     #[test]
     fn a_row_sent_twice_does_not_repeat() {
         let ring = Ring::new(48);
-        let shape = LinearShape {
-            shape: OltShape { k: 2, m: 40, n: 2 },
-            weight_bits: 20,
-        };
+        let shape = LinearShape { shape: OltShape { k: 2, m: 40, n: 2 }, weight_bits: 20 };
         let weights = PreparedWeights::new(40, 2, 20, vec![1; 80]).unwrap();
         let ((), seen, _) = run_after(
             keys,
@@ -260,12 +238,7 @@ mod tests {
             },
         );
         let words = seen.map(|message| wire::unpack(&message, 48, 40).unwrap());
-        assert!(
-            words[0]
-                .iter()
-                .zip(&words[1])
-                .all(|(a, b)| a != b && *a != 7)
-        );
+        assert!(words[0].iter().zip(&words[1]).all(|(a, b)| a != b && *a != 7));
     }
 
     #[test]
@@ -273,9 +246,7 @@ mod tests {
         let ring = Ring::new(47);
         let weights = PreparedWeights::new(3, 2, 20, vec![1; 6]).unwrap();
         let shape = weights.shape(1);
-        let operand = |error: Option<TwopcError>| {
-            matches!(error, Some(TwopcError::He(HeError::Operand { .. })))
-        };
+        let operand = |error: Option<TwopcError>| matches!(error, Some(TwopcError::He(HeError::Operand { .. })));
         // 3 words of 47 bits take 18 bytes; the last three bits belong to no word.
         for bytes in [17, 19, 0, 18] {
             let ((), error, _) = run_after(

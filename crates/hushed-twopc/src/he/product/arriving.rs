@@ -23,11 +23,7 @@ pub(crate) struct Arriving<'a, M> {
 impl<'a, M: Multiplier> Arriving<'a, M> {
     /// Starts with no ciphertexts. `None` if the layout keeps them ([`Layout::sums_on_arrival`]), or if multipliers are
     /// held ready, which is for all ciphertexts at once.
-    pub(crate) fn new(
-        params: &'a RlweParams,
-        layout: &'a Layout,
-        multiplier: &'a M,
-    ) -> Option<Self> {
+    pub(crate) fn new(params: &'a RlweParams, layout: &'a Layout, multiplier: &'a M) -> Option<Self> {
         let points = layout.block_points().filter(|_| layout.sums_on_arrival())?;
         if multiplier.points(0).is_some() {
             return None;

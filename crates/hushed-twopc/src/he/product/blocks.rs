@@ -43,9 +43,7 @@ pub(crate) fn block_tables(
     points: usize,
 ) -> Vec<Arc<BlockTables>> {
     let (prefix, mw) = (right_prefix(tiling.window()), tiling.window().mw);
-    (0..limbs)
-        .map(|limb| params.basis().blocks(limb, prefix, points, mw))
-        .collect()
+    (0..limbs).map(|limb| params.basis().blocks(limb, prefix, points, mw)).collect()
 }
 
 impl BlockInputs {
@@ -118,11 +116,7 @@ pub(crate) fn leaves(
     let most = (MULTIPLIER_WORDS / (mb * points * panel)).max(1) * panel;
     let share = columns.len().div_ceil(rayon::current_num_threads());
     let share = share.next_multiple_of(panel).min(most);
-    let work = Work {
-        params,
-        tiling,
-        multiplier,
-    };
+    let work = Work { params, tiling, multiplier };
     let mut jobs = Vec::new();
     for p in columns.start / nb..columns.end.div_ceil(nb) {
         let first = columns.start.max(p * nb) - p * nb;
@@ -160,9 +154,7 @@ pub(crate) fn leaves(
         }
     }
     let leaves = jobs.into_iter().flat_map(|job| job.numbered(tiling));
-    let mut leaves: Vec<_> = leaves
-        .filter(|(number, _)| range.contains(number))
-        .collect();
+    let mut leaves: Vec<_> = leaves.filter(|(number, _)| range.contains(number)).collect();
     leaves.sort_unstable_by_key(|(number, _)| *number);
     leaves.into_iter().map(|(_, leaf)| leaf).collect()
 }
@@ -219,27 +211,13 @@ impl<M: Multiplier> Work<'_, M> {
     fn job(&self, limbs: usize, range: &Range<usize>, p: usize, gammas: Range<usize>) -> Job {
         let ids = self.params.ciphertext_ids(limbs);
         let wanted = self.tiling.degree() / self.tiling.window().mw;
-        let room = || Leaf {
-            b: vec![vec![0; wanted]; ids.len()],
-            a: RnsPoly::scratch(self.params.basis(), &ids),
-        };
+        let room = || Leaf { b: vec![vec![0; wanted]; ids.len()], a: RnsPoly::scratch(self.params.basis(), &ids) };
         let rows = (0..self.tiling.blocks().0).filter(|&alpha| {
-            let mut numbers = gammas
-                .clone()
-                .map(|gamma| number(self.tiling, p, alpha, gamma));
+            let mut numbers = gammas.clone().map(|gamma| number(self.tiling, p, alpha, gamma));
             numbers.any(|number| range.contains(&number))
         });
-        let rows = rows.map(|alpha| Row {
-            alpha,
-            leaves: gammas.clone().map(|_| room()).collect(),
-            sums: None,
-        });
-        Job {
-            p,
-            rows: rows.collect(),
-            gammas,
-            integers: Integers::default(),
-        }
+        let rows = rows.map(|alpha| Row { alpha, leaves: gammas.clone().map(|_| room()).collect(), sums: None });
+        Job { p, rows: rows.collect(), gammas, integers: Integers::default() }
     }
 }
 
@@ -260,8 +238,7 @@ impl Job {
             }
             for (line, gamma) in gammas.enumerate() {
                 let out = &mut out[line * prefix..];
-                work.multiplier
-                    .blocks(self.p, betas.clone(), gamma, (prefix, size), out);
+                work.multiplier.blocks(self.p, betas.clone(), gamma, (prefix, size), out);
             }
         }
     }
@@ -275,14 +252,10 @@ impl Job {
         scratch: &mut Scratch,
     ) {
         let blocks = &inputs.tables[limb];
-        let panels =
-            self.gammas.start / BlockTables::PANEL..self.gammas.end.div_ceil(BlockTables::PANEL);
+        let panels = self.gammas.start / BlockTables::PANEL..self.gammas.end.div_ceil(BlockTables::PANEL);
         let (_, mb, _) = work.tiling.blocks();
         // Held multipliers are for all inner blocks.
-        let held = work
-            .multiplier
-            .points(limb)
-            .filter(|_| inputs.betas.len() == mb);
+        let held = work.multiplier.points(limb).filter(|_| inputs.betas.len() == mb);
         let (factors, panels) = match held {
             Some(held) => (held, panels),
             None => {
@@ -303,10 +276,7 @@ impl Job {
                 blocks.multiply(factors, panels.clone(), input, &mut out);
                 continue;
             }
-            let mut sums = row
-                .sums
-                .take()
-                .unwrap_or_else(|| blocks.sums(factors.lines()));
+            let mut sums = row.sums.take().unwrap_or_else(|| blocks.sums(factors.lines()));
             blocks.multiply_part(factors, part, input, &mut sums);
             if part + 1 < parts {
                 row.sums = Some(sums);
@@ -319,13 +289,9 @@ impl Job {
 
     /// The leaves with their numbers.
     fn numbered(self, tiling: &OltTiling) -> impl Iterator<Item = (usize, Leaf)> {
-        let Job {
-            p, gammas, rows, ..
-        } = self;
+        let Job { p, gammas, rows, .. } = self;
         rows.into_iter().flat_map(move |row| {
-            let numbers = gammas
-                .clone()
-                .map(move |gamma| number(tiling, p, row.alpha, gamma));
+            let numbers = gammas.clone().map(move |gamma| number(tiling, p, row.alpha, gamma));
             numbers.zip(row.leaves)
         })
     }
@@ -372,8 +338,7 @@ impl Scratch {
                     for (term, integers) in terms.zip(integers.chunks_exact_mut(size)) {
                         let lines = integers.chunks_exact_mut(prefix);
                         for (gamma, integers) in (first..gammas.end).zip(lines) {
-                            work.multiplier
-                                .block(p, betas.start + term, gamma, integers);
+                            work.multiplier.block(p, betas.start + term, gamma, integers);
                         }
                     }
                     work.multiplier.residues(pointwise, residues, integers);
@@ -396,11 +361,7 @@ pub(crate) fn factors(
     multiplier: &impl Multiplier,
 ) -> Vec<PointMatrix> {
     let (_, mb, nb) = tiling.blocks();
-    let work = Work {
-        params,
-        tiling,
-        multiplier,
-    };
+    let work = Work { params, tiling, multiplier };
     let mut scratch = Scratch::default();
     let made = tables.iter().enumerate().map(|(limb, blocks)| {
         let place = (0, 0..mb, 0..nb);

@@ -16,20 +16,11 @@ pub(crate) trait Multiplier: Sync {
 
     /// Writes the coefficients of several inner blocks β of a column, if they have at most 30 bits: `prefix` of each,
     /// starting `stride` words after those of the previous block.
-    fn blocks(
-        &self,
-        p: usize,
-        betas: Range<usize>,
-        gamma: usize,
-        (prefix, stride): (usize, usize),
-        out: &mut [i32],
-    ) {
+    fn blocks(&self, p: usize, betas: Range<usize>, gamma: usize, (prefix, stride): (usize, usize), out: &mut [i32]) {
         let mut wide = Zeroizing::new(vec![0; prefix]);
         for (beta, out) in betas.zip(out.chunks_mut(stride)) {
             self.block(p, beta, gamma, &mut wide);
-            out.iter_mut()
-                .zip(&wide[..])
-                .for_each(|(out, &v)| *out = v as i32);
+            out.iter_mut().zip(&wide[..]).for_each(|(out, &v)| *out = v as i32);
         }
     }
 
@@ -79,10 +70,7 @@ impl Leaf {
             params.basis().every(id, mw).take(values, 0, &mut wanted);
             wanted
         };
-        Leaf {
-            b: ct.b.limbs().map(wanted).collect(),
-            a: ct.a.into_coeff(),
-        }
+        Leaf { b: ct.b.limbs().map(wanted).collect(), a: ct.a.into_coeff() }
     }
 }
 

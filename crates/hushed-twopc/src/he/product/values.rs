@@ -38,29 +38,18 @@ pub(crate) fn leaves(
         let sum = (alpha, Ciphertext::zero(params, limbs));
         match columns.last_mut() {
             Some(c) if (c.p, c.gamma) == (p, gamma) => c.sums.push(sum),
-            _ => columns.push(Column {
-                p,
-                gamma,
-                sums: vec![sum],
-            }),
+            _ => columns.push(Column { p, gamma, sums: vec![sum] }),
         }
     }
     let (_, mb, _) = tiling.blocks();
     let most = (RESIDUES / (mb * right_prefix(tiling.window()))).max(1);
-    let share = columns
-        .len()
-        .div_ceil(rayon::current_num_threads())
-        .clamp(1, most);
+    let share = columns.len().div_ceil(rayon::current_num_threads()).clamp(1, most);
     columns.par_chunks_mut(share).for_each(|columns| {
         for limb in 0..limbs {
             accumulate(params.basis(), tiling, limb, inputs, multiplier, columns);
         }
     });
-    columns
-        .into_iter()
-        .flat_map(|c| c.sums)
-        .map(|(_, ct)| ct)
-        .collect()
+    columns.into_iter().flat_map(|c| c.sums).map(|(_, ct)| ct).collect()
 }
 
 /// The leaves that share the multipliers of one column γ of product p.
@@ -80,11 +69,7 @@ fn accumulate(
     columns: &mut [Column],
 ) {
     let (kb, mb, _) = tiling.blocks();
-    let (ntt, degree, prefix) = (
-        basis.ntt(limb),
-        tiling.degree(),
-        right_prefix(tiling.window()),
-    );
+    let (ntt, degree, prefix) = (basis.ntt(limb), tiling.degree(), right_prefix(tiling.window()));
     let residues = residues(basis, limb, mb, prefix, multiplier, columns);
     let strip = ntt.strip_unit(prefix).max(STRIP.min(degree));
     // Per β: one multiplier strip, and both parts of k' ciphertexts.
@@ -97,11 +82,7 @@ fn accumulate(
             for (column, residues) in columns.iter_mut().zip(residues.chunks_exact(mb * prefix)) {
                 let (p, gamma) = (column.p, column.gamma);
                 let blocks = residues.chunks_exact(prefix).skip(first);
-                for ((beta, slot), prefix) in betas
-                    .clone()
-                    .zip(buffer.chunks_exact_mut(strip))
-                    .zip(blocks)
-                {
+                for ((beta, slot), prefix) in betas.clone().zip(buffer.chunks_exact_mut(strip)).zip(blocks) {
                     if multiplier.values(p, beta, gamma, limb).is_none() {
                         ntt.forward_strip(prefix, start, slot);
                     }
@@ -114,10 +95,8 @@ fn accumulate(
                     .collect();
                 for (alpha, sum) in &mut column.sums {
                     let cts = &inputs[tiling.inputs_of(p, *alpha)][betas.clone()];
-                    let b: Vec<&[u64]> =
-                        cts.iter().map(|c| &c.b.limb(limb)[words.clone()]).collect();
-                    let a: Vec<&[u64]> =
-                        cts.iter().map(|c| &c.a.limb(limb)[words.clone()]).collect();
+                    let b: Vec<&[u64]> = cts.iter().map(|c| &c.b.limb(limb)[words.clone()]).collect();
+                    let a: Vec<&[u64]> = cts.iter().map(|c| &c.a.limb(limb)[words.clone()]).collect();
                     let pointwise = ntt.pointwise();
                     pointwise.dot_assign(&mut sum.b.limb_mut(limb)[words.clone()], &b, &factors);
                     pointwise.dot_assign(&mut sum.a.limb_mut(limb)[words.clone()], &a, &factors);
@@ -140,10 +119,7 @@ fn residues(
     let mut integers = Zeroizing::new(vec![0i64; prefix]);
     for (column, out) in columns.iter().zip(out.chunks_exact_mut(mb * prefix)) {
         for (beta, out) in out.chunks_exact_mut(prefix).enumerate() {
-            if multiplier
-                .values(column.p, beta, column.gamma, limb)
-                .is_none()
-            {
+            if multiplier.values(column.p, beta, column.gamma, limb).is_none() {
                 multiplier.block(column.p, beta, column.gamma, &mut integers);
                 multiplier.residues(basis.ntt(limb).pointwise(), out, &integers);
             }

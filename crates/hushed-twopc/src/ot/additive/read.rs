@@ -20,10 +20,7 @@ pub(crate) fn choices(shape: Shape, values: &[u64], mut message: &[u8]) -> bool 
 /// Whether the whole message consists of values of this shape.
 pub(crate) fn values(shape: Shape, mut message: &[u8]) -> bool {
     let words = shape.planes() as usize * shape.words();
-    let kept = Kept {
-        c: vec![u64::MAX; words],
-        e: vec![0; words],
-    };
+    let kept = Kept { c: vec![u64::MAX; words], e: vec![0; words] };
     let mut out = vec![0; shape.values()];
     let read = settle_choice(&shape, &kept, &mut message, &mut out);
     read.is_ok() && message.is_empty() && reduced(shape, &out)
@@ -45,10 +42,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let chosen = shapes.map(|(name, (count, messages))| {
         let shape = shape(count, messages);
         let message = vec![0x5a; shape.bytes_of_values()];
-        let kept = Kept {
-            c: vec![0; shape.words()],
-            e: vec![0x0123_4567_89ab_cdef; shape.words()],
-        };
+        let kept = Kept { c: vec![0; shape.words()], e: vec![0x0123_4567_89ab_cdef; shape.words()] };
         Case::new(
             name,
             (kept, vec![0u64; shape.values()]),
@@ -65,14 +59,8 @@ pub(crate) fn cases() -> Vec<Case> {
 fn offer_case() -> Case {
     let shape = shape(512, 3);
     let message = vec![0x5a; shape.bytes_of_choice()];
-    let pads = Pads {
-        wide: vec![0; shape.values()],
-        narrow: Vec::new(),
-    };
-    let state = (
-        pads,
-        [vec![0u64; shape.values()], vec![0u64; shape.values()]],
-    );
+    let pads = Pads { wide: vec![0; shape.values()], narrow: Vec::new() };
+    let state = (pads, [vec![0u64; shape.values()], vec![0u64; shape.values()]]);
     Case::new(
         "additive OT, offers",
         state,
@@ -90,10 +78,5 @@ fn offer_case() -> Case {
 
 /// One bit per choice, products of 46 bits.
 fn shape(count: usize, messages: usize) -> Shape {
-    Shape {
-        count,
-        messages,
-        bits: 1,
-        width: 46,
-    }
+    Shape { count, messages, bits: 1, width: 46 }
 }

@@ -40,12 +40,7 @@ impl Extender {
     /// An extender for one parameter set, under two public seeds agreed on by both parties: one for the code and one
     /// for the trees' keys.
     pub(super) fn new(params: FerretParams, code: [u8; 16], trees: [u8; 16]) -> Self {
-        Extender {
-            params,
-            code: LpnCode::new(code, params.log_k()),
-            tree: HalfTree::new(trees),
-            seed: trees,
-        }
+        Extender { params, code: LpnCode::new(code, params.log_k()), tree: HalfTree::new(trees), seed: trees }
     }
 
     pub(super) fn params(&self) -> FerretParams {
@@ -104,8 +99,7 @@ impl Extender {
             .enumerate()
             .for_each(|(i, ((leaves, cots), corrections))| {
                 let tree = self.tree_number(extension, step, i);
-                self.tree
-                    .expand_sender(tree, delta, cots, corrections, leaves);
+                self.tree.expand_sender(tree, delta, cots, corrections, leaves);
             });
         bend(&mut corrections);
         let mut message = Vec::with_capacity(corrections.len() * 16);
@@ -118,10 +112,7 @@ impl Extender {
                 let sum = weights.leaves.hash(leaves);
                 let row = self.first_row(extension, step, i);
                 self.code.encode(row, secret, leaves);
-                Unchecked {
-                    leaves: sum,
-                    noise: Block::ZERO,
-                }
+                Unchecked { leaves: sum, noise: Block::ZERO }
             })
             .collect();
         (message, weights.total(sums))
@@ -141,11 +132,8 @@ impl Extender {
     ) -> Result<Unchecked, TwopcError> {
         let (secret, cots) = self.split(step, inputs);
         let (h, levels) = (self.params.depth(), self.params.depth() - 1);
-        let corrections = Block::read_all(message, cots.len() / h * levels).ok_or(
-            TwopcError::PeerMisbehaved {
-                what: "extension message",
-            },
-        )?;
+        let corrections = Block::read_all(message, cots.len() / h * levels)
+            .ok_or(TwopcError::PeerMisbehaved { what: "extension message" })?;
         let weights = self.weights(extension, step, message);
         let sums = out
             .par_chunks_mut(1 << h)
@@ -158,10 +146,7 @@ impl Extender {
                 let sum = weights.leaves.hash(leaves);
                 let row = self.first_row(extension, step, i);
                 self.code.encode(row, secret, leaves);
-                Unchecked {
-                    leaves: sum,
-                    noise: weights.of_noise(cots),
-                }
+                Unchecked { leaves: sum, noise: weights.of_noise(cots) }
             })
             .collect();
         Ok(weights.total(sums))
@@ -180,17 +165,11 @@ impl Extender {
         let mut points = [[0; 16]; 2];
         points.as_flattened_mut().copy_from_slice(&digest);
         let [leaf, tree] = points.map(Block::from_bytes);
-        Weights {
-            leaves: Powers::new(leaf, 1 << self.params.depth()),
-            tree,
-        }
+        Weights { leaves: Powers::new(leaf, 1 << self.params.depth()), tree }
     }
 
     /// The LPN secret and the OTs of a step's trees.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the inputs are this party's own, as many as the parameters say"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "the inputs are this party's own, as many as the parameters say")]
     fn split<'a>(&self, step: usize, inputs: &'a [Block]) -> (&'a [Block], &'a [Block]) {
         let (secret, cots) = inputs.split_at(self.code.columns());
         let (trees, h) = (self.step_trees(step), self.params.depth());
@@ -335,37 +314,19 @@ mod tests {
             let range = at..at + extender.step_outputs(step);
             let (message, v) = extender.send(3, step, delta, &q, &mut sent[range.clone()]);
             assert_eq!(message.len(), extender.step_bytes(step));
-            let w = extender
-                .receive(3, step, &m, &message, &mut received[range.clone()])
-                .unwrap();
+            let w = extender.receive(3, step, &m, &message, &mut received[range.clone()]).unwrap();
             assert!(w.leaves == v.leaves ^ multiply(delta, w.noise));
-            assert!(
-                extender
-                    .receive(3, step, &m, &message[1..], &mut [])
-                    .is_err()
-            );
+            assert!(extender.receive(3, step, &m, &message[1..], &mut []).is_err());
             (at, bytes) = (range.end, bytes + message.len());
         }
         assert_eq!((at, bytes), (params.outputs(), params.message_bytes()));
         let ones = received.iter().filter(|b| b.lsb()).count() as f64;
         // Six standard deviations of a fair coin.
         let n = received.len() as f64;
-        assert!(
-            (ones - n / 2.0).abs() < 3.0 * n.sqrt(),
-            "choice bits are fair"
-        );
+        assert!((ones - n / 2.0).abs() < 3.0 * n.sqrt(), "choice bits are fair");
         assert_cot(
-            &CotSend {
-                delta,
-                blocks: sent,
-                first_index: 0,
-                hash: PadHash::new([0; 16]),
-            },
-            &CotRecv {
-                blocks: received,
-                first_index: 0,
-                hash: PadHash::new([0; 16]),
-            },
+            &CotSend { delta, blocks: sent, first_index: 0, hash: PadHash::new([0; 16]) },
+            &CotRecv { blocks: received, first_index: 0, hash: PadHash::new([0; 16]) },
         );
     }
 }

@@ -96,11 +96,7 @@ impl FerretOt {
     }
 
     /// [`FerretOt::new`] for the given set, which must be the peer's too.
-    pub fn with_params(
-        session: &mut Session,
-        rng: &mut SecretRng,
-        params: FerretParams,
-    ) -> Result<Self, TwopcError> {
+    pub fn with_params(session: &mut Session, rng: &mut SecretRng, params: FerretParams) -> Result<Self, TwopcError> {
         rng.check().map_err(RlweError::from)?;
         let mut rng = rng.fork("ferret");
         let mut hello = [0u8; HELLO_BYTES];
@@ -109,16 +105,11 @@ impl FerretOt {
         hello[HELLO_BYTES - 1] = VERSION << 4 | params.id();
         let theirs = session.exchange(HELLO, &hello, Expect::Exactly(HELLO_BYTES))?;
         if theirs.last() != hello.last() {
-            return Err(TwopcError::PeerMisbehaved {
-                what: "OT version or parameter set",
-            });
+            return Err(TwopcError::PeerMisbehaved { what: "OT version or parameter set" });
         }
         // By now the transcript holds both nonces and everything agreed before.
-        let id = Sha256::new()
-            .chain_update(b"hushed ferret 4")
-            .chain_update(session.transcript_hash())
-            .finalize()
-            .into();
+        let id =
+            Sha256::new().chain_update(b"hushed ferret 4").chain_update(session.transcript_hash()).finalize().into();
         let mut delta = [0u8; 16];
         rng.fill_bytes(&mut delta);
         Ok(FerretOt {
@@ -147,9 +138,7 @@ impl FerretOt {
     /// message of the receiver, which chose its inputs before it knew codes and keys: it could otherwise look for
     /// inputs that make two of its blocks collide under one key of the pads' hash.
     fn stock(&self, sender: Party, inputs: Vec<Block>, columns: &[u8]) -> Box<Stock> {
-        let bound = Sha256::new()
-            .chain_update(self.direction_id(sender, b"started"))
-            .chain_update(columns);
+        let bound = Sha256::new().chain_update(self.direction_id(sender, b"started")).chain_update(columns);
         let seed = |domain: &[u8]| {
             let id = bound.clone().chain_update(domain).finalize();
             let mut seed = [0; 16];
@@ -198,12 +187,7 @@ impl FerretOt {
         let (blocks, first_index) = stock.hand_out(n, &mut Sending { delta, session: s })?;
         let hash = stock.hash.clone();
         self.sending = Direction::Running(stock);
-        Ok(CotSend {
-            delta,
-            blocks,
-            first_index,
-            hash,
-        })
+        Ok(CotSend { delta, blocks, first_index, hash })
     }
 
     fn try_recv(&mut self, s: &mut Session, n: usize) -> Result<CotRecv, TwopcError> {
@@ -215,11 +199,7 @@ impl FerretOt {
         let (blocks, first_index) = stock.hand_out(n, &mut Receiving { session: s })?;
         let hash = stock.hash.clone();
         self.receiving = Direction::Running(stock);
-        Ok(CotRecv {
-            blocks,
-            first_index,
-            hash,
-        })
+        Ok(CotRecv { blocks, first_index, hash })
     }
 
     /// Checks that this process made the source: in a fork the stock would be used a second time, with no session step
@@ -325,9 +305,7 @@ impl End for Receiving<'_> {
         inputs: &[Block],
         outputs: &mut [Block],
     ) -> Result<Unchecked, TwopcError> {
-        let message = self
-            .session
-            .recv(TREES, Expect::Exactly(extender.step_bytes(step)))?;
+        let message = self.session.recv(TREES, Expect::Exactly(extender.step_bytes(step)))?;
         extender.receive(extension, step, inputs, &message, outputs)
     }
 }
@@ -374,10 +352,7 @@ impl Stock {
     }
 
     /// Replaces the used-up outputs with those of one step.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`next` is at most the number of outputs, which the parameters say"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "`next` is at most the number of outputs, which the parameters say")]
     fn refill(&mut self, end: &mut impl End) -> Result<(), TwopcError> {
         if self.step == self.extender.steps() {
             match self.later.take() {
@@ -395,21 +370,10 @@ impl Stock {
             self.outputs = vec![Block::ZERO; n];
         }
         let (extension, step) = (self.extension, self.step);
-        let sums = end.run(
-            &self.extender,
-            extension,
-            step,
-            &self.inputs,
-            &mut self.outputs,
-        )?;
+        let sums = end.run(&self.extender, extension, step, &self.inputs, &mut self.outputs)?;
         self.unchecked.add(sums);
         self.step += 1;
-        let wanted = self
-            .later
-            .as_ref()
-            .unwrap_or(&self.extender)
-            .params()
-            .inputs();
+        let wanted = self.later.as_ref().unwrap_or(&self.extender).params().inputs();
         self.next = n.min(wanted - self.kept.len());
         let head = &mut self.outputs[..self.next];
         self.kept.extend_from_slice(head);
@@ -418,10 +382,7 @@ impl Stock {
     }
 
     /// The next `n` OTs and the index of the first.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "takes at most what is left after `next`"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "takes at most what is left after `next`")]
     fn hand_out(&mut self, n: usize, end: &mut impl End) -> Result<(Vec<Block>, u64), TwopcError> {
         let first_index = self.handed_out;
         let mut out = Zeroizing::new(Vec::with_capacity(n));

@@ -51,19 +51,10 @@ impl Attacks {
 }
 
 /// The sets, smallest first. Columns: t, log2 k, h.
-const SETS: [FerretParams; 4] = [
-    set(640, 16, 10),
-    set(736, 17, 11),
-    set(896, 18, 12),
-    set(1024, 19, 13),
-];
+const SETS: [FerretParams; 4] = [set(640, 16, 10), set(736, 17, 11), set(896, 18, 12), set(1024, 19, 13)];
 
 const fn set(trees: usize, log_k: u32, depth: usize) -> FerretParams {
-    FerretParams {
-        trees,
-        log_k,
-        depth,
-    }
+    FerretParams { trees, log_k, depth }
 }
 
 impl FerretParams {
@@ -110,11 +101,7 @@ impl FerretParams {
 
     /// The cost of the strongest attacks, by formula.
     pub fn attacks(&self) -> Attacks {
-        Attacks {
-            pooled_gauss: self.pooled_gauss(),
-            hybrid: self.hybrid(),
-            sparse_hybrid: self.sparse_hybrid(),
-        }
+        Attacks { pooled_gauss: self.pooled_gauss(), hybrid: self.hybrid(), sparse_hybrid: self.sparse_hybrid() }
     }
 
     /// Guesses k rows without noise, k/t in every block of 2^h, and inverts.
@@ -148,9 +135,7 @@ impl FerretParams {
         let monomials = 2.0 * f64::from(self.log_k) - 1.0;
         let solve = 2.0 * monomials + (3.0 * weight).log2();
         let guesses = self.solvable_guesses();
-        guesses.fold(f64::INFINITY, |least, (guessed, _)| {
-            least.min(guessed + solve)
-        })
+        guesses.fold(f64::INFINITY, |least, (guessed, _)| least.min(guessed + solve))
     }
 
     /// For each number of guessed rows that leaves a solvable system: the cost of the guess in bits, and the monomials
@@ -177,9 +162,7 @@ impl FerretParams {
 
     /// Position in the table, compared with the peer's.
     pub(super) fn id(&self) -> u8 {
-        SETS.iter()
-            .position(|s| s == self)
-            .map_or(u8::MAX, |i| i as u8)
+        SETS.iter().position(|s| s == self).map_or(u8::MAX, |i| i as u8)
     }
 }
 

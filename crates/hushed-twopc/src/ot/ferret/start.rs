@@ -49,11 +49,7 @@ const TREE_BYTES: usize = BASE * 32;
 
 /// Levels of digit `d`'s tree.
 fn width(d: usize) -> usize {
-    if d + 1 < DIGITS {
-        WIDTH
-    } else {
-        BASE - WIDTH * (DIGITS - 1)
-    }
+    if d + 1 < DIGITS { WIDTH } else { BASE - WIDTH * (DIGITS - 1) }
 }
 
 /// Bit of `delta` that is bit 0 of digit `d`.
@@ -108,16 +104,10 @@ impl StartSender {
     ) -> Result<(Self, Vec<u8>), TwopcError> {
         // The key of the side *not* on the path to the punctured seed, level by level.
         let delta = Zeroizing::new(delta);
-        let choices =
-            levels().map(|(d, level)| Choice::from(u8::from(!delta_bit(*delta, d, level))));
+        let choices = levels().map(|(d, level)| Choice::from(u8::from(!delta_bit(*delta, d, level))));
         let (keys, message) = base::receive(id, first, choices, BASE, rng)?;
         let hash = tree_hash(&id);
-        let sender = StartSender {
-            id,
-            delta,
-            keys,
-            hash,
-        };
+        let sender = StartSender { id, delta, keys, hash };
         Ok((sender, message))
     }
 
@@ -125,14 +115,9 @@ impl StartSender {
     ///
     /// # Errors
     /// [`TwopcError::PeerMisbehaved`] if the message has another length; [`CHEATED`] if a check fails.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "columns of fixed places; the message's length is checked first"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "columns of fixed places; the message's length is checked first")]
     pub(super) fn finish(self, message: &[u8], n: usize) -> Result<Vec<Block>, TwopcError> {
-        let (rest, column_check) = message
-            .split_last_chunk::<COLUMN_CHECK_BYTES>()
-            .ok_or(BAD_COLUMNS)?;
+        let (rest, column_check) = message.split_last_chunk::<COLUMN_CHECK_BYTES>().ok_or(BAD_COLUMNS)?;
         let point = challenge(&self.id, rest);
         let (trees, rest) = rest.split_at_checked(TREE_BYTES).ok_or(BAD_COLUMNS)?;
         let (tree_check, columns) = rest.split_at_checked(TREE_CHECK_BYTES).ok_or(BAD_COLUMNS)?;
@@ -187,11 +172,7 @@ pub(super) struct StartReceiver {
 impl StartReceiver {
     /// Draws the base sender, whose message of [`FIRST_BYTES`] goes first.
     pub(super) fn new(id: SessionId, rng: &mut SecretRng) -> Self {
-        StartReceiver {
-            id,
-            base: BaseSender::new(id, BASE, rng),
-            hash: tree_hash(&id),
-        }
+        StartReceiver { id, base: BaseSender::new(id, BASE, rng), hash: tree_hash(&id) }
     }
 
     /// The first message.
@@ -211,10 +192,7 @@ impl StartReceiver {
     }
 
     /// The columns of t, with those of the choices first, and the message.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "columns of fixed places in this party's own matrix"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "columns of fixed places in this party's own matrix")]
     fn columns(
         self,
         points: &[u8],
@@ -265,12 +243,8 @@ impl StartReceiver {
 
 /// The point of the columns' check, from everything that the receiver has said before.
 fn challenge(id: &SessionId, message: &[u8]) -> Block {
-    let digest: Tag = Sha256::new()
-        .chain_update(b"hushed start, challenge")
-        .chain_update(id)
-        .chain_update(message)
-        .finalize()
-        .into();
+    let digest: Tag =
+        Sha256::new().chain_update(b"hushed start, challenge").chain_update(id).chain_update(message).finalize().into();
     let mut point = [0; 16];
     point.iter_mut().zip(digest).for_each(|(p, d)| *p = d);
     Block::from_bytes(point)
@@ -284,10 +258,7 @@ struct ColumnCheck {
 
 impl ColumnCheck {
     fn new(point: Block, stride: usize) -> ColumnCheck {
-        ColumnCheck {
-            powers: Powers::new(point, stride),
-            stride,
-        }
+        ColumnCheck { powers: Powers::new(point, stride), stride }
     }
 
     /// The hash of all h(column j) ⊕ bit j of `delta`·h(u), for the columns of the bits of delta but its lsb.
@@ -334,9 +305,7 @@ fn complete(tags: &mut [Tag], sum: &Tag, punctured: u64) {
     }
 }
 
-const BAD_COLUMNS: TwopcError = TwopcError::PeerMisbehaved {
-    what: "columns message",
-};
+const BAD_COLUMNS: TwopcError = TwopcError::PeerMisbehaved { what: "columns message" };
 
 /// (digit, level) of every base OT in order; level 0 is just below the root.
 fn levels() -> impl Iterator<Item = (usize, usize)> {
@@ -357,10 +326,7 @@ fn delta_bit(delta: Block, d: usize, level: usize) -> bool {
 fn add_by_bits(out: &mut [Block], stream: &[Block], bits: u64) {
     for (j, column) in out.chunks_mut(stream.len()).enumerate() {
         let mask = Mask::from_bit(bits >> j);
-        column
-            .iter_mut()
-            .zip(stream)
-            .for_each(|(c, s)| *c ^= *s & mask);
+        column.iter_mut().zip(stream).for_each(|(c, s)| *c ^= *s & mask);
     }
 }
 
@@ -387,8 +353,7 @@ fn tree_hash(id: &SessionId) -> PadHash {
 /// The children of a level of digit `d`'s tree: child c of parent p is `H(c, p)`, with c numbered within the level.
 /// Every level has sixteen indices of its own, and so its own key.
 fn children(hash: &PadHash, d: usize, level: usize, parents: &[Block]) -> Zeroizing<Vec<Block>> {
-    let twice: Zeroizing<Vec<Block>> =
-        Zeroizing::new(parents.iter().flat_map(|p| [*p, *p]).collect());
+    let twice: Zeroizing<Vec<Block>> = Zeroizing::new(parents.iter().flat_map(|p| [*p, *p]).collect());
     let mut out = Zeroizing::new(vec![Block::ZERO; twice.len()]);
     let first = (1 << WIDTH) * (WIDTH * d + level) as u64;
     hash.pads(first, [Block::ZERO], &twice, [&mut out]);
@@ -397,11 +362,7 @@ fn children(hash: &PadHash, d: usize, level: usize, parents: &[Block]) -> Zeroiz
 
 /// The XOR of all left children and of all right children.
 fn side_sums(nodes: &[Block]) -> [Block; 2] {
-    nodes
-        .as_chunks::<2>()
-        .0
-        .iter()
-        .fold([Block::ZERO; 2], |[l, r], [a, b]| [l ^ *a, r ^ *b])
+    nodes.as_chunks::<2>().0.iter().fold([Block::ZERO; 2], |[l, r], [a, b]| [l ^ *a, r ^ *b])
 }
 
 /// All seeds of the receiver's tree from its root; appends both masked sums of each level to `message`.
@@ -422,13 +383,7 @@ fn all_seeds(
 }
 
 /// The seeds of the sender's tree: right except for seed number `punctured`.
-fn punctured_seeds(
-    hash: &PadHash,
-    d: usize,
-    keys: &[Block],
-    sums: &[Block],
-    punctured: u64,
-) -> Zeroizing<Vec<Block>> {
+fn punctured_seeds(hash: &PadHash, d: usize, keys: &[Block], sums: &[Block], punctured: u64) -> Zeroizing<Vec<Block>> {
     // The root is unknown, so any value will do. In each level the sibling of the node on the path comes from the sum
     // of its side; the node on the path stays wrong.
     let mut nodes = Zeroizing::new(vec![Block::ZERO]);
@@ -514,30 +469,17 @@ mod tests {
             let mut rng_r = SecretRng::insecure_from_seed(seed + 100);
             let delta = random_block(&mut rng_s).with_lsb();
             let receiver = StartReceiver::new([3; 32], &mut rng_r);
-            let (sender, points) =
-                StartSender::new([3; 32], delta, receiver.message(), &mut rng_s).unwrap();
+            let (sender, points) = StartSender::new([3; 32], delta, receiver.message(), &mut rng_s).unwrap();
             assert_eq!(points.len(), POINTS_BYTES);
             let (r, columns) = receiver.finish(&points, n, &mut rng_r).unwrap();
             assert_eq!(columns.len(), columns_bytes(n));
             let s = sender.finish(&columns, n).unwrap();
             assert_eq!(s.len(), n);
             let ones = r.iter().filter(|b| b.lsb()).count();
-            assert!(
-                n < 1000 || (400..600).contains(&ones),
-                "choice bits are random"
-            );
+            assert!(n < 1000 || (400..600).contains(&ones), "choice bits are random");
             assert_cot(
-                &CotSend {
-                    delta,
-                    blocks: s,
-                    first_index: 0,
-                    hash: tree_hash(&[3; 32]),
-                },
-                &CotRecv {
-                    blocks: r,
-                    first_index: 0,
-                    hash: tree_hash(&[3; 32]),
-                },
+                &CotSend { delta, blocks: s, first_index: 0, hash: tree_hash(&[3; 32]) },
+                &CotRecv { blocks: r, first_index: 0, hash: tree_hash(&[3; 32]) },
             );
         }
     }
@@ -546,23 +488,14 @@ mod tests {
     fn foreign_messages_are_checked() {
         let mut rng = SecretRng::insecure_from_seed(9);
         let receiver = StartReceiver::new([3; 32], &mut rng);
-        let (sender, points) =
-            StartSender::new([3; 32], Block::ONES, receiver.message(), &mut rng).unwrap();
+        let (sender, points) = StartSender::new([3; 32], Block::ONES, receiver.message(), &mut rng).unwrap();
         assert!(receiver.finish(&points[64..], 5, &mut rng).is_err());
-        assert!(
-            sender
-                .finish(&vec![0; columns_bytes(128) - 1], 128)
-                .is_err()
-        );
+        assert!(sender.finish(&vec![0; columns_bytes(128) - 1], 128).is_err());
     }
 
     /// A receiver that changes its columns, as its matrix and the message without the checks of columns, and then
     /// answers the challenge as well as it can; the sender's result.
-    fn bent(
-        n: usize,
-        delta: Block,
-        bend: impl FnOnce(&mut [Block], &mut Vec<u8>),
-    ) -> Result<Vec<Block>, TwopcError> {
+    fn bent(n: usize, delta: Block, bend: impl FnOnce(&mut [Block], &mut Vec<u8>)) -> Result<Vec<Block>, TwopcError> {
         let mut rng = SecretRng::insecure_from_seed(4);
         let receiver = StartReceiver::new([3; 32], &mut rng);
         let (sender, points) = StartSender::new([3; 32], delta, receiver.message(), &mut rng)?;
@@ -642,9 +575,7 @@ mod tests {
     fn a_receiver_that_bends_a_check_is_refused() {
         let n = 200;
         for at in (TREE_BYTES..TREE_BYTES + TREE_CHECK_BYTES).step_by(33) {
-            assert!(cheated(
-                &bent(n, Block::ONES, |_, message| message[at] ^= 0x10)
-            ));
+            assert!(cheated(&bent(n, Block::ONES, |_, message| message[at] ^= 0x10)));
         }
         assert!(cheated(&bent(n, Block::ONES, |matrix, _| {
             matrix[5 * stride(n)] ^= Block::ONE;

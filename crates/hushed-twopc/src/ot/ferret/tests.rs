@@ -68,16 +68,9 @@ fn both_directions_correlate_across_extensions() {
     // Six standard deviations of a fair coin.
     let off = (ones as f64 - total as f64 / 2.0).abs();
     assert!(off < 3.0 * (total as f64).sqrt(), "{ones} of {total}");
-    assert!(
-        client[0].0.delta != server[0].0.delta,
-        "each direction has its own delta"
-    );
+    assert!(client[0].0.delta != server[0].0.delta, "each direction has its own delta");
 
-    let mut all: Vec<u128> = client
-        .iter()
-        .flat_map(|(s, _)| &s.blocks)
-        .map(|b| b.0)
-        .collect();
+    let mut all: Vec<u128> = client.iter().flat_map(|(s, _)| &s.blocks).map(|b| b.0).collect();
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), total, "no block is handed out twice");
@@ -100,16 +93,10 @@ fn traffic_is_the_declared_formula() {
     let frames = params.trees().div_ceil(32) * extensions;
     let trees = (params.message_bytes() * extensions) as u64;
     assert_eq!(client.frames_sent, 2 + frames as u64);
-    assert_eq!(
-        client.bytes_sent,
-        (HELLO_BYTES + start::POINTS_BYTES) as u64 + trees + client.frames_sent * header()
-    );
+    assert_eq!(client.bytes_sent, (HELLO_BYTES + start::POINTS_BYTES) as u64 + trees + client.frames_sent * header());
     let columns = start::columns_bytes(FIRST.inputs());
     assert_eq!(server.frames_sent, 3);
-    assert_eq!(
-        server.bytes_sent,
-        (HELLO_BYTES + start::FIRST_BYTES + columns) as u64 + 3 * header()
-    );
+    assert_eq!(server.bytes_sent, (HELLO_BYTES + start::FIRST_BYTES + columns) as u64 + 3 * header());
     assert_eq!(columns, 284_416, "0.28 MB a direction and session");
 }
 
@@ -191,18 +178,8 @@ fn fork_refuses_a_source_of_the_parent() {
 fn the_default_set_extends_itself() {
     let ((send, _), (recv, _)) = pair(
         FerretParams::DEFAULT,
-        |ot, s| {
-            (
-                ot.send(s, 1_000_000).unwrap(),
-                ot.send(s, 2_000_000).unwrap(),
-            )
-        },
-        |ot, s| {
-            (
-                ot.recv(s, 1_000_000).unwrap(),
-                ot.recv(s, 2_000_000).unwrap(),
-            )
-        },
+        |ot, s| (ot.send(s, 1_000_000).unwrap(), ot.send(s, 2_000_000).unwrap()),
+        |ot, s| (ot.recv(s, 1_000_000).unwrap(), ot.recv(s, 2_000_000).unwrap()),
     );
     assert_cot(&send.0, &recv.0);
     assert_cot(&send.1, &recv.1);

@@ -17,16 +17,9 @@ fn a_folder_is_calibrated() {
         assert!(matches!(model.body, Body::Decoder(_)));
         let texts = of_folder();
         let sample = sample(&texts);
-        let options = Options {
-            rows: ROWS,
-            wanted: 0.999,
-            ..Options::default()
-        };
+        let options = Options { rows: ROWS, wanted: 0.999, ..Options::default() };
         let mut told = Vec::new();
-        let choices = calibrate(&model, &sample, &options, &mut |line| {
-            told.push(line.to_owned())
-        })
-        .unwrap();
+        let choices = calibrate(&model, &sample, &options, &mut |line| told.push(line.to_owned())).unwrap();
         println!("{}", told.join("\n"));
         let chosen = choices.report.candidates.last().unwrap();
         assert!(chosen.chosen && chosen.cosine_min_with_errors.unwrap() >= 0.999);
@@ -60,10 +53,7 @@ fn a_folder_is_calibrated() {
             }),
         };
         let refused = broken.check(&program).err().unwrap();
-        assert!(
-            refused.to_string().contains("another function"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("another function"), "{refused}");
         assert_eq!(broken.to_json().is_err(), !softmax);
     }
     // A decoder that the circuit does not support is refused by name.
@@ -83,53 +73,26 @@ fn of_folder() -> Vec<TokenIds> {
 }
 
 fn sample(texts: &[TokenIds]) -> Sample<'_> {
-    Sample {
-        texts,
-        hostile: &[],
-        broad: &[],
-        sha256: "",
-        model_sha256: "",
-    }
+    Sample { texts, hostile: &[], broad: &[], sha256: "", model_sha256: "" }
 }
 
 /// A number outside its calibrated range is refused by layer and name: the mean square of each norm, which is the first
 /// number that depends on its scale, and the residual stream after each half.
 #[test]
 fn what_leaves_its_range_is_named() {
-    let config = NetworkConfig {
-        sub_norms: true,
-        ..ternary_config(2, 2)
-    };
+    let config = NetworkConfig { sub_norms: true, ..ternary_config(2, 2) };
     let subject = Subject::new(&config, SLOTS, (15, 15));
     let on = Simulator::new(&test_params(), SLOTS).unwrap();
     subject.simulated(&on).unwrap();
     type Spoil = fn(&mut DecoderChoice);
     let spoils: [(Spoil, &str); 7] = [
-        (
-            |c| c.layers[1].attention_norm.scale *= 3.0,
-            "layer.1.attention.norm",
-        ),
-        (
-            |c| c.layers[0].feed_forward_norm.scale *= 3.0,
-            "layer.0.feed_forward.norm",
-        ),
-        (
-            |c| c.layers[1].attention_sub_norm.as_mut().unwrap().scale *= 3.0,
-            "layer.1.attention.sub_norm",
-        ),
-        (
-            |c| c.layers[0].feed_forward_sub_norm.as_mut().unwrap().scale *= 3.0,
-            "layer.0.feed_forward.sub_norm",
-        ),
+        (|c| c.layers[1].attention_norm.scale *= 3.0, "layer.1.attention.norm"),
+        (|c| c.layers[0].feed_forward_norm.scale *= 3.0, "layer.0.feed_forward.norm"),
+        (|c| c.layers[1].attention_sub_norm.as_mut().unwrap().scale *= 3.0, "layer.1.attention.sub_norm"),
+        (|c| c.layers[0].feed_forward_sub_norm.as_mut().unwrap().scale *= 3.0, "layer.0.feed_forward.sub_norm"),
         (|c| c.norm.scale *= 3.0, "norm"),
-        (
-            |c| c.layers[1].attention_bound /= 3.0,
-            "layer.1.attention.add.refresh",
-        ),
-        (
-            |c| c.layers[0].feed_forward_bound /= 3.0,
-            "layer.0.feed_forward.add.refresh",
-        ),
+        (|c| c.layers[1].attention_bound /= 3.0, "layer.1.attention.add.refresh"),
+        (|c| c.layers[0].feed_forward_bound /= 3.0, "layer.0.feed_forward.add.refresh"),
     ];
     for (spoil, place) in spoils {
         let mut subject = subject.clone();

@@ -55,9 +55,7 @@ impl Computation for Gated {
         let y = feed_forward(on, &x, &layer)?;
         // Maps, degree 31, gate; the last map is ternary; a norm inside multiplies by a root.
         let products = on.top() - 1 - 5 - 1;
-        let limbs = inside.map_or(products, |(_, choice)| {
-            products.min(on.top() - root_levels(choice).unwrap()) - 1
-        });
+        let limbs = inside.map_or(products, |(_, choice)| products.min(on.top() - root_levels(choice).unwrap()) - 1);
         for y in &y {
             assert_eq!(on.limbs(y), limbs);
             assert!(on.scale(y).matches(on.default_scale()));
@@ -76,36 +74,22 @@ fn times(w: &Linear, x: &[f64]) -> Vec<f64> {
 fn intervals(rows: &[Vec<f64>]) -> ActivationChoice {
     let column = |h: usize| {
         let all = rows.iter().map(|row| row[h]);
-        let interval = Interval {
-            low: all.clone().fold(0.0, f64::min) - 0.25,
-            high: all.fold(0.0, f64::max) + 0.25,
-        };
+        let interval = Interval { low: all.clone().fold(0.0, f64::min) - 0.25, high: all.fold(0.0, f64::max) + 0.25 };
         interval.into()
     };
-    ActivationChoice {
-        degree: 31,
-        columns: (0..rows[0].len()).map(column).collect(),
-    }
+    ActivationChoice { degree: 31, columns: (0..rows[0].len()).map(column).collect() }
 }
 
 #[test]
 fn gates_are_those_of_the_formula_and_err_as_predicted() {
-    for (activation, inside) in [
-        (Activation::Silu, false),
-        (Activation::Relu2, false),
-        (Activation::Relu2, true),
-    ] {
+    for (activation, inside) in [(Activation::Silu, false), (Activation::Relu2, false), (Activation::Relu2, true)] {
         gated(activation, inside);
     }
 }
 
 fn gated(activation: Activation, inside: bool) {
     let params = test_params();
-    let config = NetworkConfig {
-        activation,
-        sub_norms: inside,
-        ..config(2, 2)
-    };
+    let config = NetworkConfig { activation, sub_norms: inside, ..config(2, 2) };
     let mut network = network(&config, 8);
     let block = network.layers[0].feed_forward.feed_forward_mut().unwrap();
     if let Some(norm) = &mut block.sub_norm {
@@ -135,10 +119,7 @@ fn gated(activation: Activation, inside: bool) {
         times(&block.down, &z.iter().map(|z| z / root).collect::<Vec<_>>())
     };
     let expected: Vec<Vec<f64>> = hidden.iter().map(normed).collect();
-    let most = expected
-        .iter()
-        .flatten()
-        .fold(0.0_f64, |m, y| m.max(y.abs()));
+    let most = expected.iter().flatten().fold(0.0_f64, |m, y| m.max(y.abs()));
     let squares = hidden.iter().map(|z| square(z));
     let (least, greatest) = squares.fold((f64::INFINITY, 0.0), |(a, b), v| (v.min(a), v.max(b)));
     let choice = NormChoice {

@@ -49,10 +49,7 @@ impl Interpreted {
         for e in &errors {
             let (at, by, ratio) = (e.at.to_string(), e.by, e.found / e.predicted);
             let Errors { size, results, .. } = *e;
-            println!(
-                "{at:36}{by:10}{results:4} of size {size:.1e}: {:.1e}, {ratio:.2} of those predicted",
-                e.found
-            );
+            println!("{at:36}{by:10}{results:4} of size {size:.1e}: {:.1e}, {ratio:.2} of those predicted", e.found);
         }
         for e in &errors {
             let (at, by, ratio) = (e.at, e.by, e.found / e.predicted);
@@ -79,14 +76,7 @@ impl Interpreted {
             assert!(encrypted.at == at && encrypted.by == by);
             let place = all.iter().position(|e| e.at == at && e.by == by);
             let place = place.unwrap_or_else(|| {
-                all.push(Errors {
-                    at,
-                    by,
-                    predicted: 0.0,
-                    found: 0.0,
-                    size: 0.0,
-                    results: 0,
-                });
+                all.push(Errors { at, by, predicted: 0.0, found: 0.0, size: 0.0, results: 0 });
                 all.len() - 1
             });
             let mean = |a: &[f64], b: &dyn Fn(usize) -> f64| {
@@ -151,11 +141,7 @@ fn given<S: Slots>(
 ) -> Vec<Given> {
     let opened = Opened::new(on, open);
     let results = computation.run(&opened, sent).unwrap();
-    let results = results.iter().map(|v| Given {
-        at: StepId::outside("result"),
-        by: "result",
-        values: open(v),
-    });
+    let results = results.iter().map(|v| Given { at: StepId::outside("result"), by: "result", values: open(v) });
     let results: Vec<Given> = results.collect();
     let mut given = opened.into_given();
     given.extend(results);

@@ -33,12 +33,7 @@ pub(crate) struct Opened<'a, S: Slots> {
 
 impl<'a, S: Slots> Opened<'a, S> {
     pub fn new(on: &'a S, open: Open<'a, S::Value>) -> Self {
-        Opened {
-            on,
-            open,
-            at: Mutex::new(StepId::outside("start")),
-            given: Mutex::default(),
-        }
+        Opened { on, open, at: Mutex::new(StepId::outside("start")), given: Mutex::default() }
     }
 
     /// All results so far.
@@ -55,11 +50,7 @@ impl<'a, S: Slots> Opened<'a, S> {
         x.inspect(|x| self.see(by, x))
     }
 
-    fn all(
-        &self,
-        by: &'static str,
-        x: Result<Vec<S::Value>, FheError>,
-    ) -> Result<Vec<S::Value>, FheError> {
+    fn all(&self, by: &'static str, x: Result<Vec<S::Value>, FheError>) -> Result<Vec<S::Value>, FheError> {
         x.inspect(|all| all.iter().for_each(|x| self.see(by, x)))
     }
 }
@@ -89,13 +80,7 @@ impl<S: Slots> Arithmetic for Opened<'_, S> {
         self.on.sum(limbs, scale)
     }
 
-    fn add_product(
-        &self,
-        sum: &mut S::Sum,
-        a: &S::Value,
-        b: &S::Value,
-        weight: Weight,
-    ) -> Result<(), FheError> {
+    fn add_product(&self, sum: &mut S::Sum, a: &S::Value, b: &S::Value, weight: Weight) -> Result<(), FheError> {
         self.on.add_product(sum, a, b, weight)
     }
 
@@ -129,12 +114,7 @@ impl<S: Slots> Arithmetic for Opened<'_, S> {
 }
 
 impl<S: Slots> SlotArithmetic for Opened<'_, S> {
-    fn add_multiples(
-        &self,
-        sum: &mut S::Sum,
-        x: &S::Value,
-        factors: &[f64],
-    ) -> Result<(), FheError> {
+    fn add_multiples(&self, sum: &mut S::Sum, x: &S::Value, factors: &[f64]) -> Result<(), FheError> {
         self.on.add_multiples(sum, x, factors)
     }
 
@@ -222,12 +202,7 @@ impl<S: Slots> Slots for Opened<'_, S> {
         self.one("multiply", self.on.mul_vector(x, v, target))
     }
 
-    fn mul_pairs(
-        &self,
-        x: &S::Value,
-        v: &[Complex64],
-        target: Scale,
-    ) -> Result<S::Value, FheError> {
+    fn mul_pairs(&self, x: &S::Value, v: &[Complex64], target: Scale) -> Result<S::Value, FheError> {
         self.one("multiply", self.on.mul_pairs(x, v, target))
     }
 
@@ -275,11 +250,7 @@ impl<S: Slots> Slots for Opened<'_, S> {
         self.all("maps", self.on.maps(grid, split, x, target))
     }
 
-    fn dot_grid(
-        &self,
-        left: &[Vec<S::Value>],
-        right: &[Vec<S::Value>],
-    ) -> Result<Vec<Vec<S::Value>>, FheError> {
+    fn dot_grid(&self, left: &[Vec<S::Value>], right: &[Vec<S::Value>]) -> Result<Vec<Vec<S::Value>>, FheError> {
         let grid = self.on.dot_grid(left, right)?;
         grid.iter().flatten().for_each(|x| self.see("products", x));
         Ok(grid)
@@ -312,12 +283,7 @@ impl<S: Slots> Slots for Opened<'_, S> {
         self.all("ternary", self.on.ternary_finish(partial))
     }
 
-    fn refresh(
-        &self,
-        id: StepId,
-        x: Vec<S::Value>,
-        limbs: usize,
-    ) -> Result<Vec<S::Value>, FheError> {
+    fn refresh(&self, id: StepId, x: Vec<S::Value>, limbs: usize) -> Result<Vec<S::Value>, FheError> {
         self.all("refresh", self.on.refresh(id, x, limbs))
     }
 

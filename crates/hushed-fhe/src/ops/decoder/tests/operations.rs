@@ -77,18 +77,10 @@ fn a_root_mean_square_norm_is_its_formula_and_errs_as_predicted() {
     };
     let normed = |u: &Vec<f64>| {
         let slots = u.iter().enumerate();
-        slots
-            .map(|(slot, u)| bound * u / root(slot) / 4.0)
-            .collect()
+        slots.map(|(slot, u)| bound * u / root(slot) / 4.0).collect()
     };
     let expected: Vec<Vec<f64>> = sent.iter().map(normed).collect();
-    let choice = NormChoice {
-        scale: 1.0 / (bound * (D as f64).sqrt()),
-        low: 0.02,
-        bound: 4.0,
-        seed: 15,
-        steps: 1,
-    };
+    let choice = NormChoice { scale: 1.0 / (bound * (D as f64).sqrt()), low: 0.02, bound: 4.0, seed: 15, steps: 1 };
     let low = params.bootstrap_limbs() + STATISTIC;
     for (limbs, again) in [(params.fresh_limbs(), true), (low, false)] {
         let normed = Normed {
@@ -104,10 +96,7 @@ fn a_root_mean_square_norm_is_its_formula_and_errs_as_predicted() {
             bound,
             limbs,
         };
-        assert_eq!(
-            params.fresh_limbs() - root_levels(&choice).unwrap() < limbs,
-            again
-        );
+        assert_eq!(params.fresh_limbs() - root_levels(&choice).unwrap() < limbs, again);
         let found = interpreted(&params, &normed, &sent, params.fresh_limbs());
         found.assert_as_predicted();
         assert_eq!(found.exact("norm", "refresh").len(), 1 + usize::from(again));
@@ -185,10 +174,7 @@ fn turned_causal_scores_are_their_formula_and_err_as_predicted() {
                 if key > query {
                     continue;
                 }
-                let (q, k) = (
-                    turned(&sent[..8], text, query),
-                    turned(&sent[8..], text, key),
-                );
+                let (q, k) = (turned(&sent[..8], text, query), turned(&sent[8..], text, key));
                 let score: f64 = q.iter().zip(&k).map(|(q, k)| q * k).sum();
                 let slot = layout.slot(text, u);
                 of[0][slot] = score;
@@ -200,13 +186,8 @@ fn turned_causal_scores_are_their_formula_and_err_as_predicted() {
         scores.push(s);
         weights.push(p);
     }
-    let computation = Scores {
-        block,
-        choice: ScoresChoice::Sigmoid(SigmoidChoice {
-            degree: 31,
-            heads: vec![interval; 2],
-        }),
-    };
+    let computation =
+        Scores { block, choice: ScoresChoice::Sigmoid(SigmoidChoice { degree: 31, heads: vec![interval; 2] }) };
     let found = interpreted(&params, &computation, &sent, params.fresh_limbs());
     found.assert_as_predicted();
     let worst = apart(&found.exact("attention.scores", "real"), &scores);
@@ -260,8 +241,7 @@ fn a_ternary_map_takes_no_level_and_errs_as_predicted() {
     let bound = 9.0;
     let row = |o: usize| -> Vec<f64> {
         let one = |s: usize| {
-            let products =
-                (0..D).map(|j| f64::from(weights.row(o)[j]) * sent[j][s] * factors[j][s]);
+            let products = (0..D).map(|j| f64::from(weights.row(o)[j]) * sent[j][s] * factors[j][s]);
             products.sum::<f64>() / bound
         };
         (0..params.slots()).map(one).collect()

@@ -21,10 +21,7 @@ struct Whole {
 
 impl Computation for Whole {
     fn run<S: Slots>(&self, on: &S, sent: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let placement = Placement {
-            scores_baby: self.baby,
-            ..self.subject.placement(on.top())
-        };
+        let placement = Placement { scores_baby: self.baby, ..self.subject.placement(on.top()) };
         let how = (placement, AnswerRows::Last);
         let nothing = sums(|_, _: &Acts<S::Value>| Ok(()));
         let answer = self.subject.run_at(on, sent, how, nothing)?;
@@ -56,11 +53,7 @@ fn errs_as_predicted(subject: Subject, baby: usize, least: f64) -> Whole {
     let (sent, floor) = (whole.subject.sent(), params.bootstrap_limbs());
     let found = interpreted(&params, &whole, &sent, floor);
     let steps = found.assert_as_predicted();
-    let inside = whole
-        .subject
-        .program
-        .attentions()
-        .all(|a| a.sub_norm.is_some());
+    let inside = whole.subject.program.attentions().all(|a| a.sub_norm.is_some());
     for layer in 0..2 {
         let mut parts = vec![
             "attention.norm",
@@ -108,10 +101,7 @@ fn every_step_of_a_decoder_with_a_sigmoid() {
 
 #[test]
 fn every_step_of_a_decoder_with_a_softmax() {
-    let config = NetworkConfig {
-        weigh: Weigh::Softmax,
-        ..config(2, 1)
-    };
+    let config = NetworkConfig { weigh: Weigh::Softmax, ..config(2, 1) };
     errs_as_predicted(subject(&network(&config, 3), (15, 15)), 4, 0.9999);
 }
 
@@ -119,11 +109,7 @@ fn every_step_of_a_decoder_with_a_softmax() {
 /// errors, which norms inside blocks multiply in every layer.
 #[test]
 fn every_step_of_a_decoder_with_norms_inside_and_squared_gates() {
-    let config = NetworkConfig {
-        sub_norms: true,
-        activation: Activation::Relu2,
-        ..config(2, 1)
-    };
+    let config = NetworkConfig { sub_norms: true, activation: Activation::Relu2, ..config(2, 1) };
     let network = with_unit_gains(&config);
     let degrees = (15, 31);
     let mut subject = subject(&network, degrees);

@@ -62,8 +62,7 @@ impl Scene {
     }
 
     fn send_request(&self, name: Digest, path: &Path) -> Result<(), ServeError> {
-        self.link()
-            .send(Upload::Request(name), path, &mut |_, _| {})
+        self.link().send(Upload::Request(name), path, &mut |_, _| {})
     }
 
     fn offer(&self, file: Upload, bytes: u64) -> Result<u64, ServeError> {
@@ -74,12 +73,7 @@ impl Scene {
     fn begin(&self, file: Upload, bytes: u64) {
         let before = self.begun();
         let mut link = self.link();
-        link.begin(Request::Put {
-            file,
-            offset: 0,
-            bytes: u32::try_from(bytes.min(PART)).unwrap(),
-        })
-        .unwrap();
+        link.begin(Request::Put { file, offset: 0, bytes: u32::try_from(bytes.min(PART)).unwrap() }).unwrap();
         while self.begun() == before {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -114,10 +108,7 @@ fn files_that_are_not_what_they_are_called_are_thrown_away() {
     assert_eq!(refused(submit()), Refusal::NotThere);
     // A request under another name, and one with a changed byte.
     let other = Digest([7; 32]);
-    assert_eq!(
-        refused(scene.send_request(other, &request)),
-        Refusal::DamagedUpload
-    );
+    assert_eq!(refused(scene.send_request(other, &request)), Refusal::DamagedUpload);
     let good = fs::read(&request).unwrap();
     let mut bad = good.clone();
     bad[good.len() / 2] ^= 1;
@@ -189,10 +180,7 @@ fn a_client_keeps_within_its_quota() {
     }
     scene.begin(Upload::Keys(scene.keys), scene.key_bytes);
     let last = scene.offer(Upload::Request(scene.request), scene.request_bytes);
-    assert!(matches!(
-        refused(last),
-        Refusal::TooManyUploads { .. } | Refusal::Quota { .. }
-    ));
+    assert!(matches!(refused(last), Refusal::TooManyUploads { .. } | Refusal::Quota { .. }));
 }
 
 #[test]
@@ -201,11 +189,7 @@ fn parts_and_questions_that_cannot_be_are_refused() {
     let file = Upload::Request(scene.request);
     let put = |offset, bytes: u32, frames: &[usize]| {
         let mut link = scene.link();
-        link.begin(Request::Put {
-            file,
-            offset,
-            bytes,
-        })?;
+        link.begin(Request::Put { file, offset, bytes })?;
         for &frame in frames {
             link.session.send_vec(DATA, vec![0; frame])?;
         }
@@ -226,19 +210,8 @@ fn parts_and_questions_that_cannot_be_are_refused() {
         assert!(matches!(broken, Err(ServeError::Net(_))));
     }
     // Parts that are too long, and bytes that are no request.
-    let long = Request::Put {
-        file,
-        offset: 0,
-        bytes: u32::MAX,
-    };
-    for bytes in [
-        long.encode(),
-        vec![],
-        vec![9],
-        vec![0, 0],
-        vec![0xff; MAX_RESPONSE],
-        vec![0; 4096],
-    ] {
+    let long = Request::Put { file, offset: 0, bytes: u32::MAX };
+    for bytes in [long.encode(), vec![], vec![9], vec![0, 0], vec![0xff; MAX_RESPONSE], vec![0; 4096]] {
         let mut link = scene.link();
         link.session.send_vec(REQUEST, bytes).unwrap();
         assert!(matches!(link.response(), Err(ServeError::Net(_))));
@@ -254,20 +227,13 @@ fn parts_and_questions_that_cannot_be_are_refused() {
     assert_eq!(refused(get(Download::Reply(job), 0)), Refusal::NoReply);
     assert_eq!(refused(get(Download::Plan, u64::MAX)), Refusal::WrongOffset);
     let bytes = scene.link().welcome.plan_bytes;
-    let end = Response::Part {
-        total: bytes.into(),
-        bytes: 0,
-    };
+    let end = Response::Part { total: bytes.into(), bytes: 0 };
     assert_eq!(get(Download::Plan, bytes.into()).unwrap(), end);
     // A session that only asks is ended; sending or fetching something in between lets it go on.
     let mut link = scene.link();
     for i in 0..80 {
         if i == 40 {
-            link.begin(Request::Get {
-                file: Download::Plan,
-                offset: bytes.into(),
-            })
-            .unwrap();
+            link.begin(Request::Get { file: Download::Plan, offset: bytes.into() }).unwrap();
             assert_eq!(link.response().unwrap(), end);
         }
         assert_eq!(link.status(job).unwrap(), JobState::Unknown);
@@ -294,11 +260,7 @@ fn one_session_at_a_time_writes_a_file_and_none_holds_it_for_ever() {
     };
     let file = Upload::Request(Digest([1; 32]));
     let mut slow = Link::open(&connection).unwrap();
-    let put = Request::Put {
-        file,
-        offset: 0,
-        bytes: u32::try_from(bytes).unwrap(),
-    };
+    let put = Request::Put { file, offset: 0, bytes: u32::try_from(bytes).unwrap() };
     slow.begin(put).unwrap();
     let offer = || {
         let mut link = Link::open(&connection).unwrap();

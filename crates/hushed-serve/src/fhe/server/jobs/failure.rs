@@ -18,20 +18,12 @@ pub(super) fn failure(error: &ServeError) -> Failure {
         FheJobError::Expired { .. } => Failure::Keys,
         FheJobError::Memory { .. } => Failure::Memory,
         FheJobError::File(FileError::NoRoom { .. }) => Failure::Disk,
-        FheJobError::File(FileError::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::StorageFull =>
-        {
+        FheJobError::File(FileError::Io { source, .. }) if source.kind() == std::io::ErrorKind::StorageFull => {
             Failure::Disk
         }
-        FheJobError::File(FileError::Io { path, .. } | FileError::Codec { path, .. }) => {
-            of_path(path)
-        }
-        FheJobError::File(FileError::Content { path, .. } | FileError::Other { path, .. }) => {
-            of_path(path)
-        }
-        FheJobError::OtherModel { .. } | FheJobError::Choices(_) | FheJobError::Plan(_) => {
-            Failure::Model
-        }
+        FheJobError::File(FileError::Io { path, .. } | FileError::Codec { path, .. }) => of_path(path),
+        FheJobError::File(FileError::Content { path, .. } | FileError::Other { path, .. }) => of_path(path),
+        FheJobError::OtherModel { .. } | FheJobError::Choices(_) | FheJobError::Plan(_) => Failure::Model,
         _ => Failure::Other,
     }
 }

@@ -81,34 +81,17 @@ impl Queue {
                 (running.left, running.since) = (seconds, Instant::now());
             }
             JobEvent::Resumed { layer } => running.layer = layer,
-            JobEvent::Step {
-                ref site,
-                part,
-                left,
-                ..
-            } => {
+            JobEvent::Step { ref site, part, left, .. } => {
                 // Reported by another thread, so it may be from the layer before.
                 if site.layer() == Some(running.layer) {
                     running.part = part;
                 }
                 (running.left, running.since) = (left, Instant::now());
             }
-            JobEvent::Layer {
-                layer,
-                of,
-                seconds,
-                left,
-            } => {
+            JobEvent::Layer { layer, of, seconds, left } => {
                 (running.layer, running.of, running.part) = (layer + 1, of, 0.0);
                 (running.left, running.since) = (left, Instant::now());
-                tracing::info!(
-                    job = job.short(),
-                    layer = layer + 1,
-                    of,
-                    seconds,
-                    left,
-                    "layer done"
-                );
+                tracing::info!(job = job.short(), layer = layer + 1, of, seconds, left, "layer done");
             }
             JobEvent::Keys { .. } => {}
         }
@@ -130,10 +113,7 @@ impl Queue {
         let before = self.running.as_ref();
         let before = before.map(|r| (r.left - r.since.elapsed().as_secs_f64()).max(0.0));
         let seconds = before.unwrap_or(0.0) + (place + 1) as f64 * self.whole;
-        Some(JobState::Queued {
-            ahead: narrow(place + usize::from(self.running.is_some())),
-            left: left(seconds),
-        })
+        Some(JobState::Queued { ahead: narrow(place + usize::from(self.running.is_some())), left: left(seconds) })
     }
 
     /// All jobs that wait or run.
@@ -169,9 +149,7 @@ mod tests {
         for (submitted, n) in [1, 1, 1, 1, 2, 2, 3].into_iter().enumerate() {
             let id = Digest([submitted as u8; 32]);
             let (owner, request) = (owner(n), id);
-            queue
-                .waiting
-                .insert(submitted as u64, Job { owner, id, request });
+            queue.waiting.insert(submitted as u64, Job { owner, id, request });
         }
         let expected = [0, 4, 6, 1, 5, 2, 3];
         assert_eq!(queue.order(), expected);

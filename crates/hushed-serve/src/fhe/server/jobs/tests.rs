@@ -19,10 +19,7 @@ use crate::session::wire::Refusal;
 
 fn open(offered: &Offered, work: &Path) -> Result<Jobs, ServeError> {
     let (plan, params) = read_plan(&offered.plan()).unwrap();
-    let limits = Limits {
-        quota: 1 << 30,
-        keep: Duration::from_secs(3600),
-    };
+    let limits = Limits { quota: 1 << 30, keep: Duration::from_secs(3600) };
     let context = RunContext::load(&offered.options(work).context)?;
     let storage = Storage::open(&work.join("store"), plan, params, limits).unwrap();
     Jobs::open(storage, context, Arc::default())
@@ -56,10 +53,7 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
     let work = tempfile::tempdir().unwrap();
     let work = work.path();
     let keys = Digest(offered.keygen(&work.join("keys")).unwrap().hash());
-    let (anyone, ann) = (
-        Owner::of(None, None),
-        Owner::of(Token::from_bytes(b"the-token-of-ann").as_ref(), None),
-    );
+    let (anyone, ann) = (Owner::of(None, None), Owner::of(Token::from_bytes(b"the-token-of-ann").as_ref(), None));
     assert!(anyone != ann && !ann.name().contains("ann"));
     // A certificate tells clients apart if there are no tokens.
     let [one, two] = [1, 2].map(|n| Owner::of(None, Some(Digest([n; 32]))));
@@ -85,14 +79,8 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
     let full = Refusal::QueueFull { limit: 8 };
     assert_eq!(jobs.submit(&anyone, keys, more, &free), Err(full));
     assert_eq!(jobs.status(&ann, &id(&requests[0])), JobState::Unknown);
-    assert_eq!(
-        jobs.submit(&ann, keys, requests[0], &free),
-        Err(Refusal::NotThere)
-    );
-    assert_eq!(
-        jobs.reply(&anyone, &id(&requests[0])),
-        Err(Refusal::NoReply)
-    );
+    assert_eq!(jobs.submit(&ann, keys, requests[0], &free), Err(Refusal::NotThere));
+    assert_eq!(jobs.reply(&anyone, &id(&requests[0])), Err(Refusal::NoReply));
 
     // However the server ended, they wait as before.
     drop(jobs);

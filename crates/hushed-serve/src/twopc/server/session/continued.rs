@@ -18,19 +18,13 @@ impl Passes<'_> {
     /// leaves without running a text has still had the work done.
     pub(super) fn ahead(&mut self, asked: &Ahead) -> Result<(), Stop> {
         let (shared, passes) = (self.shared, usize::from(asked.passes));
-        let terms = Terms {
-            padded: asked.padded,
-            public_table: asked.public_table,
-        };
+        let terms = Terms { padded: asked.padded, public_table: asked.public_table };
         let limit = usize::from(shared.max_ahead);
-        let ours = self.for_this(shared.task() == Task::Generate).and(
-            match self.backend.passes_ahead() + passes <= limit {
+        let ours =
+            self.for_this(shared.task() == Task::Generate).and(match self.backend.passes_ahead() + passes <= limit {
                 true => Ok(()),
-                false => Err(Refusal::TooFarAhead {
-                    limit: narrow(limit),
-                }),
-            },
-        );
+                false => Err(Refusal::TooFarAhead { limit: narrow(limit) }),
+            });
         let charge = passes.saturating_mul(shared.charge);
         let bits = shared.bits.saturating_mul(passes as u64);
         self.agreed(ours, &[], (charge, bits), terms)?;
@@ -61,17 +55,12 @@ impl Passes<'_> {
         if next.ahead && self.backend.passes_ahead() < opened {
             return Err(malformed("flags"));
         }
-        let terms = Terms {
-            padded: next.padded,
-            public_table: next.public_table,
-        };
+        let terms = Terms { padded: next.padded, public_table: next.public_table };
         let limit = usize::from(shared.max_drafts);
         let ours = self.for_this(shared.task() == Task::Generate);
         let ours = ours.and(match opened - 1 <= limit {
             true => Ok(()),
-            false => Err(Refusal::TooManyDrafts {
-                limit: narrow(limit),
-            }),
+            false => Err(Refusal::TooManyDrafts { limit: narrow(limit) }),
         });
         // Passes with products made ahead were counted when those were made.
         let charge = match next.ahead {
@@ -95,10 +84,7 @@ impl Passes<'_> {
         self.pass(1, rows, |backend| {
             let input = Input::Lengths(vec![rows], terms);
             let (program, top) = (&shared.program, shared.answers.top().unwrap_or(1));
-            let adds = Adds {
-                draw,
-                ..Adds::default()
-            };
+            let adds = Adds { draw, ..Adds::default() };
             let mut run = |on: &mut _| match next.drafts {
                 true => tokens_of_rows(on, program, cache, &input, adds, top).map(drop),
                 false => next_tokens(on, program, cache, &input, adds, top).map(drop),

@@ -18,9 +18,8 @@ impl Multiplier for Integers {
 
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
         for (i, out) in out.iter_mut().enumerate() {
-            let place = [p, beta, gamma, i].iter().fold(1, |h: u64, &x| {
-                (h ^ x as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            });
+            let place =
+                [p, beta, gamma, i].iter().fold(1, |h: u64, &x| (h ^ x as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             *out = place as i64 >> (63 - self.0);
         }
     }
@@ -56,22 +55,12 @@ fn check(shape: OltShape, batch: usize, window: Window, bits: u32) -> usize {
     };
     let (left, packing) = (Encrypted::Left, Packing::InterLeave);
     let tiling = OltTiling::with_window(shape, batch, left, packing, window, &wire).unwrap();
-    let (ids, mut stream) = (
-        params.ciphertext_ids(LIMBS),
-        PublicStream::new(&PublicSeed([7; 16]), 0),
-    );
+    let (ids, mut stream) = (params.ciphertext_ids(LIMBS), PublicStream::new(&PublicSeed([7; 16]), 0));
     let mut uniform = || RnsPoly::uniform(params.basis(), &ids, &mut stream);
-    let inputs: Vec<Ciphertext> = (0..tiling.inputs())
-        .map(|_| Ciphertext {
-            b: uniform(),
-            a: uniform(),
-        })
-        .collect();
+    let inputs: Vec<Ciphertext> = (0..tiling.inputs()).map(|_| Ciphertext { b: uniform(), a: uniform() }).collect();
     let all = 0..tiling.leaves();
     let expected = values::leaves(&params, &tiling, LIMBS, &inputs, &integers, all.clone());
-    let points = (4 * window.mw * window.nw)
-        .next_power_of_two()
-        .clamp(128, params.n());
+    let points = (4 * window.mw * window.nw).next_power_of_two().clamp(128, params.n());
     let mut blocks = BlockInputs::new(&params, &tiling, LIMBS, points, 0..tiling.blocks().1);
     for ct in inputs {
         blocks.push(ct);
@@ -92,17 +81,11 @@ fn check(shape: OltShape, batch: usize, window: Window, bits: u32) -> usize {
     };
     let middle = all.end / 3..all.end - all.end / 3;
     for range in [all.clone(), 0..1, all.end - 1..all.end, middle] {
-        same(
-            leaves(&params, &tiling, &blocks, &integers, range.clone()),
-            range.clone(),
-        );
+        same(leaves(&params, &tiling, &blocks, &integers, range.clone()), range.clone());
         if batch == 1 {
             let tables = block_tables(&params, &tiling, LIMBS, points);
             let held = Held(factors(&params, &tiling, &tables, &integers));
-            same(
-                leaves(&params, &tiling, &blocks, &held, range.clone()),
-                range,
-            );
+            same(leaves(&params, &tiling, &blocks, &held, range.clone()), range);
         }
     }
     parts
