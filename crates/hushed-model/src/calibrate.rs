@@ -134,6 +134,16 @@ pub fn calibrate<T: Clone + Into<Item>>(
     items: &[T],
     sample_sha256: &str,
 ) -> Result<Calibration, ModelError> {
+    calibrate_layers(model, items, sample_sha256, usize::MAX)
+}
+
+/// The same for the steps up to the end of this many layers; of all steps, if it has no more layers.
+pub fn calibrate_layers<T: Clone + Into<Item>>(
+    model: &Model,
+    items: &[T],
+    sample_sha256: &str,
+    layers: usize,
+) -> Result<Calibration, ModelError> {
     let mut calibration = Calibration {
         version: VERSION,
         sample_sha256: sample_sha256.to_owned(),
@@ -142,10 +152,15 @@ pub fn calibrate<T: Clone + Into<Item>>(
         sites: BTreeMap::new(),
     };
     let program = model.program();
+    let all = program.layers();
+    let end = match all.get(..layers) {
+        Some([.., last]) if layers < all.len() => last.end,
+        _ => program.steps().len(),
+    };
     for item in items {
         let item: Item = item.clone().into();
         calibration.tokens += item.rows().real;
-        plain::run_parts(&program, vec![item], |id, what, moment, value| {
+        plain::run_parts_until(&program, end, vec![item], |id, what, moment, value| {
             if let Some(seen) = measure(what, moment, value) {
                 let site = id.to_string();
                 match calibration.sites.get_mut(&site) {

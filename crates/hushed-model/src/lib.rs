@@ -37,7 +37,7 @@ pub use blocks::{
     Patches, Pool, QUICK_GELU, Queries, Rope, Tolerance, Weigh,
 };
 pub use body::Body;
-pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
+pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate, calibrate_layers};
 pub use decoder::DecoderNetwork;
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{

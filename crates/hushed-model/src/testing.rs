@@ -29,7 +29,7 @@ pub use gpt2::{
     tiny_generator_config, tiny_generator_folder,
 };
 pub use ternary::{ternary_config, ternary_network, tiny_ternary, tiny_ternary_with};
-pub use wide::{beyond_formats, small_rows, wide_decoders};
+pub use wide::{beyond_formats, firing_on, small_rows, wide_decoders};
 
 /// Whether tests run in their long form: `make test-long`.
 pub fn long() -> bool {

@@ -12,6 +12,7 @@
 pub(crate) mod fits;
 pub(crate) mod norms;
 pub(crate) mod sampled;
+pub(crate) mod vocabulary;
 
 use hushed_model::{Calibration, Item, Model, Ranges, Tolerance, cosine};
 use serde::Serialize;

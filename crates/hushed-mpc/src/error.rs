@@ -25,6 +25,9 @@ pub enum RunError {
     /// The model has numbers that the formats cannot hold.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
+    /// The model gives activations that the formats cannot hold to some tokens of its vocabulary.
+    #[error(transparent)]
+    Leaves(#[from] Leaves),
     /// The public table's size differs from the model's, or it has values that no table can have.
     #[error("the public table does not fit the model")]
     WrongTable,
@@ -79,6 +82,27 @@ pub struct OutOfRange {
     pub what: &'static str,
     /// The limit.
     pub limit: f64,
+}
+
+/// A step whose format some tokens leave.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{beyond}, in a text with {}", quoted(.tokens))]
+pub struct Leaves {
+    /// The step and its limit.
+    #[source]
+    pub beyond: OutOfRange,
+    /// Tokens that leave it in a text of their own, at most eight, as numbers and as they are read; none if only
+    /// several in one text do.
+    pub tokens: Vec<(u32, String)>,
+}
+
+fn quoted(tokens: &[(u32, String)]) -> String {
+    let tokens: Vec<String> = tokens.iter().map(|(_, token)| format!("{token:?}")).collect();
+    match tokens.split_last() {
+        Some((last, [])) => format!("the token {last}"),
+        Some((last, rest)) => format!("one of the tokens {} and {last}", rest.join(", ")),
+        None => "many tokens of the vocabulary".to_owned(),
+    }
 }
 
 /// What can be done about it.

@@ -13,7 +13,7 @@ use crate::session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentit
 use crate::session::deadlines::Deadlines;
 use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 use crate::twopc::{MAX_PASS_TOKENS, ServerConfig};
-use hushed_mpc::Answers;
+use hushed_mpc::{Answers, CHECKED_LAYERS};
 
 /// How texts are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -171,6 +171,12 @@ pub struct ServeArguments {
     #[arg(long, value_name = "N", requires = "max_memory", env = "HUSHED_READY_TOKENS")]
     pub ready_tokens: Option<usize>,
 
+    /// Before listening, run every token of the vocabulary through this many layers in the clear, and refuse the model
+    /// if one leaves the formats of a private run (`hushed check` names the tokens); 0: through none. Seconds to
+    /// minutes. 2pc only
+    #[arg(long, value_name = "N", default_value_t = CHECKED_LAYERS, env = "HUSHED_VOCABULARY_LAYERS")]
+    pub vocabulary_layers: usize,
+
     /// Seconds without a message after which a client counts as gone
     #[arg(long, value_name = "S", default_value_t = 60, env = "HUSHED_SILENCE")]
     pub silence: u64,
@@ -257,6 +263,7 @@ impl ServeArguments {
             max_drafts: self.max_drafts,
             max_memory: self.max_memory,
             ready_tokens: self.ready_tokens,
+            vocabulary_layers: self.vocabulary_layers,
         }
     }
 }

@@ -397,7 +397,7 @@ impl ServeError {
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
             // Weights that are read in every pass and can no longer be read.
             Self::Run(RunError::Model(ModelError::Folder(_))) => Category::Folder,
-            Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => Category::Folder,
+            Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_) | RunError::Leaves(_)) => Category::Folder,
             Self::Run(RunError::Stopped) => Category::Refused,
             Self::Run(_) => Category::Defect,
             // In a mutual handshake the peer refuses with an alert.
@@ -467,7 +467,10 @@ impl ServeError {
             Self::BundleTooLarge { .. }
             | Self::TableTooLarge { .. }
             | Self::Run(
-                RunError::Model(ModelError::Folder(_)) | RunError::Unsupported { .. } | RunError::OutOfRange(_),
+                RunError::Model(ModelError::Folder(_))
+                | RunError::Unsupported { .. }
+                | RunError::OutOfRange(_)
+                | RunError::Leaves(_),
             ) => "model-folder",
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) | Self::Malformed { .. } => "peer-misbehaved",
             Self::WrongConfirmation | Self::BundleNotAsOffered { .. } | Self::TableNotAsOffered { .. } => {

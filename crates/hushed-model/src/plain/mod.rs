@@ -17,7 +17,9 @@ use crate::tokens::TokenIds;
 
 pub use cache::PlainCache;
 pub use functions::activation;
-pub use run::{Moment, Seen, What, attention, run, run_next, run_parts, run_range, run_rounded, start};
+pub use run::{
+    Moment, Seen, What, attention, run, run_next, run_parts, run_parts_until, run_range, run_rounded, start,
+};
 
 /// The rows of all texts, one after another.
 #[derive(Clone, Debug, PartialEq)]

@@ -65,9 +65,21 @@ pub fn run_parts<T: Into<Item>>(
     items: Vec<T>,
     see: impl FnMut(StepId, What, Moment, Seen<'_>),
 ) -> Result<PlainActs, ModelError> {
+    run_parts_until(program, program.steps().len(), items, see)
+}
+
+/// The same for the steps before number `end`.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_parts_until<T: Into<Item>>(
+    program: &Program,
+    end: usize,
+    items: Vec<T>,
+    see: impl FnMut(StepId, What, Moment, Seen<'_>),
+) -> Result<PlainActs, ModelError> {
     let mut run = Run { items: items.into_iter().map(T::into).collect(), see, cache: None, rounded: false };
-    let all = 0..program.steps().len();
-    program.run(all, None, |_, step, values| run.step(step, values))
+    program.run(0..end, None, |_, step, values| run.step(step, values))
 }
 
 /// Runs a program as BitNet b1.58 was trained: the rows that ternary layers read are rounded to 8 bits. No private run

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{tiny_generator, tiny_golden};
+use super::{tiny_generator, tiny_golden, tiny_model};
 use crate::blocks::Linear;
 use crate::body::Body;
 use crate::folder::config::NetworkConfig;
@@ -48,6 +48,37 @@ pub fn small_rows() -> Model {
     }
     decoder.embedding.tokens = Some(Arc::new(tokens));
     model
+}
+
+/// A tiny decoder and a tiny encoder in which six neurons of layer 0 fire on this token alone, and make 10^4 in column 5.
+///
+/// # Panics
+/// Those of [`wide_decoders`].
+pub fn firing_on(id: u32) -> [Model; 2] {
+    let [mut decoder, mut encoder] = [tiny_generator(), tiny_model()];
+    let Body::Decoder(body) = &mut decoder.body else { unreachable!("a tiny GPT-2") };
+    let layers = [
+        body.layers[0].feed_forward.feed_forward_mut(),
+        encoder.encoder_mut().expect("a tiny BERT").layers[0].feed_forward.feed_forward_mut(),
+    ];
+    for layer in layers {
+        let layer = layer.expect("two layers");
+        let mut bias = layer.up.bias.take().expect("numbers").to_vec();
+        for neuron in 0..6 {
+            // After a norm, column 7 of a row of 32 is at most 5.6, and seldom above 3.
+            set(&mut layer.up, neuron, 7, 14.0);
+            bias[neuron] = -50.0;
+            set(&mut layer.down, 5, neuron, 60.0);
+        }
+        layer.up.bias = Some(bias.into());
+    }
+    for model in [&mut decoder, &mut encoder] {
+        let embedding = model.body.embedding_mut().expect("texts");
+        let mut tokens = Matrix::clone(embedding.tokens.as_deref().expect("numbers"));
+        tokens.row_mut(id as usize)[7] = 15.0;
+        embedding.tokens = Some(Arc::new(tokens));
+    }
+    [decoder, encoder]
 }
 
 fn set(linear: &mut Linear, row: usize, column: usize, value: f32) {

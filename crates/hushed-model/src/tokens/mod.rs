@@ -282,6 +282,12 @@ impl Tokenizer {
         ids
     }
 
+    /// A token as it is read; its name in the vocabulary, if its bytes alone are no text.
+    pub fn token(&self, id: u32) -> String {
+        let read = self.library.decode(&[id], false).ok().filter(|text| !text.contains('\u{fffd}'));
+        read.or_else(|| self.library.id_to_token(id)).unwrap_or_default()
+    }
+
     /// A text of these tokens, between special tokens if the model uses them.
     pub fn surrounded(&self, inside: impl IntoIterator<Item = u32>) -> TokenIds {
         let [first, last] = self.around;

@@ -10,6 +10,7 @@ use hushed_twopc::func::sigmoid;
 use hushed_twopc::func::softmax::SCORES;
 use serde::{Serialize, Serializer};
 
+use crate::OutOfRange;
 use crate::bias::MAX_BIAS;
 use crate::circuit::function::Function;
 use crate::circuit::reach_of;
@@ -50,6 +51,23 @@ impl Fit {
             Bound::Most => self.measured < self.holds,
             Bound::Least => self.measured >= self.holds,
         }
+    }
+
+    /// What is said of a step whose values do not fit, without the measured number.
+    pub(crate) fn out_of_range(self) -> OutOfRange {
+        let what = match self.what {
+            Quantity::RowMeans => "means of rows in a norm",
+            Quantity::Variances { .. } | Quantity::LeastVariances => "squares of a row in a norm",
+            Quantity::Results | Quantity::HeadValues => "results",
+            Quantity::Arguments => "arguments of an activation",
+            Quantity::BiasedScores | Quantity::Differences | Quantity::Sums => "scores",
+        };
+        let limit = match self.what {
+            // For the squares of a row.
+            Quantity::Variances { width } => self.holds * width as f64,
+            _ => self.holds,
+        };
+        OutOfRange { site: self.site, what, limit }
     }
 }
 

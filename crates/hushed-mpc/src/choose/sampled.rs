@@ -6,8 +6,7 @@
 use hushed_model::{Item, Model, ModelError, Preprocess, Task, calibrate};
 
 use super::fits::{Bound, Fit, Quantity, fits};
-use crate::OutOfRange;
-use crate::RunError;
+use crate::{OutOfRange, RunError};
 
 /// Tokens of the text, not counting special ones.
 const TOKENS: usize = 24;
@@ -35,32 +34,19 @@ pub fn sampled(model: &Model) -> Result<Sampled, RunError> {
     let all = fits(&calibration, model).into_iter();
     let (small, large): (Vec<Fit>, Vec<Fit>) = all.filter(|fit| !fit.fits()).partition(|fit| fit.bound == Bound::Least);
     let decodes = model.public.task() == Task::Generate;
-    let beyond = large.into_iter().filter_map(|fit| {
-        Some(OutOfRange {
-            limit: match fit.what {
-                // For the squares of a row.
-                Quantity::Variances { width } => fit.holds * width as f64,
-                _ => fit.holds,
-            },
-            what: refused(fit.what, decodes)?,
-            site: fit.site,
-        })
-    });
+    let beyond = large.into_iter().filter(|fit| counts(fit.what, decodes)).map(Fit::out_of_range);
     Ok(Sampled { beyond: beyond.collect(), inexact: small })
 }
 
-/// What is too large in a model that must not be served. A decoder's first tokens are large in every text; an encoder's
-/// values and arguments are those of its own kind of text.
-fn refused(what: Quantity, decodes: bool) -> Option<&'static str> {
+/// Whether a single text of arbitrary tokens shows that a model must not be served. A decoder's first tokens are large
+/// in every text; an encoder's values and arguments are those of its own kind of text.
+fn counts(what: Quantity, decodes: bool) -> bool {
     match what {
-        Quantity::RowMeans => Some("means of rows in a norm"),
-        Quantity::Variances { .. } => Some("squares of a row in a norm"),
-        Quantity::Results => Some("results"),
-        Quantity::HeadValues if decodes => Some("results"),
+        Quantity::RowMeans | Quantity::Variances { .. } | Quantity::Results => true,
         // An encoder declares a reach for these.
-        Quantity::Arguments if decodes => Some("arguments of an activation"),
-        Quantity::BiasedScores | Quantity::Differences | Quantity::Sums if decodes => Some("scores"),
-        _ => None,
+        Quantity::HeadValues | Quantity::Arguments => decodes,
+        Quantity::BiasedScores | Quantity::Differences | Quantity::Sums => decodes,
+        Quantity::LeastVariances => false,
     }
 }
 

@@ -1,9 +1,11 @@
 //! Activations of 3·10^3, planted in tiny decoders as in published ones: at the first token, or at every token. Also
 //! rows too small for the usual formats.
 
-use hushed_model::testing::{beyond_formats, small_rows, wide_decoders};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hushed_model::testing::{beyond_formats, firing_on, small_rows, tiny_generator, tiny_model, wide_decoders};
 use hushed_model::{Calibration, Model, NormReach, Ranges, TokenIds, calibrate};
-use hushed_mpc::{Clear, Input, Layers, Terms, choose_norms, fits, run, sampled};
+use hushed_mpc::{CHECKED_LAYERS, Clear, Input, Layers, Terms, choose_norms, fits, run, sampled, vocabulary};
 use hushed_twopc::func::norm;
 
 use crate::decode::{Ahead, generate, logits};
@@ -89,6 +91,25 @@ fn beyond_every_format() {
     let declared = model.reaching(norms);
     let beyond = sampled(&declared).unwrap().beyond;
     assert!(beyond.iter().any(|o| o.site == "norm"), "{beyond:?}");
+}
+
+/// Neurons that fire on one token of the vocabulary are found, and the token named; a text without it shows nothing.
+#[test]
+fn a_token_that_leaves_the_formats_is_found() {
+    for model in firing_on(40) {
+        let told = AtomicUsize::new(0);
+        let found = vocabulary(&model, CHECKED_LAYERS, &|tokens| {
+            told.fetch_add(tokens, Ordering::Relaxed);
+        })
+        .unwrap();
+        assert!(found.iter().any(|leaves| leaves.beyond.site.starts_with("layer.0.")), "{found:?}");
+        assert!(found.iter().all(|leaves| leaves.tokens.len() == 1 && leaves.tokens[0].0 == 40), "{found:?}");
+        assert_eq!(told.into_inner(), model.public.tokenizer().unwrap().ordinary_ids().len());
+        assert_eq!(vocabulary(&model, 0, &|_| ()).unwrap(), []);
+    }
+    for model in [tiny_generator(), tiny_model()] {
+        assert_eq!(vocabulary(&model, usize::MAX, &|_| ()).unwrap(), []);
+    }
 }
 
 /// For models whose rows the usual formats hold, nothing is declared, except for this embedding, whose rows are short

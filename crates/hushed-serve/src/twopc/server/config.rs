@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hushed_mpc::Answers;
+use hushed_mpc::{Answers, CHECKED_LAYERS};
 
 use crate::error::ServeError;
 use crate::session::config::Entrance;
@@ -46,6 +46,9 @@ pub struct ServerConfig {
     pub max_memory: Option<u64>,
     /// The number of tokens for which transformed weights are held; `None`: 16, and 1 for a model that generates.
     pub ready_tokens: Option<usize>,
+    /// Layers through which every token of the vocabulary is run in the clear before the server listens; 0: none. A
+    /// model is refused if a token leaves the formats of a private run.
+    pub vocabulary_layers: usize,
 }
 
 impl ServerConfig {
@@ -68,6 +71,7 @@ impl ServerConfig {
             max_drafts: 0,
             max_memory: None,
             ready_tokens: None,
+            vocabulary_layers: CHECKED_LAYERS,
         }
     }
 
