@@ -15,6 +15,8 @@ pub fn command(args: &[&str]) -> Command {
         command.env_remove(name);
     }
     let home = std::env::temp_dir().join(format!("hushed-cli-tests-{}", std::process::id()));
+    // Half a minute of two cores for each server of the reference model; hushed-serve has the tests of this check.
+    command.env("HUSHED_VOCABULARY_LAYERS", "0");
     command.env("XDG_CACHE_HOME", home.join("cache")).env("XDG_STATE_HOME", home.join("state")).args(args);
     command
 }
