@@ -37,7 +37,7 @@ pub use crate::dry::{DryRun, FheOptions, dry_run, key_specs};
 pub use assumed::assumed_choices;
 pub use curve::{Curve, CurvePoint, Goal};
 pub use exposure::FheExposure;
-pub use measure::measure_prices;
+pub use measure::{measure_prices, pace};
 pub use memory::FheMemory;
 pub use packed::packed_placement;
 pub use prices::{Point, Prices};

@@ -7,11 +7,12 @@ use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::gemm::{GemmWeights, ModularGemm};
 use hushed_ckks::keys::{EvalKeys, SecretKey};
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Encryptor, Evaluator, Plaintext};
+use hushed_math::BaseConverter;
 use hushed_math::rng::SecretRng;
 use rayon::prelude::*;
 
 use super::prices::{DISK, Point, Prices};
-use super::table::reference;
+use super::table::{SWITCHED, reference};
 use crate::FheError;
 use crate::simulate::Op;
 use crate::slots::REFRESH_TILE;
@@ -51,6 +52,7 @@ fn measure(params: &Arc<CkksParams>, threads: usize, bootstraps: bool) -> Result
         set: params.name().to_owned(),
         threads,
         measured: true,
+        pace: 1.0,
         by_limbs,
         grid_term,
         gemm_term,
@@ -71,6 +73,38 @@ fn measure(params: &Arc<CkksParams>, threads: usize, bootstraps: bool) -> Result
     };
     Ok(prices)
 }
+
+/// How many times as long this machine takes as that of the table, by the operations of a key switch in their
+/// proportion, [`TRANSFORMS`] transforms and a conversion from [`PRIMES`] primes to as many others: a tenth of a second.
+/// Without AVX-512 IFMA they take two to four times as long.
+///
+/// # Errors
+/// None for a preset.
+pub fn pace(params: &CkksParams) -> Result<f64, FheError> {
+    let (basis, n) = (params.rlwe().basis(), params.rlwe().n());
+    let limbs = PRIMES.min(basis.len() / 2);
+    let (from, to): (Vec<usize>, Vec<usize>) = ((0..limbs).collect(), (limbs..2 * limbs).collect());
+    let converter = BaseConverter::new(basis, &from, &to).map_err(CkksError::from)?;
+    let numbers = || (0..n as u64).collect::<Vec<u64>>();
+    let (source, mut target): (Vec<_>, Vec<_>) = (0..limbs).map(|_| (numbers(), numbers())).unzip();
+    let source: Vec<&[u64]> = source.iter().map(Vec::as_slice).collect();
+    let mut values = numbers();
+    let times = (0..REPEATS).map(|_| {
+        let start = Instant::now();
+        (0..TRANSFORMS).for_each(|_| basis.ntt(0).forward(&mut values));
+        let mut target: Vec<&mut [u64]> = target.iter_mut().map(Vec::as_mut_slice).collect();
+        converter.convert(&source, &mut target);
+        start.elapsed().as_secs_f64()
+    });
+    let there = SWITCHED * n as f64 / f64::from(1 << 16);
+    Ok(times.fold(f64::INFINITY, f64::min) / there)
+}
+
+/// Repetitions of which the shortest counts.
+const REPEATS: usize = 10;
+/// What is repeated: 14 transforms for 100 products of residues.
+const TRANSFORMS: usize = 14;
+const PRIMES: usize = 10;
 
 /// Primes at which sums of products and matrix products are measured.
 const GRID_LIMBS: usize = 5;

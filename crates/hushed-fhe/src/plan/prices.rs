@@ -16,8 +16,12 @@ pub struct Prices {
     pub set: String,
     /// Threads that ran one operation each.
     pub threads: usize,
-    /// Whether they were measured on this machine; otherwise they are those of the machine in docs/benchmarks.md.
+    /// Whether they were measured on this machine; otherwise they are those of the machine in docs/benchmarks.md, times
+    /// `pace`.
     pub measured: bool,
+    /// How many times as long as that machine this one takes; 1 where it was not measured.
+    #[serde(default = "one")]
+    pub pace: f64,
     /// By number of primes, ascending.
     pub by_limbs: Vec<Point>,
     /// One product of a long sum, computed in strips that stay in the cache; per prime.
@@ -40,6 +44,10 @@ pub(super) const DISK: f64 = 0.5e9;
 
 /// Cost of encoding a diagonal of a map relative to a vector with few primes, from the time of whole maps.
 const DIAGONAL: f64 = 0.19;
+
+fn one() -> f64 {
+    1.0
+}
 
 fn disk() -> f64 {
     DISK
@@ -72,6 +80,30 @@ pub struct Point {
 }
 
 impl Prices {
+    /// These prices on a machine that takes `pace` times as long.
+    #[must_use]
+    pub fn at_pace(mut self, pace: f64) -> Self {
+        for p in &mut self.by_limbs {
+            let all = [
+                &mut p.hoist,
+                &mut p.rotate_hoisted,
+                &mut p.product,
+                &mut p.relinearise,
+                &mut p.rescale,
+                &mut p.multiple,
+                &mut p.add,
+                &mut p.encode,
+                &mut p.mul_plain,
+            ];
+            all.into_iter().for_each(|seconds| *seconds *= pace);
+        }
+        self.grid_term *= pace;
+        self.gemm_term *= pace;
+        self.bootstrap.iter_mut().chain(&mut self.bootstrap_call).for_each(|(_, seconds)| *seconds *= pace);
+        self.pace *= pace;
+        self
+    }
+
     /// Seconds of one operation at `limbs` primes; for a bootstrap, of results with that many.
     #[must_use]
     pub fn seconds(&self, op: Op, limbs: usize) -> f64 {

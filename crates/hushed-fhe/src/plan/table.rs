@@ -22,6 +22,9 @@ const GEMM_TERM: f64 = 6.4e-6;
 const BOOTSTRAP: [(usize, f64); 2] = [(4, 1.37), (18, 2.70)];
 const BOOTSTRAP_CALL: [(usize, f64); 2] = [(4, 0.19), (18, 0.38)];
 
+/// Seconds of 14 transforms of 2^16 numbers and a conversion of ten primes to ten on that machine.
+pub(super) const SWITCHED: f64 = 5e-3;
+
 /// Speedup of two threads.
 const TWO_THREADS: f64 = 1.95;
 
@@ -53,6 +56,7 @@ pub fn reference(threads: usize) -> Prices {
         set: "n16-boot-14x40".to_owned(),
         threads: threads.max(1),
         measured: false,
+        pace: 1.0,
         by_limbs: ONE_CORE.iter().map(point).collect(),
         grid_term: GRID_TERM / gain,
         gemm_term: GEMM_TERM / gain,

@@ -55,6 +55,18 @@ fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, Fhe
 
 /// A dry run counts stand-ins, which fit anything: a calibration of which a function has no fit is refused all the
 /// same, by the step and the function.
+/// A slower machine takes longer for everything, and makes the same choices.
+#[test]
+fn a_plan_of_a_slower_machine_is_the_same_with_other_seconds() {
+    let usual = options(Lengths::Private);
+    let slower = FheOptions { prices: reference(1).at_pace(3.0), ..usual.clone() };
+    let (usual, slower) = (plan(&usual).unwrap(), plan(&slower).unwrap());
+    assert_eq!(slower.placement, usual.placement);
+    assert!((slower.work.seconds / usual.work.seconds - 3.0).abs() < 1e-9);
+    assert!((slower.work.bootstrap_seconds / usual.work.bootstrap_seconds - 3.0).abs() < 1e-9);
+    assert_eq!((usual.prices.pace, slower.prices.pace), (1.0, 3.0));
+}
+
 #[test]
 fn a_calibration_without_a_fit_is_refused_by_name() {
     let program = small().program();

@@ -12,7 +12,7 @@ use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
 use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, hex};
 use hushed_fhe::plan::{
-    FheOptions, FhePlanReport, Goal, Prices, assumed_choices, measure_prices, packed_placement, reference,
+    FheOptions, FhePlanReport, Goal, Prices, assumed_choices, measure_prices, pace, packed_placement, reference,
 };
 use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, answer_in_clear, can_run, head_is_public};
@@ -371,7 +371,7 @@ impl Args {
         }
         Ok(match self.measure {
             Some(what) => measure_prices(params, threads, what == Measure::Whole)?,
-            None => reference(threads),
+            None => reference(threads).at_pace(pace(params)?),
         })
     }
 }

@@ -40,9 +40,6 @@ pub fn describe(step: &Step) -> String {
     )
 }
 
-/// The processor kernel for which the table of prices was measured.
-const PRICED: &str = "avx512-ifma";
-
 /// `offered`: whether the plan is that of a manifest, which declares an error of its own circuit.
 pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
     let declared = if offered { "declared" } else { "or more, as a manifest declares" };
@@ -51,11 +48,12 @@ pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
         true => "\ndegrees and steps are assumed: calibrate the model, and give --calibration",
         false => "",
     };
-    let measured = match (plan.prices.measured, Cpu::get().kernel_name()) {
-        (true, _) => "measured here".to_owned(),
-        (false, PRICED) => "those of docs/benchmarks.md".to_owned(),
-        (false, other) => format!(
-            "those of docs/benchmarks.md for {PRICED}, and this machine has {other} (--measure quick has its own)"
+    let measured = match plan.prices.measured {
+        true => "measured here".to_owned(),
+        false => format!(
+            "those of docs/benchmarks.md times {:.2} for this machine ({}; --measure quick has its own)",
+            plan.prices.pace,
+            Cpu::get().kernel_name()
         ),
     };
     let p = &plan.placement;
