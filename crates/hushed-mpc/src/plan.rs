@@ -35,8 +35,8 @@ pub struct Plan {
     pub tokens: Vec<usize>,
     /// The steps, in order.
     pub steps: Vec<Entry>,
-    /// Once per session: keys in both directions, in bytes each way.
-    pub setup_bytes_each_way: u64,
+    /// Once per session: the client's keys, in bytes.
+    pub setup_bytes_up: u64,
     /// Total traffic for generating these steps' correlated OTs. Extensions are run whole, so a run may be one ahead.
     pub ot_bytes: u64,
     /// Sum over the steps, not including OT traffic.
@@ -306,7 +306,7 @@ impl Plan {
             memory: memory::estimate(program, (held, rows), terms.public_table, &steps),
             protocol: "2pc",
             tokens: tokens.to_vec(),
-            setup_bytes_each_way: keys as u64,
+            setup_bytes_up: keys as u64,
             ot_bytes: (cots * per_ot).ceil() as u64,
             bytes_up: sum(|e| e.bytes_up),
             bytes_down: sum(|e| e.bytes_down),

@@ -251,7 +251,7 @@ fn known_spec<L: Borrow<Layout>>(
     let other = layout(&longer)?;
     let cost = |l: &L| l.borrow().tiling.cost();
     let bytes = |l: &L| {
-        let one_way = cost(l).one_way(Party::Client);
+        let one_way = cost(l).traffic();
         one_way.bytes_client + one_way.bytes_server
     };
     let as_fast = 50 * cost(&other).nanoseconds <= 51 * cost(&fastest).nanoseconds;

@@ -266,9 +266,9 @@ fn summary(plan: &Plan) -> String {
          client to server   {:9.2} MB\n\
          server to client   {:9.2} MB\n\
          making OTs         {:9.2} MB, both ways\n\
-         once a session     {:9.2} MB each way\n\
+         keys of the client {:9.2} MB, once a session\n\
          rounds             {:>9}\n\
-         opened             {:>9} bits to the client: the most that a client that cheats learns, of a function that it chooses\n\
+         opened             {:>9} bits to the client: what one that cheats learns, of a function that it chooses (SECURITY.md)\n\
          time               {:9.2} s on one core a party, without the network\n\
          memory             {:9.0} MB at the client, {:.0} MB at the server and {:.0} MB more a session (estimates)\n\
          wrong decryptions  2^{:.0} for all of it\n\
@@ -280,7 +280,7 @@ fn summary(plan: &Plan) -> String {
         megabytes(plan.bytes_up),
         megabytes(plan.bytes_down),
         megabytes(plan.ot_bytes),
-        megabytes(plan.setup_bytes_each_way),
+        megabytes(plan.setup_bytes_up),
         plan.rounds,
         plan.opened_bits,
         plan.seconds,

@@ -75,8 +75,8 @@ fn measure(params: &Arc<CkksParams>, threads: usize, bootstraps: bool) -> Result
 }
 
 /// How many times as long this machine takes as that of the table, by the operations of a key switch in their
-/// proportion, [`TRANSFORMS`] transforms and a conversion from [`PRIMES`] primes to as many others: a tenth of a second.
-/// Without AVX-512 IFMA they take two to four times as long.
+/// proportion, [`TRANSFORMS`] transforms and a conversion from [`PRIMES`] primes to as many others: a tenth of a
+/// second. Without AVX-512 IFMA they take two to four times as long.
 ///
 /// # Errors
 /// None for a preset.

@@ -50,7 +50,8 @@ pub fn small_rows() -> Model {
     model
 }
 
-/// A tiny decoder and a tiny encoder in which six neurons of layer 0 fire on this token alone, and make 10^4 in column 5.
+/// A tiny decoder and a tiny encoder in which six neurons of layer 0 fire on this token alone, and make 10^4 in column
+/// 5.
 ///
 /// # Panics
 /// Those of [`wide_decoders`].

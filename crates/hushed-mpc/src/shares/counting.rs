@@ -167,7 +167,7 @@ impl<'a> Counting<'a> {
     /// A product whose encrypted operand is the client's.
     fn one_way(&mut self, spec: &OltSpec, opened: usize) -> Result<(), RunError> {
         let layout = self.layouts.of(spec)?;
-        self.add(layout.tiling.cost().one_way(Party::Client));
+        self.add(layout.tiling.cost().traffic());
         self.work.add(Work::of(&layout, opened));
         Ok(())
     }
@@ -341,11 +341,11 @@ impl Shares for Counting<'_> {
     }
 
     fn matmul(&mut self, x: &Length, _: &Length, matmul: &MatmulShape) -> Result<Length, RunError> {
-        let layout = matmul.cheaper(x.ring, |spec| self.layouts.of(spec))?;
-        self.add(layout.tiling.cost().both_ways());
         let elements = matmul.batch * matmul.shape.k * matmul.shape.n;
-        // Each party opens one response.
-        self.work.add(Work::of(&layout, 2 * elements));
+        self.add(matmul.cost(x.ring, |spec| self.layouts.of(spec))?.traffic());
+        for layout in matmul.mixed(x.ring, |spec| self.layouts.of(spec))? {
+            self.work.add(Work::of(&layout, elements));
+        }
         Ok(Length::new(x.ring, elements))
     }
 

@@ -1,14 +1,20 @@
-//! Session keys: what each party needs to encrypt under its own key and to answer under the other's.
+//! Session keys: the client encrypts under its own key, and the server answers under the client's.
 //!
-//! Each party generates a secret key and sends the public key (for the answering party's fresh encryptions of zero) and
-//! the Galois keys of the interleaving tree, with uniform parts as seeds. One key set serves products over two and
-//! three primes: the shorter modulus is a prefix of the longer one.
+//! The client generates a secret key and sends the public key (for the server's fresh encryptions of zero) and the
+//! Galois keys of the interleaving tree, with uniform parts as seeds. One key set serves products over two and three
+//! primes: the shorter modulus is a prefix of the longer one.
+//!
+//! The server has no key. Whoever decrypts cannot tell an honest response, which is uniform, from one that makes chosen
+//! linear functions of its secret key a part of its share; and what the server computes from its share is opened to the
+//! client. BumbleBee's products of shared matrices, in which both parties encrypt, thus give a client that cheats the
+//! server's key for as many opened bits as the key has, and with it every operand that the server ever encrypted.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use super::error::HeError;
 use super::layout::{Layout, Layouts, OltSpec, packing_limbs};
 use crate::error::TwopcError;
 use hushed_math::rng::SecretRng;
-use hushed_net::{Expect, Kind, Session};
+use hushed_net::{Expect, Kind, Party, Session};
 use hushed_rlwe::{KeySet, RlweError, RlweParams, SecretKey};
 use std::sync::Arc;
 
@@ -16,18 +22,24 @@ const KEYS: Kind = Kind(0x0400);
 
 /// One party's keys for products over RLWE.
 pub struct HeContext {
-    own: SecretKey,
-    peer: KeySet,
+    keys: Keys,
     levels: u32,
     layouts: Layouts,
+}
+
+enum Keys {
+    /// The client's.
+    Secret(SecretKey),
+    /// What the server has of it.
+    Published(KeySet),
 }
 
 impl HeContext {
     /// Levels for interleaving trees of up to N leaves: enough for every tiling.
     pub const ALL_LEVELS: u32 = 13;
 
-    /// Generates this party's keys under the full preset and exchanges them with the peer: one message each way, one
-    /// round, [`HeContext::exchange_bytes`] bytes in either direction.
+    /// Generates the client's keys under the full preset and sends the server their public part: one message of
+    /// [`HeContext::exchange_bytes`] bytes.
     ///
     /// # Errors
     /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key set.
@@ -46,20 +58,25 @@ impl HeContext {
         session: &mut Session,
         rng: &mut SecretRng,
     ) -> Result<Self, TwopcError> {
-        rng.check().map_err(RlweError::from)?;
-        let mut rng = rng.fork("session keys");
         let elements = params.interleave_elements(levels);
-        let own = SecretKey::generate(&params, &mut rng);
-        let published = KeySet::generate(&own, &elements, packing_limbs(&params), &mut rng)?;
-        let bytes = Self::exchange_bytes(&params, levels);
-        session.send_vec(KEYS, published.to_bytes())?;
-        drop(published);
-        let received = session.recv(KEYS, Expect::Exactly(bytes))?;
-        let peer = KeySet::from_bytes(&params, &elements, packing_limbs(&params), &received)?;
-        Ok(Self { layouts: Layouts::new(params), own, peer, levels })
+        let keys = match session.party() {
+            Party::Client => {
+                rng.check().map_err(RlweError::from)?;
+                let mut rng = rng.fork("session keys");
+                let secret = SecretKey::generate(&params, &mut rng);
+                let published = KeySet::generate(&secret, &elements, packing_limbs(&params), &mut rng)?;
+                session.send_vec(KEYS, published.to_bytes())?;
+                Keys::Secret(secret)
+            }
+            Party::Server => {
+                let received = session.recv(KEYS, Expect::Exactly(Self::exchange_bytes(&params, levels)))?;
+                Keys::Published(KeySet::from_bytes(&params, &elements, packing_limbs(&params), &received)?)
+            }
+        };
+        Ok(Self { layouts: Layouts::new(params), keys, levels })
     }
 
-    /// Payload bytes that each party sends in the exchange.
+    /// Payload bytes that the client sends in the exchange.
     pub fn exchange_bytes(params: &RlweParams, levels: u32) -> usize {
         let elements = params.interleave_elements(levels).len();
         KeySet::bytes(params, elements, packing_limbs(params))
@@ -83,12 +100,20 @@ impl HeContext {
         self.layouts.of(spec)
     }
 
-    pub(crate) fn own(&self) -> &SecretKey {
-        &self.own
+    /// The client's key, to encrypt and to open responses.
+    pub(crate) fn secret(&self) -> Result<&SecretKey, HeError> {
+        match &self.keys {
+            Keys::Secret(key) => Ok(key),
+            Keys::Published(_) => Err(HeError::Role),
+        }
     }
 
-    pub(crate) fn peer(&self) -> &KeySet {
-        &self.peer
+    /// What the server answers with.
+    pub(crate) fn published(&self) -> Result<&KeySet, HeError> {
+        match &self.keys {
+            Keys::Published(keys) => Ok(keys),
+            Keys::Secret(_) => Err(HeError::Role),
+        }
     }
 }
 
@@ -101,20 +126,18 @@ mod tests {
     /// Checks the key set that a session really sends, as the peer has read it.
     #[test]
     fn exchanged_keys_are_within_the_security_table() {
-        let exchange = |ctx: &mut crate::ctx::Ctx| {
-            let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
-            he.peer().published()
-        };
+        let exchange = |ctx: &mut crate::ctx::Ctx| HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
         let (client, server) = run_pair(exchange, exchange);
+        let samples = server.published().unwrap().published();
         let params = RlweParams::olt_full().unwrap();
-        for samples in [&client, &server] {
-            let galois = |s: &Source| matches!(s, Source::GaloisKey { .. });
-            let digits = samples.iter().filter(|s| galois(&s.source)).count();
-            // One digit each.
-            assert_eq!(digits, params.interleave_elements(HeContext::ALL_LEVELS).len());
-            assert_eq!(samples.len(), digits + 1);
-        }
-        // Together: the parties share no uniform part either.
-        audit(&[client, server].concat()).unwrap();
+        let galois = |s: &Source| matches!(s, Source::GaloisKey { .. });
+        let digits = samples.iter().filter(|s| galois(&s.source)).count();
+        // One digit each.
+        assert_eq!(digits, params.interleave_elements(HeContext::ALL_LEVELS).len());
+        assert_eq!(samples.len(), digits + 1);
+        audit(&samples).unwrap();
+        // A server with a key would lose it to a client that cheats.
+        assert_eq!(server.secret().err(), Some(HeError::Role));
+        assert_eq!(client.published().err(), Some(HeError::Role));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The owner of the encrypted operand sends one frame per ciphertext ([`send_inputs`]) and later opens one frame per
 //! response ([`collect`]). The other party receives and expands the ciphertexts ([`receive_inputs`]), forms the leaves,
-//! interleaves them, and answers with fresh masks ([`respond`]); responses leave as they are ready. Two transformations
-//! in opposite directions run at the same time by calling the steps alternately.
+//! interleaves them, and answers with fresh masks ([`respond`]); responses leave as they are ready. The owner is the
+//! client, always: [`super::context`] says why.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod tree;
@@ -45,7 +45,7 @@ pub(crate) fn send_inputs(ctx: &mut Ctx, he: &HeContext, layout: &Layout, words:
             encode_left(view, tiling.window(), tiling.fold_offset(p), alpha, beta, &mut coefficients);
         }
         let message = layout.scale.scale_up(&coefficients)?;
-        let ct = he.own().encrypt_seeded(message, &mut rng)?;
+        let ct = he.secret()?.encrypt_seeded(message, &mut rng)?;
         Ok(layout.input.write(ct)?)
     };
     let blocks: Vec<usize> = (0..tiling.inputs()).collect();
@@ -130,7 +130,7 @@ pub(crate) fn respond(
         let packed = tree.pack(index, sums, &cells)?;
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
         let mut frame = Vec::with_capacity(layout.format.bytes(used.len()));
-        let own = layout.format.answer_parts(packed, &he.peer().public, &used, &mut ctx.rng, &mut frame)?;
+        let own = layout.format.answer_parts(packed, &he.published()?.public, &used, &mut ctx.rng, &mut frame)?;
         let own = Zeroizing::new(own);
         ctx.session.send_vec(RESPONSE, frame)?;
         scatter(&mut share, &cells, &own);
@@ -147,7 +147,7 @@ pub(crate) fn collect(session: &mut Session, he: &HeContext, layout: &Layout) ->
         let cells = wanted(tiling, index);
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
         let bytes = session.recv(RESPONSE, Expect::Exactly(layout.format.bytes(used.len())))?;
-        let own = Zeroizing::new(layout.format.open(&bytes, he.own(), &used)?);
+        let own = Zeroizing::new(layout.format.open(&bytes, he.secret()?, &used)?);
         scatter(&mut share, &cells, &own);
     }
     Ok(share.into_words())

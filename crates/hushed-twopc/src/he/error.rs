@@ -43,4 +43,7 @@ pub enum HeError {
         /// log2 of the declared bound.
         bits: u32,
     },
+    /// The server encrypts, or the client answers.
+    #[error("the client encrypts and the server answers, never the other way round")]
+    Role,
 }

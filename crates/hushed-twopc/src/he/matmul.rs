@@ -1,8 +1,8 @@
 //! The product of two shared matrices, for a batch: `[X]·[Y]` modulo 2^ℓ (BumbleBee, NDSS 2025, §III, "Π_matmul").
 //!
-//! X_c·Y_c and X_s·Y_s are local. The mixed terms are two oblivious linear transformations in opposite directions, run
-//! at the same time: each party encrypts its share of one operand (the cheaper one, the same for both), multiplies the
-//! other party's ciphertexts by its share of the other operand, and answers. Two crossing exchanges. The leaves of all
+//! X_c·Y_c and X_s·Y_s are local. The mixed terms are two oblivious linear transformations, both with the client's
+//! operand encrypted: X_c times Y_s, and X_s times Y_c. In the paper each party encrypts one operand; here the server
+//! has no key ([`super::context`]). The client sends all ciphertexts, then opens all responses. The leaves of all
 //! products in the batch are interleaved together, so that only the last response may be partly empty. The result is
 //! off by at most two units of the ring, one per mixed term.
 
@@ -11,6 +11,7 @@ use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs}
 use super::layout::{Layout, OltSpec};
 use super::olt::Blocks;
 use super::window::{Encrypted, OltShape, Packing};
+use super::wire::OltCost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, SecretWords, Share};
@@ -28,7 +29,7 @@ pub struct MatmulShape {
 }
 
 impl MatmulShape {
-    /// One direction of the mixed terms, with `encrypted` travelling.
+    /// One of the mixed terms, with `encrypted` travelling.
     pub fn spec(&self, ring: Ring, encrypted: Encrypted) -> OltSpec {
         OltSpec {
             shape: self.shape,
@@ -42,20 +43,30 @@ impl MatmulShape {
         }
     }
 
-    /// The layout for both directions that encrypts the cheaper operand, the same for both parties. `layout` gives the
-    /// layout of a transformation.
+    /// The layouts of both mixed terms. `layout` gives the layout of a transformation.
     ///
     /// # Errors
     /// Those of `layout`.
-    pub fn cheaper<L: Borrow<Layout>>(
+    pub fn mixed<L>(
         &self,
         ring: Ring,
         layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
-    ) -> Result<L, TwopcError> {
-        let left = layout(&self.spec(ring, Encrypted::Left))?;
-        let right = layout(&self.spec(ring, Encrypted::Right))?;
-        let nanoseconds = |l: &L| l.borrow().tiling.cost().nanoseconds;
-        Ok(if nanoseconds(&right) < nanoseconds(&left) { right } else { left })
+    ) -> Result<[L; 2], TwopcError> {
+        let of = |encrypted| layout(&self.spec(ring, encrypted));
+        Ok([of(Encrypted::Left)?, of(Encrypted::Right)?])
+    }
+
+    /// Traffic and work of both mixed terms.
+    ///
+    /// # Errors
+    /// Those of `layout`.
+    pub fn cost<L: Borrow<Layout>>(
+        &self,
+        ring: Ring,
+        layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
+    ) -> Result<OltCost, TwopcError> {
+        let [left, right] = self.mixed(ring, layout)?;
+        Ok(left.borrow().tiling.cost() + right.borrow().tiling.cost())
     }
 }
 
@@ -76,25 +87,34 @@ pub fn matmul_shared(
     assert!(x.ring() == y.ring(), "both operands in one ring");
     let ring = x.ring();
     let OltShape { k, m, n } = shape.shape;
-    let layout = shape.cheaper(ring, |spec| he.layout(spec))?;
+    let layouts = shape.mixed(ring, |spec| he.layout(spec))?;
     expect_words(x.words(), shape.batch * k * m)?;
     expect_words(y.words(), shape.batch * m * n)?;
-    let (travelling, multiplying) = match layout.tiling.encrypted() {
-        Encrypted::Left => (x.words(), y.words()),
-        Encrypted::Right => (y.words(), x.words()),
-    };
-    let source =
-        Blocks { values: multiplying, tiling: &layout.tiling, bits: ring.bits() - 1, signed: |w: u64| ring.decode(w) };
-    send_inputs(ctx, he, &layout, travelling)?;
-    let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
-    let mut sum = SecretWords::from(respond(ctx, he, &layout, &inputs, &source)?);
-    drop(inputs);
+    let mut sum = SecretWords::from(vec![0; shape.batch * k * n]);
     let operands = x.words().chunks_exact(k * m).zip(y.words().chunks_exact(m * n));
     for ((x, y), sum) in operands.zip(sum.chunks_exact_mut(k * n)) {
         add(sum, &Zeroizing::new(product(x, y, k, m, n)));
     }
-    let opened = Zeroizing::new(collect(&mut ctx.session, he, &layout)?);
-    add(&mut sum, &opened);
+    let by_operand = |layout: &Layout| match layout.tiling.encrypted() {
+        Encrypted::Left => (x.words(), y.words()),
+        Encrypted::Right => (y.words(), x.words()),
+    };
+    if ctx.is_client() {
+        for layout in &layouts {
+            send_inputs(ctx, he, layout, by_operand(layout).0)?;
+        }
+        for layout in &layouts {
+            add(&mut sum, &Zeroizing::new(collect(&mut ctx.session, he, layout)?));
+        }
+    } else {
+        let [left, right] = &layouts;
+        let inputs = [receive_inputs(&mut ctx.session, he, left)?, receive_inputs(&mut ctx.session, he, right)?];
+        for (layout, inputs) in [left, right].into_iter().zip(inputs) {
+            let (tiling, bits, values) = (&layout.tiling, ring.bits() - 1, by_operand(layout).1);
+            let source = Blocks { values, tiling, bits, signed: |w: u64| ring.decode(w) };
+            add(&mut sum, &Zeroizing::new(respond(ctx, he, layout, &inputs, &source)?));
+        }
+    }
     Ok(Share::new(ring, sum.into_words()))
 }
 

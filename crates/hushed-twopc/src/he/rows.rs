@@ -31,9 +31,9 @@ use std::ops::Add;
 pub struct RowsCost {
     /// Traffic and OTs.
     pub cost: Cost,
-    /// Work of an answering party.
+    /// Work of the server.
     pub tiling: OltCost,
-    /// Numbers that both parties together decrypt.
+    /// Numbers that the client decrypts.
     pub opened: u64,
 }
 
@@ -56,7 +56,7 @@ impl RowsCost {
     /// Time of a party on the network that the prices assume.
     fn nanoseconds(&self) -> u64 {
         let cots = self.cost.cots_client + self.cost.cots_server;
-        // The tiling's time includes its own bytes, of one direction.
+        // The tiling's time includes its own bytes.
         let bytes = self.cost.bytes() - (self.tiling.bytes_in + self.tiling.bytes_out);
         self.tiling.nanoseconds + bytes * PRICES.byte_ns + cots * PRICES.cot_ns
     }
@@ -85,7 +85,7 @@ pub fn row_squares_cost<L: Borrow<Layout>>(
         return Ok(over_ot);
     };
     let tiling = layout(&spec)?.borrow().tiling.cost();
-    let cost = tiling.one_way(Party::Server);
+    let cost = tiling.traffic();
     let opened = rows as u64;
     Ok(RowsCost { cost, tiling, opened }.cheaper(over_ot))
 }
@@ -101,13 +101,12 @@ pub fn row_squares(ctx: &mut Ctx, he: &HeContext, x: &Share, rows: usize, width:
     let (Some(spec), true) = (squares_spec(rows, width, ring), how.over_rlwe()) else {
         return Ok(square(ctx, x)?.sum_rows(rows, width));
     };
-    // (x_c + x_s)² = x_c² + x_s² + 2·x_c·x_s, where x_c·x_s is needed modulo 2^(ℓ−1). The server encrypts, so most of
-    // the bytes go down.
+    // (x_c + x_s)² = x_c² + x_s² + 2·x_c·x_s, where x_c·x_s is needed modulo 2^(ℓ−1).
     let half = Ring::new(spec.ring_bits);
     let x_half = x.reduce_to(half);
     let mixed = match ctx.party() {
-        Party::Server => olt_encrypted(ctx, he, &spec, x_half.words())?,
-        Party::Client => {
+        Party::Client => olt_encrypted(ctx, he, &spec, x_half.words())?,
+        Party::Server => {
             let signed = x_half.words().iter().map(|w| half.decode(*w));
             let signed = zeroize::Zeroizing::new(signed.collect::<Vec<i64>>());
             olt_multiplying(ctx, he, &spec, &signed)?
@@ -133,8 +132,8 @@ pub fn scale_rows_cost<L: Borrow<Layout>>(
     let Some(shape) = scale_shape(rows, width) else {
         return Ok(over_ot);
     };
-    let tiling = shape.cheaper(ring, layout)?.borrow().tiling.cost();
-    let cost = tiling.both_ways();
+    let tiling = shape.cost(ring, layout)?;
+    let cost = tiling.traffic();
     let opened = 2 * (rows * width) as u64;
     Ok(RowsCost { cost, tiling, opened }.cheaper(over_ot))
 }

@@ -1,7 +1,6 @@
 //! Sizes of ciphertexts on the wire, and the cost of a tiling.
 
 use crate::cost::Cost;
-use hushed_net::Party;
 use std::ops::Add;
 
 /// Sizes of ciphertexts on the wire and the primes that determine the work per leaf; fixed by the parameter preset.
@@ -43,30 +42,16 @@ pub struct OltCost {
 }
 
 impl OltCost {
-    /// Cost of a product whose encrypted operand belongs to `encrypts`.
-    pub fn one_way(&self, encrypts: Party) -> Cost {
-        let cost = match encrypts {
-            Party::Client => Cost {
-                bytes_client: self.bytes_in,
-                bytes_server: self.bytes_out,
-                frames_client: self.inputs,
-                frames_server: self.responses,
-                ..Cost::ZERO
-            },
-            Party::Server => Cost {
-                bytes_client: self.bytes_out,
-                bytes_server: self.bytes_in,
-                frames_client: self.responses,
-                frames_server: self.inputs,
-                ..Cost::ZERO
-            },
-        };
-        Cost { rounds: 2, ..cost }
-    }
-
-    /// Cost of two crossing products, with each party's operand encrypted in one.
-    pub fn both_ways(&self) -> Cost {
-        Cost { rounds: 2, ..self.one_way(Party::Client) + self.one_way(Party::Server) }
+    /// Traffic of products whose ciphertexts the client sends before it opens a response.
+    pub fn traffic(&self) -> Cost {
+        Cost {
+            bytes_client: self.bytes_in,
+            bytes_server: self.bytes_out,
+            frames_client: self.inputs,
+            frames_server: self.responses,
+            rounds: 2,
+            ..Cost::ZERO
+        }
     }
 }
 

@@ -27,11 +27,11 @@ use subtle::ConstantTimeEq;
 const NOISE: Kind = Kind(0x0345);
 const SUMS: Kind = Kind(0x0346);
 
-/// Checks both directions of a source.
+/// Checks both directions of a source, whose session has this `id`.
 ///
 /// # Errors
 /// [`CHEATED`] if the other party's sums are not those of honest OTs.
-pub(super) fn run(ot: &mut (impl Correlations + ?Sized), s: &mut Session) -> Result<(), TwopcError> {
+pub(super) fn run(ot: &mut (impl Correlations + ?Sized), s: &mut Session, id: &[u8; 32]) -> Result<(), TwopcError> {
     let (send, recv) = if s.party() == Party::Client || ot.has_begun() {
         let send = ot.send(s, MASKING)?;
         (send, ot.recv(s, MASKING)?)
@@ -49,9 +49,9 @@ pub(super) fn run(ot: &mut (impl Correlations + ?Sized), s: &mut Session) -> Res
 
     let sender = s.party();
     let own = sent.leaves ^ combined(&send.blocks) ^ multiply(send.delta, theirs);
-    let own = digest(sender, send.first_index, own);
+    let own = digest(id, sender, send.first_index, own);
     let expected = received.leaves ^ combined(&recv.blocks);
-    let expected = digest(sender.other(), recv.first_index, expected);
+    let expected = digest(id, sender.other(), recv.first_index, expected);
     sent.wipe();
     received.wipe();
     let found = s.exchange(SUMS, &own, Expect::Exactly(SUM_BYTES))?;
@@ -75,10 +75,11 @@ fn choices(recv: &CotRecv) -> Block {
 }
 
 /// Hides the sum from a receiver that sends a wrong φ', and could else read delta off it. The index of the masking OTs
-/// is used once in a direction.
-fn digest(sender: Party, index: u64, sum: Block) -> [u8; SUM_BYTES] {
+/// is used once in a direction of a session: work against one session is of no use against another.
+fn digest(id: &[u8; 32], sender: Party, index: u64, sum: Block) -> [u8; SUM_BYTES] {
     Sha256::new()
         .chain_update(b"hushed OT check")
+        .chain_update(id)
         .chain_update([u8::from(sender == Party::Client)])
         .chain_update(index.to_le_bytes())
         .chain_update(sum.to_bytes())

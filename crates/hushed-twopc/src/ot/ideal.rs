@@ -82,6 +82,6 @@ impl Correlations for IdealOt {
     }
 
     fn check(&mut self, s: &mut Session) -> Result<(), TwopcError> {
-        check::run(self, s)
+        check::run(self, s, &[0; 32])
     }
 }

@@ -4,7 +4,7 @@ use crate::bits::{Block, Mask};
 
 /// Multiplies by x.
 fn shifted(a: Block) -> Block {
-    let carry = Mask::from_public_bit((a.0 >> 127) as u64);
+    let carry = Mask::from_bit((a.0 >> 127) as u64);
     Block(a.0 << 1) ^ (Block(0x87) & carry)
 }
 

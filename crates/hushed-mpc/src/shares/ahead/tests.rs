@@ -87,7 +87,7 @@ fn a_row_is_looked_up_with_what_was_made_ahead_once() {
         let once = |table: Table, places: usize| {
             let spec = table.shape(e, places).spec(MAIN);
             let plan = on.he.layout(&spec).unwrap().tiling.cost();
-            plan.one_way(Party::Client).wire_bytes()
+            plan.traffic().wire_bytes()
         };
         let ahead = |table: Table| linear_ahead_cost(table.rows(e), MAIN).wire_bytes();
         [

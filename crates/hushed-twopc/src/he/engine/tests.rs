@@ -55,7 +55,7 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let message = layout.scale.scale_up(&random(n)).unwrap();
     let weights = random(n * LEAVES).iter().map(|&w| w as i32 >> 1).collect();
     let weights = PreparedWeights::new(n, LEAVES, 30, weights).unwrap();
-    let ct = owner.own().encrypt_seeded(message, &mut rng).unwrap();
+    let ct = owner.secret().unwrap().encrypt_seeded(message, &mut rng).unwrap();
     let inputs = [ct.expand()];
     let source = weights.block_source(&layout);
     let leaves = crate::he::product::values::leaves(params, &layout.tiling, 3, &inputs, &source, 0..LEAVES);
@@ -65,7 +65,7 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let reference: Vec<RnsPoly<Coeff>> = leaves
         .iter()
         .map(|leaf| {
-            let phase = owner.own().decrypt_phase(leaf).unwrap();
+            let phase = owner.secret().unwrap().decrypt_phase(leaf).unwrap();
             phase.divide_by_last_and_round()
         })
         .collect();
@@ -78,7 +78,7 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let mut a = tree.lift(leaves[0].a.clone().into_coeff(), n);
     a.mul_scalar_assign(&size);
     let lifted = Ciphertext { b: leaves[0].b.clone().divide_by_last_and_round(), a: a.into_eval() };
-    let mut off = owner.own().decrypt_phase(&lifted).unwrap();
+    let mut off = owner.secret().unwrap().decrypt_phase(&lifted).unwrap();
     off.sub_assign(&reference[0]);
     let off = largest(small(&off).into_iter());
     assert!(off <= switch.value(), "{off} of {}", switch.value());
@@ -86,7 +86,7 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let leaves: Vec<Leaf> = leaves.into_iter().map(|leaf| Leaf::of_values(params, leaf, n)).collect();
     let cells: Vec<Wanted> =
         (0..LEAVES).map(|leaf| Wanted { leaf, coefficient: 0, position: slot(leaf, n), cell: 0 }).collect();
-    let keys = &answerer.peer().galois;
+    let keys = &answerer.published().unwrap().galois;
     let nodes = Interleaving::new(keys, n, 2).unwrap();
     let mut b = tree.place(&leaves, &cells);
     let a = interleave(&nodes, leaves, n, &|leaf| Ok(tree.lift(leaf.a, n)));
@@ -98,7 +98,7 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
             expected.limb_mut(limb)[slot(i, n)] = leaf.limb(limb)[0];
         }
     }
-    let mut off = owner.own().decrypt_phase(&packed).unwrap();
+    let mut off = owner.secret().unwrap().decrypt_phase(&packed).unwrap();
     off.sub_assign(&expected);
     let off = largest(small(&off).into_iter());
     let bound = switch.interleave(params, 2, 2, levels).value();

@@ -27,7 +27,7 @@ impl Tree<'_> {
     ) -> Result<[RnsPoly<Coeff>; 2], TwopcError> {
         let (params, tiling) = (self.he.params(), &self.layout.tiling);
         let (limbs, size) = (self.layout.packing_limbs, tiling.tree_size(index));
-        let tree = Interleaving::new(&self.he.peer().galois, size, limbs)?;
+        let tree = Interleaving::new(&self.he.published()?.galois, size, limbs)?;
         let mut b = self.place(&leaves, cells);
         let lift = |leaf: Leaf| Ok(self.lift(leaf.a, size));
         let packed = match tiling.packing() {

@@ -9,10 +9,10 @@
 //! A source that failed stays failed: restarting a direction would run base OTs and extensions under the same `delta`,
 //! session id and indices, and repeat pads that may have been used.
 //!
-//! A receiver sends something at the start only, which [`start`] checks; a sender's extensions are checked before every
-//! opening ([`super::Correlations::check`]). A party that cheats passes with probability 2^-c if it is to learn c bits
-//! of the other's secrets: then OTs are malicious-secure by the theorems of SoftSpokenOT (delta with leakage) and
-//! Ferret (LPN with static leakage).
+//! Beside its masked sum in a check, a receiver sends something at the start only, which [`start`] checks; a sender's
+//! extensions are checked before every opening ([`super::Correlations::check`]). A party that cheats passes with
+//! probability 2^-c if it is to learn c bits of the other's secrets: then OTs are malicious-secure by the theorems of
+//! SoftSpokenOT (delta with leakage) and Ferret (LPN with static leakage).
 //!
 //! Security: LPN with regular noise at the sets of [`params`], a code of its own for every extension, the half-tree
 //! under the hash of `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
@@ -52,7 +52,7 @@ const HELLO_BYTES: usize = 17;
 
 /// Incremented whenever equal messages would give different OTs or pads, when the table of sets changes, and when a
 /// step does. 5: checks against parties that cheat, rows of nine taps, a code of its own for every extension.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
 
 /// The set of the first extension: the smallest, because its inputs come from the more expensive [`start`].
 const FIRST: FerretParams = FerretParams::K16;
@@ -108,8 +108,12 @@ impl FerretOt {
             return Err(TwopcError::PeerMisbehaved { what: "OT version or parameter set" });
         }
         // By now the transcript holds both nonces and everything agreed before.
-        let id =
-            Sha256::new().chain_update(b"hushed ferret 4").chain_update(session.transcript_hash()).finalize().into();
+        let id = Sha256::new()
+            .chain_update(b"hushed ferret")
+            .chain_update([VERSION])
+            .chain_update(session.transcript_hash())
+            .finalize()
+            .into();
         let mut delta = [0u8; 16];
         rng.fill_bytes(&mut delta);
         Ok(FerretOt {
@@ -249,7 +253,8 @@ impl Correlations for FerretOt {
 
     fn check(&mut self, s: &mut Session) -> Result<(), TwopcError> {
         self.check_process()?;
-        let result = check::run(self, s);
+        let id = self.id;
+        let result = check::run(self, s, &id);
         self.sealed(result)
     }
 }
