@@ -9,7 +9,7 @@ use crate::error::ServeError;
 use crate::fhe::{FheServeArguments, FheServerConfig};
 use crate::folders;
 use crate::session::allowance::rate::{ClientLimits, Rate};
-use crate::session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
+use crate::session::config::{ClientAccess, Entrance, MAX_SESSIONS, MAX_WAITING, ServerIdentity};
 use crate::session::deadlines::Deadlines;
 use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 use crate::twopc::{MAX_PASS_TOKENS, ServerConfig};
@@ -68,7 +68,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_CLIENT_CA")]
     pub client_ca: Option<PathBuf>,
 
-    /// Maximum number of concurrent sessions; more are refused
+    /// Maximum number of concurrent sessions; other clients wait for one
     #[arg(
         long,
         value_name = "N",
@@ -76,6 +76,12 @@ pub struct ServeArguments {
         env = "HUSHED_MAX_SESSIONS"
     )]
     pub max_sessions: usize,
+
+    /// Maximum number of clients that wait for a session; more are refused, and so is a client that does not wait
+    /// (`--retry 0`). Clients take turns, and none takes more places than it leaves free. With --protocol fhe nobody
+    /// waits
+    #[arg(long, value_name = "N", default_value_t = MAX_WAITING, env = "HUSHED_MAX_WAITING")]
+    pub max_waiting: usize,
 
     /// Maximum tokens per text, below the model's own limit
     #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS")]
@@ -231,6 +237,7 @@ impl ServeArguments {
             identity,
             access: ClientAccess::new(self.tokens.clone(), self.client_ca.clone()),
             max_sessions: self.max_sessions,
+            max_waiting: self.max_waiting,
             per_client: None,
             deadlines: Deadlines {
                 silence: Duration::from_secs(self.silence),

@@ -51,18 +51,18 @@ pub use bundle::Bundle;
 pub use digest::{Digest, NotADigest};
 pub use error::{Category, ServeError};
 pub use session::allowance::rate::{ClientLimits, CountsFault, Rate};
-pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
+pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, MAX_WAITING, ServerIdentity};
 #[cfg(feature = "client")]
-pub use session::connect::{BundlePin, ClientConfig, FilePins, ServerTrust, Unpinned};
+pub use session::connect::{BundlePin, ClientConfig, FilePins, OnWait, ServerTrust, Unpinned};
 pub use session::deadlines::Deadlines;
 pub use session::listener::Listener;
 pub use session::token::Token;
-pub use session::wire::Refusal;
+pub use session::wire::{Refusal, Waiting};
 pub use twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 #[cfg(feature = "client")]
 pub use twopc::{
     Answered, Class, Client, Cost, Drafted, Embedding, Encoded, Encoder, Facts, Finish, Found, GenerateOptions,
-    Generated, Generation, Kept, Made, OnProgress, Options, Pass, Progress, Sent, Spent, Watch, Work,
+    Generated, Generation, Kept, Made, Offer, OnProgress, Options, Pass, Progress, Sent, Spent, Watch, Work,
 };
 pub use twopc::{IndexFault, IndexFile, MAX_PASS_TOKENS, Server, ServerConfig, read_prefix};
 

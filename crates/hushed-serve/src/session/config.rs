@@ -8,6 +8,9 @@ use super::deadlines::Deadlines;
 /// The default maximum number of concurrent sessions.
 pub const MAX_SESSIONS: usize = 4;
 
+/// The default maximum number of clients that wait for a session.
+pub const MAX_WAITING: usize = 128;
+
 /// A server's address, identity and accepted clients.
 #[derive(Clone, Debug)]
 pub struct Entrance {
@@ -17,8 +20,10 @@ pub struct Entrance {
     pub identity: ServerIdentity,
     /// The clients it accepts.
     pub access: ClientAccess,
-    /// Maximum number of concurrent sessions; more are refused.
+    /// Maximum number of concurrent sessions.
     pub max_sessions: usize,
+    /// Maximum number of clients that wait for a session; more are refused, as is one that does not wait.
+    pub max_waiting: usize,
     /// What a client may have in a time window, over all its sessions.
     pub per_client: Option<ClientLimits>,
     /// The deadlines of a session.
@@ -36,6 +41,7 @@ impl Entrance {
             identity: ServerIdentity::Development(certificates.into()),
             access: ClientAccess::Anyone,
             max_sessions: MAX_SESSIONS,
+            max_waiting: MAX_WAITING,
             per_client: None,
             deadlines: Deadlines::default(),
             metrics_listen: None,

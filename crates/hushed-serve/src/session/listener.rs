@@ -8,11 +8,11 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use hushed_net::channel::tls;
-use hushed_net::{Identity, Party, Session, TlsServer};
+use hushed_net::{Identity, Party, PeerFault, Session, TlsServer};
 
 use super::config::{ClientAccess, Entrance, ServerIdentity};
 use super::outcome::{Outcome, Stop};
-use super::registry::{Entered, Entry, Registry};
+use super::registry::{Entered, Entry, Registry, Turn};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::allowance::rate::Rate;
@@ -22,7 +22,7 @@ use crate::session::metrics::{self, Metrics};
 use crate::session::owner::Owner;
 use crate::session::token::Token;
 use crate::session::token::list::Accepted;
-use crate::session::wire::Refusal;
+use crate::session::wire::{REPLY, Refusal, Reply, Waiting};
 
 /// How often a draining server checks whether it is done.
 const POLL: Duration = Duration::from_millis(20);
@@ -30,6 +30,11 @@ const POLL: Duration = Duration::from_millis(20);
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 /// How long, and how often, a newcomer waits for threads whose connections were closed to make room.
 const ENDING: (Duration, u32) = (Duration::from_millis(2), 50);
+/// How often a client that waits for a session looks whether it is its turn.
+const TURN: Duration = Duration::from_millis(50);
+/// Minimum time between two messages to a client that waits, if its place has changed, and if it has not.
+const TELL: Duration = Duration::from_millis(500);
+const TELL_AGAIN: Duration = Duration::from_secs(5);
 /// Minimum time between two log lines about evicted connections, so that a flood does not fill the disk.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
@@ -45,6 +50,7 @@ pub struct Listener {
     /// The clients' counts, if they are limited.
     counts: Option<ClientCounts>,
     pub(crate) max_sessions: usize,
+    max_waiting: usize,
     pub(crate) deadlines: Deadlines,
     pub(crate) registry: Registry,
     pub(crate) metrics: Arc<Metrics>,
@@ -90,6 +96,7 @@ impl Listener {
                 None => None,
             },
             max_sessions: entrance.max_sessions,
+            max_waiting: entrance.max_waiting,
             deadlines: entrance.deadlines,
             registry: Registry::default(),
             metrics: Arc::default(),
@@ -169,11 +176,48 @@ impl Listener {
     }
 
     /// Counts a connection as one of the sessions, and as one of this client's. A client that shows who it is cannot
-    /// have the last place: with one place only, it can.
-    pub(crate) fn admit(&self, entry: &Entry<'_>, owner: &Owner) -> Result<(), Refusal> {
-        let refused = |limit| Refusal::TooManySessions { limit: u32::try_from(limit).unwrap_or(u32::MAX) };
+    /// have the last place: with one place only, it can. If there is no place, and the client has the `patience`, it
+    /// waits for its turn, and is told how far it is.
+    pub(crate) fn admit(
+        &self,
+        entry: &Entry<'_>,
+        session: &mut Session,
+        owner: &Owner,
+        patience: Duration,
+    ) -> Result<(), Stop> {
         let own = self.authenticates.then_some(owner);
-        entry.admit(self.max_sessions, own).map_err(refused)
+        let Err(full) = entry.admit(self.max_sessions, own) else {
+            return Ok(());
+        };
+        let refused = Stop::Refuse(Refusal::TooManySessions { limit: u32::try_from(full.limit).unwrap_or(u32::MAX) });
+        if patience.is_zero() || !entry.queue(self.max_waiting, own) {
+            return Err(refused);
+        }
+        let whole = patience.min(self.deadlines.queue);
+        session.set_limits(self.deadlines.in_queue(whole));
+        let began = Instant::now();
+        let mut told: Option<(Waiting, Instant)> = None;
+        loop {
+            let waiting = match entry.turn(self.max_sessions, own, self.deadlines.rest) {
+                Turn::Now => break,
+                Turn::Stopping => return Err(Stop::Refuse(Refusal::Stopping)),
+                Turn::Later(_) if began.elapsed() >= whole => return Err(refused),
+                Turn::Later(waiting) => waiting,
+            };
+            if told.is_none_or(|(said, when)| match said == waiting {
+                true => when.elapsed() >= TELL_AGAIN,
+                false => when.elapsed() >= TELL,
+            }) {
+                session.send_vec(REPLY, Reply::Waiting(waiting).encode())?;
+                told = Some((waiting, Instant::now()));
+            }
+            // A client that waits has nothing to say.
+            if session.arrived(TURN)? {
+                return Err(ServeError::Net(PeerFault::Unasked.into()).into());
+            }
+        }
+        session.set_limits(self.deadlines.before_authentication());
+        Ok(())
     }
 
     /// Serves until `stop` is raised, running `serve` in a thread per connection. Then lets active sessions finish
