@@ -32,6 +32,8 @@ pub struct GatewayConfig {
     pub max_waiting: usize,
     /// How long a client waits if it does not say.
     pub patience: Duration,
+    /// How long requests under way may take once the gateway is stopped.
+    pub drain: Duration,
     /// Pads texts to a multiple of this many tokens.
     pub bucket: Option<usize>,
     /// Embeds the beginning of a text that is too long, unless the request says otherwise.
@@ -73,6 +75,7 @@ impl GatewayConfig {
             batch: 8,
             max_waiting: 1024,
             patience: Duration::from_secs(600),
+            drain: Duration::from_secs(120),
             bucket: None,
             truncate: false,
             public_table: false,

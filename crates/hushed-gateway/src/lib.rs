@@ -37,7 +37,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts listening and connects to the server. Requests wait until [`Gateway::run`].
+    /// Starts listening and looks at the server. Requests wait until [`Gateway::run`].
     ///
     /// # Errors
     /// [`GatewayError`]: the listening side is checked before the server, so that cheap refusals come first.
@@ -84,8 +84,8 @@ impl Gateway {
         &self.served.named.model
     }
 
-    /// Answers requests until `stop` is raised. Passes under way then end at their next step, and their clients are
-    /// told.
+    /// Answers requests until `stop` is raised, and those under way then, for as long as the configuration says. What is
+    /// left ends at its next step, and its clients are told.
     ///
     /// # Errors
     /// [`GatewayError::Runtime`] if the system refuses what the loop needs.

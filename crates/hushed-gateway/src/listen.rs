@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -38,8 +39,8 @@ const MAX_HEAD: usize = 32 << 10;
 const LOOK: Duration = Duration::from_millis(50);
 /// How often answers that have been kept long enough are wiped.
 const FORGET: Duration = Duration::from_secs(10);
-/// How long connections may take to end once the gateway is stopped.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long connections may take to end after the sessions.
+const LAST: Duration = Duration::from_secs(5);
 /// How long the sessions may take to end.
 const END: Duration = Duration::from_secs(30);
 /// Pause after a failed `accept`, for example for lack of file descriptors.
@@ -70,6 +71,8 @@ impl Behind for Sessions {
 pub struct Bound {
     socket: Socket,
     tls: Option<TlsAcceptor>,
+    /// How long requests under way may take once it is stopped.
+    drain: Duration,
 }
 
 enum Socket {
@@ -121,7 +124,7 @@ impl Bound {
                 Socket::Tcp(bound, local)
             }
         };
-        Ok(Self { socket, tls })
+        Ok(Self { socket, tls, drain: config.drain })
     }
 
     /// The address; `None` for a Unix socket.
@@ -193,7 +196,7 @@ fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Accepts connections until `stop` is raised, then ends the work behind and lets connections finish.
+/// Accepts connections until `stop` is raised, lets requests under way finish, and then ends the work behind.
 pub fn run(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Behind) -> Result<(), GatewayError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -201,12 +204,12 @@ pub fn run(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Behind)
         .build()
         .map_err(GatewayError::Runtime)?;
     let done = runtime.block_on(accept(bound, router, stop, behind));
-    runtime.shutdown_timeout(DRAIN);
+    runtime.shutdown_timeout(LAST);
     done.map_err(GatewayError::Runtime)
 }
 
 async fn accept(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Behind) -> io::Result<()> {
-    let Bound { socket, tls } = bound;
+    let Bound { socket, tls, drain } = bound;
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut wiped = Instant::now();
@@ -255,9 +258,14 @@ async fn accept(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Be
     }
     drop(name);
     drop(socket);
-    // Passes end at their next step; their clients are told, and then their connections end.
+    let mut connections = pin!(graceful.shutdown());
+    let drained = timeout(drain, &mut connections).await;
+    // What is left ends at its next step; its clients are told, and then their connections end.
     let ended = tokio::task::spawn_blocking(move || behind.close());
-    let _ = timeout(DRAIN, graceful.shutdown()).await;
+    if drained.is_err() {
+        tracing::warn!("some requests did not end in time");
+        let _ = timeout(LAST, &mut connections).await;
+    }
     // A step of a large model takes seconds, but a server that does not answer must not hold the process.
     if timeout(END, ended).await.is_err() {
         tracing::warn!("a session did not end in time");

@@ -9,7 +9,8 @@
 //! A two-party session, one message per line:
 //!
 //! ```text
-//! client → server  hello     versions, agreement hash, the bundle insisted on, the bearer token
+//! client → server  hello     versions, agreement hash, the bundle insisted on, the bearer token, how long it waits
+//! server → client  waiting   its place in the queue, while all sessions are taken
 //! server → client  welcome   (or a refusal) bundle, agreement hash, limits
 //! client → server  confirm   H(TLS exporter ‖ transcript), whether the bundle is wanted
 //! server → client  bundle    if wanted

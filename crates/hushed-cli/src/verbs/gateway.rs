@@ -93,6 +93,10 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..), env = "HUSHED_PATIENCE")]
     patience: u64,
 
+    /// Seconds that requests under way may take after SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, env = "HUSHED_DRAIN")]
+    drain: u64,
+
     /// Pad texts to a multiple of N tokens: the server learns only the padded lengths
     #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
     bucket: Option<usize>,
@@ -266,6 +270,7 @@ impl Args {
             batch: self.batch,
             max_waiting: self.max_waiting,
             patience: Duration::from_secs(self.patience),
+            drain: Duration::from_secs(self.drain),
             bucket: self.bucket,
             truncate: self.truncate,
             public_table: self.public_table,

@@ -7,6 +7,8 @@
 
 mod refusal;
 
+use std::fmt;
+
 use hushed_mpc::{Answers, MAX_TOP};
 use hushed_net::Kind;
 
@@ -179,6 +181,16 @@ pub struct Waiting {
     pub waiting: u32,
     /// About how many seconds until its turn; 0 if the server does not know yet.
     pub seconds: u32,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "all sessions are taken: place {} of {} in the queue", self.position, self.waiting)?;
+        match self.seconds {
+            0 => Ok(()),
+            seconds => write!(f, ", about {seconds} s"),
+        }
+    }
 }
 
 /// The server's first message; before it, any number of [`Reply::Waiting`].
