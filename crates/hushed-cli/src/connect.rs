@@ -52,9 +52,10 @@ pub struct ConnectArgs {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct TrustArgs {
-    /// SHA-256 of the server's certificate, in hexadecimal
-    #[arg(long, value_name = "SHA256", env = "HUSHED_PIN")]
-    pin: Option<String>,
+    /// SHA-256 of the server's certificate, in hexadecimal. May be given more than once, the old one first, while the
+    /// certificate changes; in HUSHED_PIN with commas between them
+    #[arg(long, value_name = "SHA256", value_delimiter = ',', env = "HUSHED_PIN")]
+    pin: Vec<String>,
 
     /// A PEM file of authorities that sign server certificates
     #[arg(long, value_name = "FILE", env = "HUSHED_CA")]
@@ -114,10 +115,11 @@ impl ConnectArgs {
     }
 
     pub fn config(&self) -> Result<ClientConfig, CliError> {
-        let trust = match (&self.trust.pin, &self.trust.ca) {
-            (Some(pin), _) => ServerTrust::Pin(pin.clone()),
-            (None, Some(ca)) => ServerTrust::CaFile(ca.clone()),
-            (None, None) => return Err(CliError::NoTrust), // excluded by the group above
+        let trust = match (self.trust.pin.as_slice(), &self.trust.ca) {
+            ([pin], _) => ServerTrust::Pin(pin.clone()),
+            ([], Some(ca)) => ServerTrust::CaFile(ca.clone()),
+            (pins @ [_, ..], _) => ServerTrust::Pins(pins.to_vec()),
+            ([], None) => return Err(CliError::NoTrust), // excluded by the group above
         };
         let mut config = ClientConfig::new(&self.server, trust);
         config.retry = Duration::from_secs(self.retry.into());

@@ -1,6 +1,8 @@
 //! The command line of a server, shared by every program that serves (feature `arguments`).
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -195,12 +197,13 @@ pub struct ServeArguments {
 }
 
 impl ServeArguments {
-    /// The configuration that the arguments describe, with what `--protocol fhe` takes besides.
+    /// The configuration that the arguments describe, with what `--protocol fhe` takes besides. `reload`: see
+    /// [`Entrance::reload`].
     ///
     /// # Errors
     /// [`ServeError::NoStateFolder`] if there is no folder for the development certificate.
-    pub fn config(&self, fhe: &FheServeArguments) -> Result<ServeConfig, ServeError> {
-        let mut entrance = self.entrance()?;
+    pub fn config(&self, fhe: &FheServeArguments, reload: Arc<AtomicBool>) -> Result<ServeConfig, ServeError> {
+        let mut entrance = self.entrance(reload)?;
         let (texts, bits) = (self.max_texts_per_client, self.max_opened_bits_per_client);
         if bits.is_some() && self.protocol == Protocol::Fhe {
             return Err(ServeError::OpensNoBits);
@@ -224,7 +227,7 @@ impl ServeArguments {
         })
     }
 
-    fn entrance(&self) -> Result<Entrance, ServeError> {
+    fn entrance(&self, reload: Arc<AtomicBool>) -> Result<Entrance, ServeError> {
         let identity = match self.cert.clone().zip(self.key.clone()) {
             Some((chain, key)) => ServerIdentity::Files { chain, key },
             None => {
@@ -244,6 +247,7 @@ impl ServeArguments {
                 drain: Duration::from_secs(self.drain),
                 ..Deadlines::default()
             },
+            reload,
             metrics_listen: self.metrics.clone(),
         })
     }

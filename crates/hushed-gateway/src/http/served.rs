@@ -57,7 +57,7 @@ impl Served {
             server: config.client.server.clone(),
             pin: match &config.client.trust {
                 ServerTrust::Pin(pin) => Some(pin.replace(':', "").to_ascii_lowercase()),
-                ServerTrust::CaFile(_) => None,
+                ServerTrust::Pins(_) | ServerTrust::CaFile(_) => None,
             },
             patience: config.patience,
             truncate: config.truncate,

@@ -1,6 +1,8 @@
 //! An operator's settings for any server: its address, its identity and who may connect.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::allowance::rate::ClientLimits;
 use super::deadlines::Deadlines;
@@ -28,6 +30,8 @@ pub struct Entrance {
     pub per_client: Option<ClientLimits>,
     /// The deadlines of a session.
     pub deadlines: Deadlines,
+    /// Once raised, tokens, certificate and authorities are read again, and the flag is lowered.
+    pub reload: Arc<AtomicBool>,
     /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for loopback or an internal network.
     pub metrics_listen: Option<String>,
 }
@@ -44,6 +48,7 @@ impl Entrance {
             max_waiting: MAX_WAITING,
             per_client: None,
             deadlines: Deadlines::default(),
+            reload: Arc::default(),
             metrics_listen: None,
         }
     }

@@ -31,6 +31,8 @@ pub enum ServerTrust {
     CaFile(PathBuf),
     /// The certificate's SHA-256 in hexadecimal, as the server prints it.
     Pin(String),
+    /// The same of any of several, the old one first, while the server's certificate changes.
+    Pins(Vec<String>),
 }
 
 /// The only model that a client accepts.
@@ -192,6 +194,7 @@ pub(crate) fn open(config: &ClientConfig) -> Result<Session, ServeError> {
     let trust = match &config.trust {
         ServerTrust::CaFile(path) => Trust::from_ca_file(path)?,
         ServerTrust::Pin(pin) => Trust::from_pin(pin)?,
+        ServerTrust::Pins(pins) => Trust::from_pins(pins)?,
     };
     let identity = match &config.identity {
         Some((chain, key)) => Some(Identity::from_files(chain, key)?),

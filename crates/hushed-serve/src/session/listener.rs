@@ -1,16 +1,17 @@
 //! What every server has: an address, a certificate, a list of accepted clients, a limit on sessions, a way to stop.
 
+mod gate;
+
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use hushed_net::channel::tls;
-use hushed_net::{Identity, Party, PeerFault, Session, TlsServer};
+use hushed_net::{Party, PeerFault, Session};
 
-use super::config::{ClientAccess, Entrance, ServerIdentity};
+use super::config::{ClientAccess, Entrance};
 use super::outcome::{Outcome, Stop};
 use super::registry::{Entered, Entry, Registry, Turn};
 use crate::digest::Digest;
@@ -23,6 +24,7 @@ use crate::session::owner::Owner;
 use crate::session::token::Token;
 use crate::session::token::list::Accepted;
 use crate::session::wire::{REPLY, Refusal, Reply, Waiting};
+use gate::Gate;
 
 /// How often a draining server checks whether it is done.
 const POLL: Duration = Duration::from_millis(20);
@@ -42,9 +44,8 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 pub struct Listener {
     socket: hushed_net::Listener,
     metrics_socket: Option<hushed_net::Listener>,
-    fingerprint: [u8; 32],
-    tls: TlsServer,
-    accepted: Option<Accepted>,
+    gate: RwLock<Arc<Gate>>,
+    entrance: Entrance,
     /// Whether accepted clients are authenticated.
     authenticates: bool,
     /// The clients' counts, if they are limited.
@@ -71,25 +72,11 @@ impl Listener {
             Some(address) => Some(hushed_net::Listener::bind(address)?),
             None => None,
         };
-        let (accepted, authorities) = match &entrance.access {
-            ClientAccess::Anyone => (None, None),
-            ClientAccess::Tokens(path) => (Some(Accepted::from_file(path)?), None),
-            ClientAccess::Certificates(path) => (None, Some(tls::read_authorities(path)?)),
-            ClientAccess::TokensAndCertificates { tokens, authorities } => {
-                (Some(Accepted::from_file(tokens)?), Some(tls::read_authorities(authorities)?))
-            }
-        };
-        let identity = match &entrance.identity {
-            ServerIdentity::Development(dir) => tls::load_or_create_dev_certificate(dir)?,
-            ServerIdentity::Files { chain, key } => Identity::from_files(chain, key)?,
-        };
-        let fingerprint = identity.fingerprint();
         Ok(Listener {
             socket,
             metrics_socket,
-            fingerprint,
-            tls: TlsServer::new(identity, authorities)?,
-            accepted,
+            gate: RwLock::new(Arc::new(Gate::open(entrance)?)),
+            entrance: entrance.clone(),
             authenticates: entrance.access != ClientAccess::Anyone,
             counts: match &entrance.per_client {
                 Some(limits) => Some(ClientCounts::open(limits)?),
@@ -118,7 +105,29 @@ impl Listener {
     /// SHA-256 of the certificate: what clients pin.
     #[must_use]
     pub fn fingerprint(&self) -> Digest {
-        Digest(self.fingerprint)
+        self.gate().fingerprint
+    }
+
+    fn gate(&self) -> Arc<Gate> {
+        Arc::clone(&self.gate.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads tokens, certificate and authorities again, for connections that come from now on. If one of them cannot be
+    /// used, all stay as they were.
+    fn reload(&self) {
+        match Gate::open(&self.entrance) {
+            Ok(gate) => {
+                tracing::info!(
+                    tokens = gate.accepted.as_ref().map(Accepted::len),
+                    "read tokens and certificates again"
+                );
+                gate.tell();
+                *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gate);
+            }
+            Err(error) => {
+                tracing::error!(name = error.name(), %error, "tokens and certificates stay as they were");
+            }
+        }
     }
 
     /// Starts a session on an accepted socket; everything before the client has authenticated is bounded in time and
@@ -133,14 +142,14 @@ impl Listener {
             entry.spoke();
         }
         // If no byte came, the handshake finds out why, within the same limits.
-        let channel = self.tls.accept(socket, limits)?;
+        let channel = self.gate().tls.accept(socket, limits)?;
         let key = channel.peer_key().map(Digest);
         Ok((Session::new(Party::Server, Box::new(channel)), key))
     }
 
     /// Whether a client with this token may connect.
     pub(crate) fn check_token(&self, token: Option<&Token>) -> Result<(), Refusal> {
-        match (&self.accepted, token) {
+        match (&self.gate().accepted, token) {
             (None, _) => Ok(()),
             (Some(_), None) => Err(Refusal::NoToken),
             (Some(accepted), Some(token)) if !accepted.contains(token) => Err(Refusal::BadToken),
@@ -150,7 +159,7 @@ impl Listener {
 
     /// Who the client is. A token that is not required identifies nobody.
     pub(crate) fn owner(&self, token: Option<&Token>, key: Option<Digest>) -> Owner {
-        Owner::of(token.filter(|_| self.accepted.is_some()), key)
+        Owner::of(token.filter(|_| self.gate().accepted.is_some()), key)
     }
 
     /// Counts what is about to run for a client, or returns why it may not.
@@ -227,10 +236,15 @@ impl Listener {
         F: Fn(&Entry<'_>, TcpStream, SocketAddr, &mut Outcome) -> Result<(), Stop> + Sync,
     {
         let done = AtomicBool::new(false);
+        self.gate().tell();
         thread::scope(|scope| {
             if let Some(socket) = &self.metrics_socket {
                 let (metrics, done) = (&*self.metrics, &done);
-                let answer = move || metrics::serve(socket, metrics, stop, done);
+                let fresh = || {
+                    let (sessions, waiting) = self.registry.sessions();
+                    metrics.now([sessions, waiting, self.max_sessions], self.gate().validity.until);
+                };
+                let answer = move || metrics::serve(socket, metrics, &fresh, stop, done);
                 let thread = thread::Builder::new().name("hushed-metrics".to_owned());
                 thread.spawn_scoped(scope, answer).map_err(ServeError::Thread)?;
             }
@@ -247,7 +261,13 @@ impl Listener {
     {
         let mut evictions = Evictions::default();
         loop {
-            match self.socket.accept(|| stop.load(Ordering::SeqCst)) {
+            let looks = || {
+                if self.entrance.reload.swap(false, Ordering::SeqCst) {
+                    self.reload();
+                }
+                stop.load(Ordering::SeqCst)
+            };
+            match self.socket.accept(looks) {
                 Ok(None) => return,
                 Ok(Some((socket, peer))) => self.start(scope, serve, socket, peer, &mut evictions),
                 Err(error) => {

@@ -524,7 +524,8 @@ mod tests {
 
     use super::*;
     use crate::twopc::wire::{Ahead, Next};
-    use crate::{Server, ServerConfig, ServerTrust};
+    use crate::{Refusal, Server, ServerConfig, ServerTrust};
+    use hushed_mpc::Answers;
 
     /// Serves while `ask` runs.
     fn served(config: &ServerConfig, ask: impl FnOnce(&ClientConfig)) {

@@ -247,6 +247,7 @@ impl State {
         if texts.is_empty() {
             return Ok(Encoded { answers: Vec::new(), spent });
         }
+        self.config.stop = Some(Arc::clone(&watch.stop));
         let mut kept = self.session.is_some();
         let mut open = self.session()?;
         let ids = match open.client.tokens(texts, options) {

@@ -100,6 +100,10 @@ fn health_and_metrics() {
     assert!(value("hushed_text_sent_bytes_total") > 1e5);
     assert!(value("hushed_text_received_bytes_total") > 1e5);
     assert!(value("hushed_text_seconds_total") > 0.0);
+    assert_eq!(value("hushed_client_texts_total{client=\"anyone\"}"), 1.0);
+    assert_eq!(value("hushed_pass_seconds_count"), 1.0);
+    assert_eq!((value("hushed_sessions_open"), value("hushed_sessions_max")), (0.0, 4.0));
+    assert!(value("hushed_certificate_expiry_seconds") > 1.7e9 && metrics.contains("hushed_build_info{version="));
     server.join().unwrap();
     assert!(TcpStream::connect(address).is_err());
 }

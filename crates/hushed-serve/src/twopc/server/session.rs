@@ -99,7 +99,8 @@ pub(super) fn serve(
         }
         Err(stop) => return closed(session, Err(stop)),
     };
-    tracing::info!(session = entry.number(), %peer, "session opened");
+    tracing::info!(session = entry.number(), client = owner.name(), %peer, "session opened");
+    outcome.client = Some(owner.clone());
     let mut backend = Protocol::establish(session, Arc::clone(&shared.layers))?;
     let result = texts(shared, entry, &owner, &mut backend, outcome);
     let session = backend.into_ctx().session;
@@ -307,6 +308,7 @@ impl Passes<'_> {
             session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
         }
+        self.shared.listener.metrics.client(self.owner.name(), charge);
         session.set_limits(deadlines.within(deadlines.text));
         session.send_vec(ANSWER, Answer::Go.encode())?;
         Ok(())
