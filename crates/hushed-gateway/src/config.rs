@@ -1,6 +1,8 @@
 //! The user's settings for a gateway.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hushed_serve::{ClientConfig, ServeError};
@@ -16,8 +18,10 @@ pub struct GatewayConfig {
     pub listen: Listen,
     /// Certificate chain and key (PEM files), for TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// A file of keys, one per line; clients must show one of them as their bearer token.
+    /// A file of keys, one per line, or `sha256:` and the digest of one; clients must show one of them as their bearer token.
     pub api_keys: Option<PathBuf>,
+    /// Once raised, keys and certificate are read again, and the flag is lowered.
+    pub reload: Arc<AtomicBool>,
     /// Names by which browsers and clients may call the gateway, besides those of a loopback address.
     pub hosts: Vec<String>,
     /// Web origins (`https://example.org`) whose pages may use the gateway, besides its own page.
@@ -68,6 +72,7 @@ impl GatewayConfig {
             listen: Listen::Tcp("127.0.0.1:0".to_owned()),
             tls: None,
             api_keys: None,
+            reload: Arc::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
             model_name: None,

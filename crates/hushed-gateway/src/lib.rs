@@ -91,7 +91,8 @@ impl Gateway {
     /// [`GatewayError::Runtime`] if the system refuses what the loop needs.
     pub fn run(self, stop: &AtomicBool) -> Result<(), GatewayError> {
         let router = http::router(Arc::clone(&self.served));
-        listen::run(self.bound, router, stop, self.sessions)
+        let edge = Arc::clone(&self.served.edge);
+        listen::run(self.bound, router, stop, self.sessions, || edge.door.reload())
     }
 }
 

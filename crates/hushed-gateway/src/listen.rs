@@ -71,6 +71,10 @@ impl Behind for Sessions {
 pub struct Bound {
     socket: Socket,
     tls: Option<TlsAcceptor>,
+    /// Where its certificate and key are.
+    files: Option<(PathBuf, PathBuf)>,
+    /// Raised to have them, and the keys, read again.
+    reload: Arc<AtomicBool>,
     /// How long requests under way may take once it is stopped.
     drain: Duration,
 }
@@ -124,7 +128,7 @@ impl Bound {
                 Socket::Tcp(bound, local)
             }
         };
-        Ok(Self { socket, tls, drain: config.drain })
+        Ok(Self { socket, tls, files: config.tls.clone(), reload: Arc::clone(&config.reload), drain: config.drain })
     }
 
     /// The address; `None` for a Unix socket.
@@ -197,19 +201,32 @@ fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
 }
 
 /// Accepts connections until `stop` is raised, lets requests under way finish, and then ends the work behind.
-pub fn run(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Behind) -> Result<(), GatewayError> {
+/// `again` is called when the keys are to be read again.
+pub fn run(
+    bound: Bound,
+    router: Router,
+    stop: &AtomicBool,
+    behind: impl Behind,
+    again: impl Fn(),
+) -> Result<(), GatewayError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
         .build()
         .map_err(GatewayError::Runtime)?;
-    let done = runtime.block_on(accept(bound, router, stop, behind));
+    let done = runtime.block_on(accept(bound, router, stop, behind, again));
     runtime.shutdown_timeout(LAST);
     done.map_err(GatewayError::Runtime)
 }
 
-async fn accept(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Behind) -> io::Result<()> {
-    let Bound { socket, tls, drain } = bound;
+async fn accept(
+    bound: Bound,
+    router: Router,
+    stop: &AtomicBool,
+    behind: impl Behind,
+    again: impl Fn(),
+) -> io::Result<()> {
+    let Bound { socket, mut tls, files, reload, drain } = bound;
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut wiped = Instant::now();
@@ -224,6 +241,13 @@ async fn accept(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Be
         if wiped.elapsed() >= FORGET {
             wiped = Instant::now();
             behind.forget(wiped);
+        }
+        if reload.swap(false, Ordering::SeqCst) {
+            again();
+            match files.as_ref().map(|(chain, key)| acceptor(chain, key)).transpose() {
+                Ok(fresh) => tls = fresh,
+                Err(error) => tracing::error!(name = error.name(), %error, "the certificate stays as it was"),
+            }
         }
         let place = timeout(LOOK, Arc::clone(&places).acquire_owned()).await;
         let Ok(Ok(place)) = place else { continue };

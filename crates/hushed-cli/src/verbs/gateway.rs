@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert", env = "HUSHED_GATEWAY_TLS_KEY")]
     tls_key: Option<PathBuf>,
 
-    /// A file of keys, one per line, one of which programs must show (`Authorization: Bearer KEY`)
+    /// A file of keys, one per line (or sha256: and the digest of one), one of which programs must show (`Authorization: Bearer KEY`)
     #[arg(long, value_name = "FILE", env = "HUSHED_GATEWAY_API_KEY_FILE")]
     api_key_file: Option<PathBuf>,
 
@@ -263,6 +263,7 @@ impl Args {
             listen: Listen::from(self.listen.as_str()),
             tls: self.tls_cert.clone().zip(self.tls_key.clone()),
             api_keys: self.api_key_file.clone(),
+            reload: signals::reload_on_hangup().map_err(CliError::Signals)?,
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
             model_name: self.model_name.clone(),

@@ -18,7 +18,7 @@ use crate::sessions::{Queue, Sessions, Shared};
 
 /// What every request passes, whatever comes behind it.
 pub struct Edge {
-    pub(super) door: Door,
+    pub(crate) door: Door,
     pub(super) metrics: Metrics,
 }
 
@@ -32,7 +32,7 @@ impl Edge {
 
 /// State shared by the routes.
 pub struct Served {
-    pub(super) edge: Arc<Edge>,
+    pub(crate) edge: Arc<Edge>,
     pub(super) shared: Arc<Shared>,
     pub(super) queue: Arc<Queue>,
     /// The model's name.
