@@ -84,8 +84,8 @@ impl Gateway {
         &self.served.named.model
     }
 
-    /// Answers requests until `stop` is raised, and those under way then, for as long as the configuration says. What is
-    /// left ends at its next step, and its clients are told.
+    /// Answers requests until `stop` is raised, and those under way then, for as long as the configuration says. What
+    /// is left ends at its next step, and its clients are told.
     ///
     /// # Errors
     /// [`GatewayError::Runtime`] if the system refuses what the loop needs.

@@ -200,9 +200,9 @@ impl Pace {
         measured.measured = Instant::now();
     }
 
-    /// Whether to let a request through that seems too slow, to see whether the pace is still so: if it would be in time
-    /// at the best pace of the last passes, or at the plan's, the more the longer ago that was. `planned`: its planned
-    /// seconds by one session; `sets_up`: whether a set-up comes first.
+    /// Whether to let a request through that seems too slow, to see whether the pace is still so: if it would be in
+    /// time at the best pace of the last passes, or at the plan's, the more the longer ago that was. `planned`: its
+    /// planned seconds by one session; `sets_up`: whether a set-up comes first.
     pub fn probe(&self, planned: f64, sets_up: bool, patience: f64) -> bool {
         let mut measured = self.lock();
         let age = measured.measured.elapsed().as_secs_f64();

@@ -9,8 +9,8 @@
 //! needs as many addresses as the room has places; to keep a known client out, that client's address. Refusing
 //! newcomers instead would let the first connections keep everybody out until their deadline, and then start over.
 //!
-//! A client whose hello is good waits for a session in the [`Queue`] if all are taken. While somebody waits, the session
-//! that has been idle longest ends.
+//! A client whose hello is good waits for a session in the [`Queue`] if all are taken. While somebody waits, the
+//! session that has been idle longest ends.
 
 mod queue;
 

@@ -13,8 +13,9 @@ use subtle::ConstantTimeEq;
 
 use super::fingerprint;
 
-/// Checks that the certificate has one of the pins, then that the certificate is valid now and meant for a server, then (through the handshake's
-/// signature) that the peer holds its key. The name in it is ignored: the pin says more than a name.
+/// Checks that the certificate has one of the pins, then that the certificate is valid now and meant for a server, then
+/// (through the handshake's signature) that the peer holds its key. The name in it is ignored: the pin says more than a
+/// name.
 #[derive(Debug)]
 pub(super) struct PinVerifier {
     pins: Vec<[u8; 32]>,
