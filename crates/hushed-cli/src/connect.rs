@@ -1,6 +1,7 @@
 //! How a verb reaches a server.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hushed_serve::{BundlePin, Client, ClientConfig, Digest, FilePins, ServerTrust, Token, Unpinned, folders};
@@ -37,8 +38,9 @@ pub struct ConnectArgs {
     #[command(flatten)]
     pins: PinArgs,
 
-    /// Keep asking a server that has no free session for this many seconds, at growing, random intervals
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, env = "HUSHED_RETRY")]
+    /// Wait this many seconds for a session if all are taken: in the server's queue, or where that is full by asking
+    /// again; 0 does not wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, env = "HUSHED_RETRY")]
     retry: u32,
 
     /// Where the public parts of models are kept [default: the user's cache folder]
@@ -50,9 +52,10 @@ pub struct ConnectArgs {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct TrustArgs {
-    /// SHA-256 of the server's certificate, in hexadecimal
-    #[arg(long, value_name = "SHA256", env = "HUSHED_PIN")]
-    pin: Option<String>,
+    /// SHA-256 of the server's certificate, in hexadecimal. May be given more than once, the old one first, while the
+    /// certificate changes; in HUSHED_PIN with commas between them
+    #[arg(long, value_name = "SHA256", value_delimiter = ',', env = "HUSHED_PIN")]
+    pin: Vec<String>,
 
     /// A PEM file of authorities that sign server certificates
     #[arg(long, value_name = "FILE", env = "HUSHED_CA")]
@@ -91,7 +94,10 @@ impl ConnectArgs {
     /// Connects. Says so if the server may choose what decides the number of tokens of a text, or of a conversation
     /// (`chats`).
     pub fn client(&self, out: &Output, chats: bool) -> Result<Client, CliError> {
-        let config = self.config()?;
+        let mut config = self.config()?;
+        if !out.is_json() && !out.is_quiet() {
+            config.on_wait = Some(Arc::new(|waiting| eprintln!("{waiting}")));
+        }
         let client = Client::connect(&config)?;
         // The rows of an image follow from its model's shape.
         if client.public().tokenizer().is_ok() {
@@ -109,10 +115,11 @@ impl ConnectArgs {
     }
 
     pub fn config(&self) -> Result<ClientConfig, CliError> {
-        let trust = match (&self.trust.pin, &self.trust.ca) {
-            (Some(pin), _) => ServerTrust::Pin(pin.clone()),
-            (None, Some(ca)) => ServerTrust::CaFile(ca.clone()),
-            (None, None) => return Err(CliError::NoTrust), // excluded by the group above
+        let trust = match (self.trust.pin.as_slice(), &self.trust.ca) {
+            ([pin], _) => ServerTrust::Pin(pin.clone()),
+            ([], Some(ca)) => ServerTrust::CaFile(ca.clone()),
+            (pins @ [_, ..], _) => ServerTrust::Pins(pins.to_vec()),
+            ([], None) => return Err(CliError::NoTrust), // excluded by the group above
         };
         let mut config = ClientConfig::new(&self.server, trust);
         config.retry = Duration::from_secs(self.retry.into());

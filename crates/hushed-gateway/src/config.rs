@@ -1,6 +1,8 @@
 //! The user's settings for a gateway.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hushed_serve::{ClientConfig, ServeError};
@@ -16,8 +18,11 @@ pub struct GatewayConfig {
     pub listen: Listen,
     /// Certificate chain and key (PEM files), for TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// A file of keys, one per line; clients must show one of them as their bearer token.
+    /// A file of keys, one per line, or `sha256:` and the digest of one; clients must show one of them as their bearer
+    /// token.
     pub api_keys: Option<PathBuf>,
+    /// Once raised, keys and certificate are read again, and the flag is lowered.
+    pub reload: Arc<AtomicBool>,
     /// Names by which browsers and clients may call the gateway, besides those of a loopback address.
     pub hosts: Vec<String>,
     /// Web origins (`https://example.org`) whose pages may use the gateway, besides its own page.
@@ -32,6 +37,8 @@ pub struct GatewayConfig {
     pub max_waiting: usize,
     /// How long a client waits if it does not say.
     pub patience: Duration,
+    /// How long requests under way may take once the gateway is stopped.
+    pub drain: Duration,
     /// Pads texts to a multiple of this many tokens.
     pub bucket: Option<usize>,
     /// Embeds the beginning of a text that is too long, unless the request says otherwise.
@@ -66,6 +73,7 @@ impl GatewayConfig {
             listen: Listen::Tcp("127.0.0.1:0".to_owned()),
             tls: None,
             api_keys: None,
+            reload: Arc::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
             model_name: None,
@@ -73,6 +81,7 @@ impl GatewayConfig {
             batch: 8,
             max_waiting: 1024,
             patience: Duration::from_secs(600),
+            drain: Duration::from_secs(120),
             bucket: None,
             truncate: false,
             public_table: false,

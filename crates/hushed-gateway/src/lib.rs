@@ -37,7 +37,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts listening and connects to the server. Requests wait until [`Gateway::run`].
+    /// Starts listening and looks at the server. Requests wait until [`Gateway::run`].
     ///
     /// # Errors
     /// [`GatewayError`]: the listening side is checked before the server, so that cheap refusals come first.
@@ -84,14 +84,15 @@ impl Gateway {
         &self.served.named.model
     }
 
-    /// Answers requests until `stop` is raised. Passes under way then end at their next step, and their clients are
-    /// told.
+    /// Answers requests until `stop` is raised, and those under way then, for as long as the configuration says. What
+    /// is left ends at its next step, and its clients are told.
     ///
     /// # Errors
     /// [`GatewayError::Runtime`] if the system refuses what the loop needs.
     pub fn run(self, stop: &AtomicBool) -> Result<(), GatewayError> {
         let router = http::router(Arc::clone(&self.served));
-        listen::run(self.bound, router, stop, self.sessions)
+        let edge = Arc::clone(&self.served.edge);
+        listen::run(self.bound, router, stop, self.sessions, || edge.door.reload())
     }
 }
 

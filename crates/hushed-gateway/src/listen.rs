@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -38,8 +39,8 @@ const MAX_HEAD: usize = 32 << 10;
 const LOOK: Duration = Duration::from_millis(50);
 /// How often answers that have been kept long enough are wiped.
 const FORGET: Duration = Duration::from_secs(10);
-/// How long connections may take to end once the gateway is stopped.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long connections may take to end after the sessions.
+const LAST: Duration = Duration::from_secs(5);
 /// How long the sessions may take to end.
 const END: Duration = Duration::from_secs(30);
 /// Pause after a failed `accept`, for example for lack of file descriptors.
@@ -70,6 +71,12 @@ impl Behind for Sessions {
 pub struct Bound {
     socket: Socket,
     tls: Option<TlsAcceptor>,
+    /// Where its certificate and key are.
+    files: Option<(PathBuf, PathBuf)>,
+    /// Raised to have them, and the keys, read again.
+    reload: Arc<AtomicBool>,
+    /// How long requests under way may take once it is stopped.
+    drain: Duration,
 }
 
 enum Socket {
@@ -121,7 +128,7 @@ impl Bound {
                 Socket::Tcp(bound, local)
             }
         };
-        Ok(Self { socket, tls })
+        Ok(Self { socket, tls, files: config.tls.clone(), reload: Arc::clone(&config.reload), drain: config.drain })
     }
 
     /// The address; `None` for a Unix socket.
@@ -193,20 +200,33 @@ fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Accepts connections until `stop` is raised, then ends the work behind and lets connections finish.
-pub fn run(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Behind) -> Result<(), GatewayError> {
+/// Accepts connections until `stop` is raised, lets requests under way finish, and then ends the work behind.
+/// `again` is called when the keys are to be read again.
+pub fn run(
+    bound: Bound,
+    router: Router,
+    stop: &AtomicBool,
+    behind: impl Behind,
+    again: impl Fn(),
+) -> Result<(), GatewayError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
         .build()
         .map_err(GatewayError::Runtime)?;
-    let done = runtime.block_on(accept(bound, router, stop, behind));
-    runtime.shutdown_timeout(DRAIN);
+    let done = runtime.block_on(accept(bound, router, stop, behind, again));
+    runtime.shutdown_timeout(LAST);
     done.map_err(GatewayError::Runtime)
 }
 
-async fn accept(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Behind) -> io::Result<()> {
-    let Bound { socket, tls } = bound;
+async fn accept(
+    bound: Bound,
+    router: Router,
+    stop: &AtomicBool,
+    behind: impl Behind,
+    again: impl Fn(),
+) -> io::Result<()> {
+    let Bound { socket, mut tls, files, reload, drain } = bound;
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut wiped = Instant::now();
@@ -221,6 +241,13 @@ async fn accept(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Be
         if wiped.elapsed() >= FORGET {
             wiped = Instant::now();
             behind.forget(wiped);
+        }
+        if reload.swap(false, Ordering::SeqCst) {
+            again();
+            match files.as_ref().map(|(chain, key)| acceptor(chain, key)).transpose() {
+                Ok(fresh) => tls = fresh,
+                Err(error) => tracing::error!(name = error.name(), %error, "the certificate stays as it was"),
+            }
         }
         let place = timeout(LOOK, Arc::clone(&places).acquire_owned()).await;
         let Ok(Ok(place)) = place else { continue };
@@ -255,9 +282,14 @@ async fn accept(bound: Bound, router: Router, stop: &AtomicBool, behind: impl Be
     }
     drop(name);
     drop(socket);
-    // Passes end at their next step; their clients are told, and then their connections end.
+    let mut connections = pin!(graceful.shutdown());
+    let drained = timeout(drain, &mut connections).await;
+    // What is left ends at its next step; its clients are told, and then their connections end.
     let ended = tokio::task::spawn_blocking(move || behind.close());
-    let _ = timeout(DRAIN, graceful.shutdown()).await;
+    if drained.is_err() {
+        tracing::warn!("some requests did not end in time");
+        let _ = timeout(LAST, &mut connections).await;
+    }
     // A step of a large model takes seconds, but a server that does not answer must not hold the process.
     if timeout(END, ended).await.is_err() {
         tracing::warn!("a session did not end in time");

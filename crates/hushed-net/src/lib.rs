@@ -19,7 +19,7 @@ pub mod stats;
 
 pub use channel::shaped::Shape;
 pub use channel::tcp::Listener;
-pub use channel::tls::{Identity, TlsClient, TlsFault, TlsServer, Trust};
+pub use channel::tls::{Identity, TlsClient, TlsFault, TlsServer, Trust, Validity};
 pub use channel::{Channel, Limits, StreamChannel};
 pub use error::{NetError, PeerFault};
 pub use party::{Kind, Party};

@@ -8,6 +8,8 @@
 //! then receive: one round.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::time::Duration;
+
 use sha2::{Digest, Sha256};
 
 use crate::channel::memory::{self, MemoryChannel};
@@ -114,6 +116,14 @@ impl Session {
     /// [`NetError::PeerMisbehaved`] if it is not; otherwise as [`Channel::recv`].
     pub fn recv(&mut self, kind: Kind, expect: Expect) -> Result<Vec<u8>, NetError> {
         self.guard(|this| this.recv_step(kind, expect))
+    }
+
+    /// Waits for at most `within` for the peer's next step, without taking it; returns whether it has come.
+    ///
+    /// # Errors
+    /// As [`Channel::arrived`].
+    pub fn arrived(&mut self, within: Duration) -> Result<bool, NetError> {
+        self.guard(|this| this.channel.arrived(within))
     }
 
     /// Both parties send, then both receive: one round.

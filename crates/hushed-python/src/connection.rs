@@ -28,7 +28,13 @@ impl Connection {
     pub fn config(self) -> Result<ClientConfig, ServeError> {
         let trust = match (self.pin, self.ca) {
             (None, Some(ca)) => ServerTrust::CaFile(ca),
-            (pin, _) => ServerTrust::Pin(pin.unwrap_or_default()),
+            (pin, _) => {
+                let pins: Vec<String> = pin.unwrap_or_default().split(',').map(|pin| pin.trim().to_owned()).collect();
+                match pins.as_slice() {
+                    [pin] => ServerTrust::Pin(pin.clone()),
+                    _ => ServerTrust::Pins(pins),
+                }
+            }
         };
         let mut config = ClientConfig::new(self.server, trust);
         config.retry = Duration::from_secs(self.retry.into());

@@ -74,7 +74,9 @@ def test_a_refused_text_costs_nothing_and_is_not_repeated(encoder):
     assert encoder.last_cost.sessions == 0, "the session is kept"
 
 
-def test_limits_of_the_server_are_its_refusals(folder):
+def test_limits_of_the_server_are_its_refusals(folder, monkeypatch):
+    # Otherwise the second would wait, and the first, idle, would end for it.
+    monkeypatch.setenv("HUSHED_RETRY", "0")
     with hushed.serve(folder, max_tokens=8, max_sessions=1) as server:
         with hushed.SentenceEncoder(server.address, pin=server.pin) as encoder:
             assert encoder.max_seq_length == 8

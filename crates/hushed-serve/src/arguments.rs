@@ -1,6 +1,8 @@
 //! The command line of a server, shared by every program that serves (feature `arguments`).
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -9,7 +11,7 @@ use crate::error::ServeError;
 use crate::fhe::{FheServeArguments, FheServerConfig};
 use crate::folders;
 use crate::session::allowance::rate::{ClientLimits, Rate};
-use crate::session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
+use crate::session::config::{ClientAccess, Entrance, MAX_SESSIONS, MAX_WAITING, ServerIdentity};
 use crate::session::deadlines::Deadlines;
 use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 use crate::twopc::{MAX_PASS_TOKENS, ServerConfig};
@@ -68,7 +70,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_CLIENT_CA")]
     pub client_ca: Option<PathBuf>,
 
-    /// Maximum number of concurrent sessions; more are refused
+    /// Maximum number of concurrent sessions; other clients wait for one
     #[arg(
         long,
         value_name = "N",
@@ -76,6 +78,12 @@ pub struct ServeArguments {
         env = "HUSHED_MAX_SESSIONS"
     )]
     pub max_sessions: usize,
+
+    /// Maximum number of clients that wait for a session; more are refused, and so is a client that does not wait
+    /// (`--retry 0`). Clients take turns, and none takes more places than it leaves free. With --protocol fhe nobody
+    /// waits
+    #[arg(long, value_name = "N", default_value_t = MAX_WAITING, env = "HUSHED_MAX_WAITING")]
+    pub max_waiting: usize,
 
     /// Maximum tokens per text, below the model's own limit
     #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS")]
@@ -195,12 +203,13 @@ pub struct ServeArguments {
 }
 
 impl ServeArguments {
-    /// The configuration that the arguments describe, with what `--protocol fhe` takes besides.
+    /// The configuration that the arguments describe, with what `--protocol fhe` takes besides. `reload`: see
+    /// [`Entrance::reload`].
     ///
     /// # Errors
     /// [`ServeError::NoStateFolder`] if there is no folder for the development certificate.
-    pub fn config(&self, fhe: &FheServeArguments) -> Result<ServeConfig, ServeError> {
-        let mut entrance = self.entrance()?;
+    pub fn config(&self, fhe: &FheServeArguments, reload: Arc<AtomicBool>) -> Result<ServeConfig, ServeError> {
+        let mut entrance = self.entrance(reload)?;
         let (texts, bits) = (self.max_texts_per_client, self.max_opened_bits_per_client);
         if bits.is_some() && self.protocol == Protocol::Fhe {
             return Err(ServeError::OpensNoBits);
@@ -224,7 +233,7 @@ impl ServeArguments {
         })
     }
 
-    fn entrance(&self) -> Result<Entrance, ServeError> {
+    fn entrance(&self, reload: Arc<AtomicBool>) -> Result<Entrance, ServeError> {
         let identity = match self.cert.clone().zip(self.key.clone()) {
             Some((chain, key)) => ServerIdentity::Files { chain, key },
             None => {
@@ -237,12 +246,14 @@ impl ServeArguments {
             identity,
             access: ClientAccess::new(self.tokens.clone(), self.client_ca.clone()),
             max_sessions: self.max_sessions,
+            max_waiting: self.max_waiting,
             per_client: None,
             deadlines: Deadlines {
                 silence: Duration::from_secs(self.silence),
                 drain: Duration::from_secs(self.drain),
                 ..Deadlines::default()
             },
+            reload,
             metrics_listen: self.metrics.clone(),
         })
     }

@@ -14,7 +14,7 @@ pub use crate::category::Category;
 use crate::digest::Digest;
 use crate::fhe::FheJobError;
 use crate::session::allowance::rate::CountsFault;
-use crate::session::wire::{ABORT_STOPPING, Refusal, WireFault};
+use crate::session::wire::{ABORT_IDLE, ABORT_STOPPING, Refusal, WireFault};
 use crate::twopc::IndexFault;
 
 /// Errors of this crate.
@@ -523,6 +523,16 @@ fn theirs(offered: &Option<Digest>) -> String {
 }
 
 impl ServeError {
+    /// Whether the session was over: the server has gone, is stopping, or has given the session's place away. Before a
+    /// pass has begun, a caller opens another session.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(
+            self,
+            Self::Net(NetError::PeerGone | NetError::Io { .. }) | Self::Refused(Refusal::Stopping | Refusal::Idle)
+        )
+    }
+
     /// Whether the pass that it ended was run to its last message ([`RunError::is_of_a_whole_pass`]).
     #[cfg(feature = "client")]
     pub(crate) fn is_of_a_whole_pass(&self) -> bool {
@@ -570,6 +580,7 @@ impl Refusal {
             Self::PrivateTable => "private-table",
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::Stopping => "stopping",
+            Self::Idle => "idle",
             Self::OtherProtocol { .. } => "other-protocol",
             Self::WrongSize => "wrong-size",
             Self::WrongOffset => "wrong-offset",
@@ -599,6 +610,7 @@ impl From<NetError> for ServeError {
     fn from(error: NetError) -> Self {
         match error {
             NetError::PeerAborted { code: ABORT_STOPPING } => Self::Refused(Refusal::Stopping),
+            NetError::PeerAborted { code: ABORT_IDLE } => Self::Refused(Refusal::Idle),
             error => Self::Net(error),
         }
     }

@@ -22,7 +22,7 @@ pub fn control(data: &[u8]) {
     }
     if let Ok(reply) = Reply::decode(data) {
         match reply {
-            Reply::Welcome(_) | Reply::Fhe(_) => same(reply.encode(), MAX_GREETING),
+            Reply::Welcome(_) | Reply::Fhe(_) | Reply::Waiting(_) => same(reply.encode(), MAX_GREETING),
             // A refusal is read from any version and may carry numbers that its reason does not use.
             Reply::Refused(refusal) => assert!(refusal.to_string().len() < 300),
         }

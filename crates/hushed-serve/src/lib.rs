@@ -9,7 +9,8 @@
 //! A two-party session, one message per line:
 //!
 //! ```text
-//! client → server  hello     versions, agreement hash, the bundle insisted on, the bearer token
+//! client → server  hello     versions, agreement hash, the bundle insisted on, the bearer token, how long it waits
+//! server → client  waiting   its place in the queue, while all sessions are taken
 //! server → client  welcome   (or a refusal) bundle, agreement hash, limits
 //! client → server  confirm   H(TLS exporter ‖ transcript), whether the bundle is wanted
 //! server → client  bundle    if wanted
@@ -51,18 +52,18 @@ pub use bundle::Bundle;
 pub use digest::{Digest, NotADigest};
 pub use error::{Category, ServeError};
 pub use session::allowance::rate::{ClientLimits, CountsFault, Rate};
-pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
+pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, MAX_WAITING, ServerIdentity};
 #[cfg(feature = "client")]
-pub use session::connect::{BundlePin, ClientConfig, FilePins, ServerTrust, Unpinned};
+pub use session::connect::{BundlePin, ClientConfig, FilePins, OnWait, ServerTrust, Unpinned};
 pub use session::deadlines::Deadlines;
 pub use session::listener::Listener;
 pub use session::token::Token;
-pub use session::wire::Refusal;
+pub use session::wire::{Refusal, Waiting};
 pub use twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 #[cfg(feature = "client")]
 pub use twopc::{
     Answered, Class, Client, Cost, Drafted, Embedding, Encoded, Encoder, Facts, Finish, Found, GenerateOptions,
-    Generated, Generation, Kept, Made, OnProgress, Options, Pass, Progress, Sent, Spent, Watch, Work,
+    Generated, Generation, Kept, Made, Offer, OnProgress, Options, Pass, Progress, Sent, Spent, Watch, Work,
 };
 pub use twopc::{IndexFault, IndexFile, MAX_PASS_TOKENS, Server, ServerConfig, read_prefix};
 

@@ -81,7 +81,8 @@ fn run_batch(arguments: &RunArguments, json: bool) -> Result<(), ServeError> {
 
 fn run_server(serve: &ServeArguments, fhe: &FheServeArguments, json: bool) -> Result<(), ServeError> {
     let stop = signals::stop_on_signals().map_err(ServeError::Signals)?;
-    match serve.config(fhe)? {
+    let reload = signals::reload_on_hangup().map_err(ServeError::Signals)?;
+    match serve.config(fhe, reload)? {
         ServeConfig::TwoParty(config) => run_two_party(&config, &stop, json),
         ServeConfig::Fhe(config) => run_fhe(&config, &stop, json),
     }

@@ -61,7 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert", env = "HUSHED_GATEWAY_TLS_KEY")]
     tls_key: Option<PathBuf>,
 
-    /// A file of keys, one per line, one of which programs must show (`Authorization: Bearer KEY`)
+    /// A file of keys, one per line (or sha256: and the digest of one), one of which programs must show
+    /// (`Authorization: Bearer KEY`)
     #[arg(long, value_name = "FILE", env = "HUSHED_GATEWAY_API_KEY_FILE")]
     api_key_file: Option<PathBuf>,
 
@@ -92,6 +93,10 @@ pub struct Args {
     /// Seconds that a program waits, unless it says so itself
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..), env = "HUSHED_PATIENCE")]
     patience: u64,
+
+    /// Seconds that requests under way may take after SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, env = "HUSHED_DRAIN")]
+    drain: u64,
 
     /// Pad texts to a multiple of N tokens: the server learns only the padded lengths
     #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
@@ -259,6 +264,7 @@ impl Args {
             listen: Listen::from(self.listen.as_str()),
             tls: self.tls_cert.clone().zip(self.tls_key.clone()),
             api_keys: self.api_key_file.clone(),
+            reload: signals::reload_on_hangup().map_err(CliError::Signals)?,
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
             model_name: self.model_name.clone(),
@@ -266,6 +272,7 @@ impl Args {
             batch: self.batch,
             max_waiting: self.max_waiting,
             patience: Duration::from_secs(self.patience),
+            drain: Duration::from_secs(self.drain),
             bucket: self.bucket,
             truncate: self.truncate,
             public_table: self.public_table,

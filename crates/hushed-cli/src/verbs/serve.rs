@@ -41,7 +41,8 @@ impl Args {
         if !out.is_quiet() {
             logging::to_stderr(out.is_json(), self.serve.debug);
         }
-        match self.serve.config(&self.fhe)? {
+        let reload = signals::reload_on_hangup().map_err(CliError::Signals)?;
+        match self.serve.config(&self.fhe, reload)? {
             ServeConfig::TwoParty(config) => two_party(&config, &stop, out),
             ServeConfig::Fhe(config) => fhe(&config, &stop, out),
         }

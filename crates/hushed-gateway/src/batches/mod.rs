@@ -119,8 +119,8 @@ impl BatchGateway {
     /// [`GatewayError::Runtime`] if the system refuses what the loop needs.
     pub fn run(self, stop: &AtomicBool) -> Result<(), GatewayError> {
         let routes = http::batches::routes(Arc::clone(&self.worker.board));
-        let router = http::entered(routes, self.edge);
-        listen::run(self.bound, router, stop, self.worker)
+        let router = http::entered(routes, Arc::clone(&self.edge));
+        listen::run(self.bound, router, stop, self.worker, || self.edge.door.reload())
     }
 }
 

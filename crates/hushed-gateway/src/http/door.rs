@@ -4,9 +4,11 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use hushed_serve::Digest;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
@@ -17,6 +19,8 @@ use crate::config::GatewayConfig;
 use crate::error::GatewayError;
 use crate::sessions::share::Caller;
 
+/// What precedes the digest of a key in its file, as in a server's list of tokens.
+const HASHED: &[u8] = b"sha256:";
 /// Permitted lengths of a key.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
 /// Paths that need no key: those that a browser loads before its user can give it one, and that a supervisor polls.
@@ -30,8 +34,10 @@ pub struct Door {
     /// Host names in lower case; `None` on a Unix socket, which no browser reaches.
     hosts: Option<Vec<String>>,
     origins: Vec<String>,
+    /// Where the keys are.
+    file: Option<PathBuf>,
     /// SHA-256 of each key; `None` requires no key.
-    keys: Option<Vec<[u8; 32]>>,
+    keys: RwLock<Option<Vec<[u8; 32]>>>,
 }
 
 impl Door {
@@ -61,17 +67,33 @@ impl Door {
         {
             return Err(GatewayError::NoHost { address });
         }
-        Ok(Self { hosts, origins: origins?, keys })
+        Ok(Self { hosts, origins: origins?, file: config.api_keys.clone(), keys: RwLock::new(keys) })
+    }
+
+    /// Reads the keys again. If they cannot be used, they stay as they were.
+    pub fn reload(&self) {
+        let Some(path) = &self.file else { return };
+        match read_keys(path) {
+            Ok(keys) => {
+                tracing::info!(keys = keys.len(), "read the API keys again");
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+            }
+            Err(error) => tracing::error!(name = error.name(), %error, "the API keys stay as they were"),
+        }
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Option<Vec<[u8; 32]>>> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether keys are required.
     pub fn has_keys(&self) -> bool {
-        self.keys.is_some()
+        self.known().is_some()
     }
 
     /// How many users there can be: one per key, or one if there are no keys.
     pub fn keys(&self) -> usize {
-        self.keys.as_ref().map_or(1, Vec::len)
+        self.known().as_ref().map_or(1, Vec::len)
     }
 
     /// Checks whether a request may come in; returns its caller.
@@ -153,7 +175,8 @@ impl Door {
     }
 
     fn key(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        let Some(keys) = &self.keys else {
+        let known = self.known();
+        let Some(keys) = &*known else {
             return Ok(Caller::default());
         };
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
@@ -193,6 +216,11 @@ fn read_keys(path: &Path) -> Result<Vec<[u8; 32]>, GatewayError> {
     for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        if let Some(hex) = line.strip_prefix(HASHED) {
+            let digest = std::str::from_utf8(hex).ok().and_then(|hex| hex.trim().parse::<Digest>().ok());
+            keys.push(digest.ok_or_else(|| wrong(number))?.0);
             continue;
         }
         if !KEY_BYTES.contains(&line.len()) || !line.iter().all(u8::is_ascii_graphic) {

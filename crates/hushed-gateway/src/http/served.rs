@@ -18,7 +18,7 @@ use crate::sessions::{Queue, Sessions, Shared};
 
 /// What every request passes, whatever comes behind it.
 pub struct Edge {
-    pub(super) door: Door,
+    pub(crate) door: Door,
     pub(super) metrics: Metrics,
 }
 
@@ -32,7 +32,7 @@ impl Edge {
 
 /// State shared by the routes.
 pub struct Served {
-    pub(super) edge: Arc<Edge>,
+    pub(crate) edge: Arc<Edge>,
     pub(super) shared: Arc<Shared>,
     pub(super) queue: Arc<Queue>,
     /// The model's name.
@@ -57,7 +57,7 @@ impl Served {
             server: config.client.server.clone(),
             pin: match &config.client.trust {
                 ServerTrust::Pin(pin) => Some(pin.replace(':', "").to_ascii_lowercase()),
-                ServerTrust::CaFile(_) => None,
+                ServerTrust::Pins(_) | ServerTrust::CaFile(_) => None,
             },
             patience: config.patience,
             truncate: config.truncate,

@@ -1,10 +1,7 @@
 //! text-embeddings-inference's `/embed`, `/`, `/similarity`, `/info`, `/health` and `/ready`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -19,10 +16,9 @@ use super::prepare::{Asker, MOST_TEXTS, embed};
 use super::refusal::{Refusal, Shape};
 use super::served::Served;
 use crate::sessions::Queue;
+use crate::sessions::failure::Failure;
 
 const TOKEN_IDS: &str = "lists of token ids are not supported: send strings";
-/// How long `/ready` tries to reach a server that was not there the last time.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Parameters of a request besides its texts.
 struct Parameters {
@@ -214,33 +210,15 @@ pub async fn health() -> StatusCode {
     StatusCode::OK
 }
 
-/// `GET /ready`: whether the server is there, as far as is known.
+/// `GET /ready`: whether the server would take a session, as a handshake shows.
 pub async fn ready(State(served): State<Arc<Served>>) -> Response {
-    if served.shared.reachable.load(Ordering::Relaxed) {
-        return StatusCode::OK.into_response();
-    }
     let looked = Arc::clone(&served);
-    let found = tokio::task::spawn_blocking(move || listens(&looked.server)).await;
-    match found {
-        Ok(true) => {
-            let shared = &served.shared;
-            // A refusal holds even if something listens.
-            let refused = shared.away.now().is_some_and(|failure| failure.lasts());
-            if !refused {
-                shared.away.end();
-            }
-            served.shared.reachable.store(true, Ordering::Relaxed);
-            StatusCode::OK.into_response()
+    match tokio::task::spawn_blocking(move || looked.shared.look()).await {
+        Ok(Ok(())) => StatusCode::OK.into_response(),
+        Ok(Err(failure)) => {
+            // Whatever it is, no request would be answered.
+            Refusal { status: StatusCode::SERVICE_UNAVAILABLE, ..failure.into() }.answer(Shape::Tei)
         }
-        _ => {
-            let message = "cannot reach the server; check that it is running and reachable";
-            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unreachable", message).answer(Shape::Tei)
-        }
+        Err(_) => Refusal::from(Failure::defect()).answer(Shape::Tei),
     }
-}
-
-fn listens(server: &str) -> bool {
-    let addresses = server.to_socket_addrs().into_iter().flatten();
-    let mut reached = addresses.map(|address| TcpStream::connect_timeout(&address, LOOK));
-    reached.any(|connected| connected.is_ok())
 }

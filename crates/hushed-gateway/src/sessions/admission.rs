@@ -115,7 +115,12 @@ impl Admission<'_> {
         }
         let patience = self.patience.as_secs_f64();
         let setup = self.setup();
-        let alone = setup + self.seconds(planned.iter().sum(), self.lanes(planned.len()));
+        let (whole, lanes) = (planned.iter().sum(), self.lanes(planned.len()));
+        let mut alone = setup + self.seconds(whole, lanes);
+        let nothing = load.waiting == 0 && load.running.is_empty();
+        if alone > patience && nothing && self.pace.probe(whole / lanes as f64, !self.open, patience) {
+            alone = patience;
+        }
         if alone > patience {
             let mut sum = 0.0;
             let ends = planned.iter().zip(1..).map(|(one, n)| {

@@ -9,6 +9,7 @@ pub mod failure;
 pub mod generate;
 pub mod ledger;
 pub mod pace;
+mod ready;
 pub mod search;
 mod session;
 pub mod share;
@@ -18,6 +19,7 @@ pub mod texts;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use hushed_mpc::Terms;
 use hushed_serve::{BundlePin, Client, ServeError, Task};
@@ -28,6 +30,7 @@ use away::Away;
 use generate::Prompts;
 use ledger::Ledger;
 use pace::Pace;
+use ready::Ready;
 use session::Kept;
 use share::Share;
 use texts::{Limits, Texts};
@@ -63,30 +66,39 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Connects, so that a wrong address, pin or token is found at once, as is a server that does not allow the
-    /// requested products ahead or drafts; then starts the workers. `keys` is the number of keys that share the queue.
+    /// Looks at the server, so that a wrong address, pin or token is found at once, as is a server that does not allow
+    /// the requested products ahead or drafts; then starts the workers. A session is opened when there is work. `keys`
+    /// is the number of keys that share the queue.
     ///
     /// # Errors
-    /// As [`Client::connect`]; [`GatewayError::NoRoute`] for a model that neither embeds nor generates text.
+    /// As [`Client::look`]; [`GatewayError::NoRoute`] for a model that neither embeds nor generates text.
     pub fn open(config: &GatewayConfig, keys: usize) -> Result<Self, GatewayError> {
-        let client = Client::connect(&config.client)?;
+        let began = Instant::now();
+        let client = Client::look(&config.client)?;
         let task = client.public().task();
         if task == Task::Classify {
             return Err(GatewayError::NoRoute);
         }
         client.allows(config.ahead, config.draft)?;
         let terms = Terms { padded: config.bucket.is_some(), public_table: config.public_table };
-        let batch = config.batch.min(client.texts_left()).max(1);
+        let batch = config.batch.min(client.max_texts()).max(1);
         let public = client.public_prefix().map_or(0, |p| p.tokens as usize);
         let opened = (public, client.answers());
-        let (setup, ahead) = (client.setup().time, config.ahead.min(client.max_ahead()).into());
+        let (setup, ahead) = (began.elapsed(), config.ahead.min(client.max_ahead()).into());
         let pace = Pace::new(client.public(), terms, setup, opened, ahead);
+        let stop = Arc::<AtomicBool>::default();
+        let mut later = config.client.clone();
+        // Sessions must be with the same model, or are refused.
+        later.bundle.get_or_insert(BundlePin::Hash(client.bundle_hash()));
+        later.stop = Some(Arc::clone(&stop));
+        later.on_wait = Some(Arc::new(|waiting| tracing::info!("{waiting}")));
         let shared = Arc::new(Shared {
+            client: later,
             public: client.public().clone(),
             bundle: client.bundle_hash(),
             max_tokens: client.max_tokens(),
             max_pass_tokens: client.max_pass_tokens(),
-            max_texts: client.texts_left(),
+            max_texts: client.max_texts(),
             documents: client.documents(),
             record_bytes: client.record_bytes(),
             scores: client.gives_scores(),
@@ -99,22 +111,21 @@ impl Sessions {
             },
             pace: pace.map_err(ServeError::from)?,
             ledger: Ledger::default(),
-            stop: Arc::default(),
+            stop,
             open: AtomicUsize::new(0),
-            reachable: AtomicBool::new(true),
+            ready: Ready::now(),
             away: Away::default(),
             sessions: config.sessions,
             batch: (task != Task::Generate).then_some(batch),
             share: Share::new(config.max_waiting, keys),
         });
-        shared.ledger.session(&client.setup());
         let limits = Limits { texts: batch, rows: shared.max_pass_tokens };
         let queue = match task {
             Task::Generate => Queue::Generate(Prompts::default()),
             _ => Queue::Embed(Texts::new(limits, salt()?)),
         };
         let mut sessions = Self { shared, queue: Arc::new(queue), workers: Vec::new() };
-        sessions.start(config, client)?;
+        sessions.start(config)?;
         Ok(sessions)
     }
 
@@ -131,15 +142,11 @@ impl Sessions {
         }
     }
 
-    fn start(&mut self, config: &GatewayConfig, first: Client) -> Result<(), GatewayError> {
-        let mut first = Some(first);
-        let mut client = config.client.clone();
-        // Later sessions must be with the same model, or are refused.
-        let pin = BundlePin::Hash(self.shared.bundle);
-        client.bundle.get_or_insert(pin);
+    fn start(&mut self, config: &GatewayConfig) -> Result<(), GatewayError> {
+        let client = self.shared.client.clone();
         for _ in 0..config.sessions {
             let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
-            let kept = Kept::new(client.clone(), Arc::clone(&shared), first.take());
+            let kept = Kept::new(client.clone(), Arc::clone(&shared));
             let worker = move || match &*queue {
                 Queue::Embed(texts) => embed::work(texts, &shared, kept),
                 Queue::Generate(prompts) => generate::work(prompts, &shared, kept),

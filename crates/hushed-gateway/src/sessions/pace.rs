@@ -2,10 +2,13 @@
 //!
 //! The plan counts one core per party and no network, so its unit is arbitrary; the ratio converts it to seconds for
 //! this machine, this server and the connection between them. Before the first pass the ratio is 1.
+//!
+//! A prediction that refuses work is never corrected by that work. So a pass counts for at most [`MOST`] times what was
+//! expected, and now and then one request that only a better pace would let through is let through: [`Pace::probe`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{Answers, Before, Index, RunError, Terms, Wanted};
@@ -13,6 +16,14 @@ use hushed_serve::{Public, Sent, Task, Work};
 
 /// Weight of the last pass in the ratio: a change of load shows after a few passes, and one slow pass does not decide.
 const LAST: f64 = 0.3;
+/// The most by which a pass may exceed what was expected and count in full: one that was held up says little.
+const MOST: f64 = 5.0;
+/// How many passes the best of the last ones is taken from.
+const RECENT: usize = 8;
+/// The time after which a pace that nothing has confirmed is believed half as much.
+const HALVES: f64 = 60.0;
+/// Minimum time between two requests that are let through to see whether the pace is still so.
+const PROBES: Duration = Duration::from_secs(5);
 /// Numbers of rows run before are rounded up to a multiple of this for plans of later tokens.
 const HELD: usize = 16;
 
@@ -72,6 +83,18 @@ struct Measured {
     ratio: Option<f64>,
     /// Seconds of a session's set-up.
     setup: f64,
+    /// The last ratios, newest last.
+    recent: VecDeque<f64>,
+    /// When it was last measured, and when a request was last let through to measure it.
+    measured: Instant,
+    probed: Option<Instant>,
+}
+
+impl Measured {
+    /// What was measured `age` seconds after it was: half of its excess over `planned` after each [`HALVES`].
+    fn faded(measured: f64, planned: f64, age: f64) -> f64 {
+        planned + (measured - planned).max(0.0) * (-age / HALVES).exp2()
+    }
 }
 
 impl Pace {
@@ -96,7 +119,13 @@ impl Pace {
             answers,
             ahead,
             planned: Mutex::default(),
-            measured: Mutex::new(Measured { ratio: None, setup: setup.as_secs_f64() }),
+            measured: Mutex::new(Measured {
+                ratio: None,
+                setup: setup.as_secs_f64(),
+                recent: VecDeque::new(),
+                measured: Instant::now(),
+                probed: None,
+            }),
         };
         pace.plan(Part::Pass(0, 3))?;
         Ok(pace)
@@ -161,13 +190,36 @@ impl Pace {
             return;
         }
         let mut measured = self.lock();
+        let now = now.min(MOST * measured.ratio.unwrap_or(1.0));
         let ratio = measured.ratio.map_or(now, |old| old + LAST * (now - old));
         measured.ratio = Some(ratio);
+        measured.recent.push_back(now);
+        if measured.recent.len() > RECENT {
+            measured.recent.pop_front();
+        }
+        measured.measured = Instant::now();
+    }
+
+    /// Whether to let a request through that seems too slow, to see whether the pace is still so: if it would be in
+    /// time at the best pace of the last passes, or at the plan's, the more the longer ago that was. `planned`: its
+    /// planned seconds by one session; `sets_up`: whether a set-up comes first.
+    pub fn probe(&self, planned: f64, sets_up: bool, patience: f64) -> bool {
+        let mut measured = self.lock();
+        let age = measured.measured.elapsed().as_secs_f64();
+        let best = measured.recent.iter().copied().reduce(f64::min);
+        let ratio = best.map_or(1.0, |best| Measured::faded(best, best.min(1.0), age));
+        let setup = if sets_up { Measured::faded(measured.setup, 0.0, age) } else { 0.0 };
+        let may = setup + planned * ratio <= patience && measured.probed.is_none_or(|last| last.elapsed() >= PROBES);
+        if may {
+            measured.probed = Some(Instant::now());
+        }
+        may
     }
 
     /// Learns from the duration of a set-up.
     pub fn setup_took(&self, took: Duration) {
-        self.lock().setup = took.as_secs_f64();
+        let mut measured = self.lock();
+        (measured.setup, measured.measured) = (took.as_secs_f64(), Instant::now());
     }
 
     fn memo(&self, part: Part) -> f64 {
@@ -269,6 +321,28 @@ mod tests {
         assert_eq!(of(3, pass(false, 2, true)), None);
         assert_eq!(of(2, Work::Ahead), Some(2.0 * planned.made));
         assert_eq!(of(1, Work::Ahead), None);
+    }
+
+    /// A pass that was held up neither decides what all later ones take, nor keeps out those that would correct it.
+    #[test]
+    fn one_slow_pass_does_not_decide() {
+        let pace = pace(&tiny_model().public);
+        pace.pass_took(1.0, Duration::from_secs(25));
+        assert_eq!(pace.seconds(1.0), MOST);
+        // As slow again and again, it is so.
+        for _ in 0..20 {
+            pace.pass_took(1.0, Duration::from_secs(25));
+        }
+        assert!(pace.seconds(1.0) > 24.0);
+        // At none of the last passes' paces would this be in time, and that is not a minute ago.
+        assert!(!pace.probe(1.0, false, 15.0));
+        pace.lock().measured = Instant::now().checked_sub(Duration::from_secs(120)).unwrap();
+        assert!(pace.probe(1.0, false, 15.0));
+        // One at a time.
+        assert!(!pace.probe(1.0, false, 15.0));
+        pace.pass_took(1.0, Duration::from_secs(1));
+        pace.lock().probed = None;
+        assert!(pace.seconds(1.0) > 15.0 && pace.probe(1.0, false, 15.0));
     }
 
     #[test]

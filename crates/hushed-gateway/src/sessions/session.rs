@@ -50,11 +50,9 @@ impl UnderWay {
 }
 
 impl Kept {
-    /// A worker's state, with the session it starts with.
-    pub fn new(config: ClientConfig, shared: Arc<Shared>, client: Option<Client>) -> Self {
-        let mut kept = Self { config, shared, client, counted: false };
-        kept.count();
-        kept
+    /// A worker's state, without a session.
+    pub fn new(config: ClientConfig, shared: Arc<Shared>) -> Self {
+        Self { config, shared, client: None, counted: false }
     }
 
     /// Keeps a worker without a session from taking work for which it could not open one. Waiting clients are told by
@@ -70,12 +68,13 @@ impl Kept {
     }
 
     /// Runs `work` in a session that accepts `texts` more. `rows` is what the server will see of its first pass, for
-    /// the ledger in case of a failure.
+    /// the ledger in case of a failure. If a kept session turns out to be over before a pass has begun (the server was
+    /// restarted, or gave its place to a client that waited), `work` is run once more, in another one.
     pub fn run<T>(
         &mut self,
         texts: usize,
         rows: Vec<usize>,
-        work: impl FnOnce(&mut Client, &mut UnderWay) -> Result<T, ServeError>,
+        work: impl FnMut(&mut Client, &mut UnderWay) -> Result<T, ServeError>,
     ) -> Result<T, Failure> {
         if let (None, Some(failure)) = (&self.client, self.shared.away.now()) {
             return Err(failure);
@@ -83,11 +82,7 @@ impl Kept {
         let done = self.attempt(texts, rows, work);
         self.count();
         let done = done.map_err(|error| Failure::from(&error));
-        let reached = match &done {
-            Ok(_) => true,
-            Err(failure) => failure.reached(),
-        };
-        self.shared.reachable.store(reached, Ordering::Relaxed);
+        self.shared.seen(done.is_ok());
         if let Err(failure) = &done
             && failure.lasts()
         {
@@ -114,12 +109,26 @@ impl Kept {
         &mut self,
         texts: usize,
         rows: Vec<usize>,
-        work: impl FnOnce(&mut Client, &mut UnderWay) -> Result<T, ServeError>,
+        mut work: impl FnMut(&mut Client, &mut UnderWay) -> Result<T, ServeError>,
     ) -> Result<T, ServeError> {
+        let kept = self.is_open();
         let mut client = self.session(texts)?;
+        let begun = client.passes_begun();
+        let mut pass = UnderWay { rows: rows.clone(), since: Instant::now(), before: client.stats() };
         client.stop_when(Arc::clone(&self.shared.stop));
-        let mut pass = UnderWay { rows, since: Instant::now(), before: client.stats() };
-        let done = work(&mut client, &mut pass);
+        let mut done = work(&mut client, &mut pass);
+        if let Err(error) = &done
+            && kept
+            && error.is_over()
+            && client.passes_begun() == begun
+        {
+            tracing::debug!(name = error.name(), "the session was over before it was used again: another is opened");
+            drop(client);
+            client = self.session(texts)?;
+            client.stop_when(Arc::clone(&self.shared.stop));
+            pass = UnderWay { rows, since: Instant::now(), before: client.stats() };
+            done = work(&mut client, &mut pass);
+        }
         match &done {
             Ok(_) => self.client = Some(client),
             // The gateway checks what it sends, so whatever this is, the session is not to be trusted with more.

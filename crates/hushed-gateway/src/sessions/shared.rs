@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hushed_serve::{Digest, Public, Sent, Work};
+use hushed_serve::{ClientConfig, Digest, Public, Sent, Work};
 
 use super::admission::Admission;
 use super::away::Away;
 use super::failure::Failure;
 use super::ledger::Ledger;
 use super::pace::{Pace, Planned};
+use super::ready::Ready;
 use super::share::Share;
 
 /// How texts are run, the same for all requests.
@@ -30,6 +31,8 @@ pub struct How {
 
 /// State shared by the workers and HTTP.
 pub struct Shared {
+    /// How its sessions are opened.
+    pub client: ClientConfig,
     /// The server's model.
     pub public: Public,
     /// The hash of its bundle.
@@ -56,8 +59,8 @@ pub struct Shared {
     pub stop: Arc<AtomicBool>,
     /// Number of open sessions.
     pub open: AtomicUsize,
-    /// Whether the server was reachable the last time.
-    pub reachable: AtomicBool,
+    /// Whether the server would take a session.
+    pub(super) ready: Ready,
     /// The reason why no session is opened at present, if any.
     pub away: Away,
     /// Number of workers.

@@ -152,6 +152,7 @@ pub struct Door {
 impl Door {
     pub fn open(server: &Running, change: impl FnOnce(&mut GatewayConfig)) -> Self {
         let mut config = GatewayConfig::new(server.client());
+        config.drain = Duration::from_millis(100);
         change(&mut config);
         let gateway = Gateway::bind(&config).unwrap();
         let stop = Arc::new(AtomicBool::new(false));

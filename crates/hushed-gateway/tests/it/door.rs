@@ -144,3 +144,36 @@ fn the_page_is_whole_and_loads_nothing() {
     assert!(page.body.contains("What left this machine"));
     assert!(page.header("access-control-allow-origin").is_none());
 }
+
+/// A file of digests holds no key: who reads it can show none. Keys are read again while the gateway runs.
+#[test]
+fn keys_may_be_hashed_and_are_read_again() {
+    let server = Running::embeds();
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    // SHA-256 of "the-key-of-the-first-user".
+    let digest = hushed_serve::Token::from_bytes(b"the-key-of-the-first-user").unwrap().digest();
+    std::fs::write(&keys, format!("sha256:{digest}\n")).unwrap();
+    let reload = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let door = Door::open(&server, |config| {
+        config.api_keys = Some(keys.clone());
+        config.reload = std::sync::Arc::clone(&reload);
+    });
+    let ask = |key: &str| {
+        let header = format!("Authorization: Bearer {key}\r\n");
+        door.post_with("/embed", &serde_json::json!({ "inputs": "a" }), &header).status
+    };
+    assert_eq!(ask("the-key-of-the-first-user"), 200);
+    assert_eq!(ask(&format!("sha256:{digest}")), 401);
+    let again = |text: &str| {
+        std::fs::write(&keys, text).unwrap();
+        reload.store(true, std::sync::atomic::Ordering::SeqCst);
+    };
+    again("the-key-of-the-second-user\n");
+    crate::common::eventually("the second key", || ask("the-key-of-the-second-user") == 200);
+    assert_eq!(ask("the-key-of-the-first-user"), 401);
+    // A file that cannot be used changes nothing.
+    again("short\n");
+    crate::common::eventually("it was read", || !reload.load(std::sync::atomic::Ordering::SeqCst));
+    assert_eq!(ask("the-key-of-the-second-user"), 200);
+}

@@ -99,6 +99,27 @@ impl Inbox {
         result
     }
 
+    /// Waits for at most `within` for a frame; returns whether there is one.
+    pub(super) fn arrived(&self, within: Duration) -> Result<bool, NetError> {
+        let give_up = Instant::now() + within;
+        let mut state = self.state.lock();
+        loop {
+            // A frame too long to be read ahead has arrived too.
+            if !state.frames.is_empty() || state.paused {
+                return Ok(true);
+            }
+            if let Some(why) = &state.end {
+                return Err(why.clone());
+            }
+            let left = state.limits.left(self.last_heard())?;
+            let now = give_up.saturating_duration_since(Instant::now());
+            if now.is_zero() {
+                return Ok(false);
+            }
+            state = self.state.wait(state, left.min(now));
+        }
+    }
+
     /// Waits for the reader to leave, at the end of a session: `Ok` if the peer ended its direction without sending
     /// anything that was not asked for.
     pub(super) fn drained(&self) -> Result<(), NetError> {

@@ -146,6 +146,25 @@ impl Channel for MemoryChannel {
         self.next(max)
     }
 
+    fn arrived(&mut self, within: Duration) -> Result<bool, NetError> {
+        let give_up = Instant::now() + within;
+        let mut lanes = self.lanes.lock();
+        loop {
+            let (_, theirs) = lanes.of(self.outgoing);
+            if !theirs.frames.is_empty() {
+                return Ok(true);
+            }
+            if let Some(why) = &theirs.end {
+                return Err(why.clone());
+            }
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            lanes = self.lanes.wait(lanes, left);
+        }
+    }
+
     fn flush(&mut self) -> Result<(), NetError> {
         Ok(())
     }

@@ -34,6 +34,12 @@ pub trait Channel: Send {
     /// that is longer or malformed; [`NetError::PeerGone`], [`NetError::PeerAborted`].
     fn recv(&mut self, max: u64) -> Result<Frame, NetError>;
 
+    /// Waits for at most `within` for a frame, without taking it; returns whether there is one.
+    ///
+    /// # Errors
+    /// Those with which [`Channel::recv`] would fail, other than those of the frame itself.
+    fn arrived(&mut self, within: Duration) -> Result<bool, NetError>;
+
     /// Waits until everything queued has been handed to the transport.
     ///
     /// # Errors

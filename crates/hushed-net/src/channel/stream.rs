@@ -153,6 +153,10 @@ impl Channel for StreamChannel {
         self.shared.inbox.pop(max)
     }
 
+    fn arrived(&mut self, within: Duration) -> Result<bool, NetError> {
+        self.shared.inbox.arrived(within)
+    }
+
     fn flush(&mut self) -> Result<(), NetError> {
         self.shared.outbox.flush().map_err(|why| self.explain(why))
     }

@@ -1,5 +1,7 @@
 //! One suite of promises, kept by every kind of channel.
 
+use std::time::Duration;
+
 use crate::common;
 use hushed_net::{Expect, Kind, NetError, PeerFault, Session};
 
@@ -166,6 +168,26 @@ fn a_sender_learns_of_an_abort_too(pair: Pair) {
     );
 }
 
+/// A look takes nothing, and reports the peer's end.
+fn a_look_says_whether_a_frame_has_come(pair: Pair) {
+    const LONG: Duration = Duration::from_secs(60);
+    both(
+        pair(),
+        |mut s| {
+            s.send(K, b"now").unwrap();
+            s.recv(K, Expect::Exactly(4)).unwrap();
+            s.abort(5);
+        },
+        |mut s| {
+            assert_eq!((s.arrived(LONG), s.arrived(LONG)), (Ok(true), Ok(true)));
+            s.recv(K, Expect::Exactly(3)).unwrap();
+            assert_eq!(s.arrived(Duration::ZERO), Ok(false));
+            s.send(K, b"then").unwrap();
+            assert_eq!(s.arrived(LONG), Err(NetError::PeerAborted { code: 5 }));
+        },
+    );
+}
+
 fn a_clean_end_is_clean_on_both_sides(pair: Pair) {
     let (a, b) = both(
         pair(),
@@ -215,7 +237,7 @@ macro_rules! suite {
             const PAIR: Pair = || $pair;
             suite!(@tests every_length_arrives both_send_64_mib_at_once counters_and_transcripts_agree
                 transcripts_differ_when_a_payload_does a_wrong_step_is_refused an_abort_says_its_code_and_nothing_else
-                a_sender_learns_of_an_abort_too a_clean_end_is_clean_on_both_sides what_was_sent_before_the_end_arrives
+                a_sender_learns_of_an_abort_too a_look_says_whether_a_frame_has_come a_clean_end_is_clean_on_both_sides what_was_sent_before_the_end_arrives
                 a_peer_that_vanishes_at_any_step_is_noticed);
         }
     )*};

@@ -15,6 +15,7 @@ use hushed_net::{
     Channel, Expect, Identity, Kind, Limits, NetError, Party, PeerFault, Session, StreamChannel, TlsClient, TlsFault,
     TlsServer, Trust,
 };
+use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 const K: Kind = Kind(7);
@@ -455,4 +456,35 @@ fn certificates_that_cannot_be_read_say_why() {
     }
     let colons = vec!["aB"; 32].join(":");
     assert!(matches!(Trust::from_pin(&colons), Ok(Trust::Pin(pin)) if pin == [0xab; 32]));
+}
+
+/// What a server finds out before its first client does.
+#[test]
+fn a_certificate_is_checked_as_clients_check_it() {
+    let made = |change: &dyn Fn(&mut CertificateParams)| {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        Identity::new(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap()).unwrap()
+    };
+    let years = |from, until| {
+        move |params: &mut CertificateParams| {
+            params.not_before = rcgen::date_time_ymd(from, 1, 1);
+            params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        }
+    };
+    let good = made(&years(2020, 4000)).check().unwrap();
+    assert!(good.names && good.days_left() > 700_000);
+    assert_eq!(good.until, 64_060_588_800);
+    assert!(!made(&|params| params.subject_alt_names.clear()).check().unwrap().names);
+    assert_eq!(made(&years(1990, 1991)).check(), Err(TlsFault::Expired));
+    assert_eq!(made(&years(3000, 3001)).check(), Err(TlsFault::NotYetValid));
+    let authority = made(&|params| params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained));
+    let fault = authority.check().unwrap_err();
+    assert_eq!(fault, TlsFault::Authority);
+    assert!(fault.to_string().contains("CA:FALSE"));
+    let other = PrivateKeyDer::try_from(KeyPair::generate().unwrap().serialize_der()).unwrap();
+    let mixed = Identity::new(authority.chain().to_vec(), other).unwrap();
+    assert_eq!(mixed.check(), Err(TlsFault::OtherKey));
 }

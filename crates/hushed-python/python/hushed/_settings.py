@@ -65,7 +65,7 @@ class Connection:
         for name in ("token_file", "cache_dir", "tokenizer_sha256", "template_sha256"):
             if given[name] is None:
                 given[name] = variable("HUSHED_" + name.upper())
-        retry = whole(variable("HUSHED_RETRY") or "0", 0, "HUSHED_RETRY")
+        retry = whole(variable("HUSHED_RETRY") or "600", 0, "HUSHED_RETRY")
         return cls(server=server, retry=retry, **given)  # type: ignore[arg-type]
 
     def warn_if_unpinned(self, *, chats: bool = False) -> None:

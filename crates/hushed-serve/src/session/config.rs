@@ -1,12 +1,17 @@
 //! An operator's settings for any server: its address, its identity and who may connect.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::allowance::rate::ClientLimits;
 use super::deadlines::Deadlines;
 
 /// The default maximum number of concurrent sessions.
 pub const MAX_SESSIONS: usize = 4;
+
+/// The default maximum number of clients that wait for a session.
+pub const MAX_WAITING: usize = 128;
 
 /// A server's address, identity and accepted clients.
 #[derive(Clone, Debug)]
@@ -17,12 +22,16 @@ pub struct Entrance {
     pub identity: ServerIdentity,
     /// The clients it accepts.
     pub access: ClientAccess,
-    /// Maximum number of concurrent sessions; more are refused.
+    /// Maximum number of concurrent sessions.
     pub max_sessions: usize,
+    /// Maximum number of clients that wait for a session; more are refused, as is one that does not wait.
+    pub max_waiting: usize,
     /// What a client may have in a time window, over all its sessions.
     pub per_client: Option<ClientLimits>,
     /// The deadlines of a session.
     pub deadlines: Deadlines,
+    /// Once raised, tokens, certificate and authorities are read again, and the flag is lowered.
+    pub reload: Arc<AtomicBool>,
     /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for loopback or an internal network.
     pub metrics_listen: Option<String>,
 }
@@ -36,8 +45,10 @@ impl Entrance {
             identity: ServerIdentity::Development(certificates.into()),
             access: ClientAccess::Anyone,
             max_sessions: MAX_SESSIONS,
+            max_waiting: MAX_WAITING,
             per_client: None,
             deadlines: Deadlines::default(),
+            reload: Arc::default(),
             metrics_listen: None,
         }
     }

@@ -2,9 +2,12 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hushed_mpc::RunError;
 use hushed_net::channel::tcp;
 use hushed_net::{Identity, Party, Session, Shape, TlsClient, Trust};
 
@@ -13,11 +16,13 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::deadlines::Deadlines;
 use crate::session::token::Token;
-use crate::session::wire::Refusal;
+use crate::session::wire::{Refusal, Waiting};
 
 /// How long a client waits before it first asks again for a session; the wait doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
+/// How often a client that waits looks whether it was asked to stop.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// How a client authenticates the server's certificate. There is no third way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub enum ServerTrust {
     CaFile(PathBuf),
     /// The certificate's SHA-256 in hexadecimal, as the server prints it.
     Pin(String),
+    /// The same of any of several, the old one first, while the server's certificate changes.
+    Pins(Vec<String>),
 }
 
 /// The only model that a client accepts.
@@ -78,6 +85,9 @@ pub enum Unpinned {
     Template,
 }
 
+/// Told of a client's place while it waits for a session.
+pub type OnWait = Arc<dyn Fn(Waiting) + Send + Sync>;
+
 /// How to reach a server, and what to insist on. No `Debug`: it holds the token.
 #[derive(Clone)]
 pub struct ClientConfig {
@@ -98,8 +108,13 @@ pub struct ClientConfig {
     pub cache_dir: Option<PathBuf>,
     /// The deadlines of a session.
     pub deadlines: Deadlines,
-    /// How long a `2pc` client keeps asking a server that has no free session; zero asks once.
+    /// How long a `2pc` client waits for a session if all are taken: in the server's queue, and where that is full by
+    /// asking again. Zero asks once.
     pub retry: Duration,
+    /// Told of the client's place in the queue while it waits there.
+    pub on_wait: Option<OnWait>,
+    /// Ends a wait for a session once it is raised, with an error named `stopped`.
+    pub stop: Option<Arc<AtomicBool>>,
     /// A slower network to imitate, for measurements.
     pub shape: Option<Shape>,
 }
@@ -118,7 +133,17 @@ impl ClientConfig {
             cache_dir: None,
             deadlines: Deadlines::default(),
             retry: Duration::ZERO,
+            on_wait: None,
+            stop: None,
             shape: None,
+        }
+    }
+
+    /// Fails once the configured flag is raised.
+    pub(crate) fn check_stop(&self) -> Result<(), ServeError> {
+        match self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            true => Err(RunError::Stopped.into()),
+            false => Ok(()),
         }
     }
 
@@ -135,25 +160,31 @@ impl ClientConfig {
     }
 }
 
-/// Connects, retrying while the server has no free session. Clients refused at the same time come back at different
-/// times: each waits a random fraction, at least half, of its current wait.
+/// Connects, retrying while the server has neither a free session nor a place in its queue; `connect` gets the time
+/// that is left. Clients refused at the same time come back at different times: each waits a random fraction, at least
+/// half, of its current wait.
 pub(crate) fn patiently<T>(
-    retry: Duration,
-    mut connect: impl FnMut() -> Result<T, ServeError>,
+    config: &ClientConfig,
+    mut connect: impl FnMut(Duration) -> Result<T, ServeError>,
 ) -> Result<T, ServeError> {
     let began = Instant::now();
+    let left = || config.retry.saturating_sub(began.elapsed());
     let mut wait = FIRST_WAIT;
     loop {
-        let busy = match connect() {
+        let busy = match connect(left()) {
             Err(error @ ServeError::Refused(Refusal::TooManySessions { .. })) => error,
             other => return other,
         };
         let random = getrandom::u32().map_err(|_| ServeError::NoRandomness)?;
         let now = wait.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX));
-        if began.elapsed() + now > retry {
+        if now > left() {
             return Err(busy);
         }
-        thread::sleep(now);
+        let until = Instant::now() + now;
+        while Instant::now() < until {
+            config.check_stop()?;
+            thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+        }
         wait = (wait * 2).min(LONGEST_WAIT);
     }
 }
@@ -163,6 +194,7 @@ pub(crate) fn open(config: &ClientConfig) -> Result<Session, ServeError> {
     let trust = match &config.trust {
         ServerTrust::CaFile(path) => Trust::from_ca_file(path)?,
         ServerTrust::Pin(pin) => Trust::from_pin(pin)?,
+        ServerTrust::Pins(pins) => Trust::from_pins(pins)?,
     };
     let identity = match &config.identity {
         Some((chain, key)) => Some(Identity::from_files(chain, key)?),

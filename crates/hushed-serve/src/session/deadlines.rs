@@ -17,6 +17,11 @@ pub struct Deadlines {
     pub text: Duration,
     /// How long a server keeps a session without a request. 5 min.
     pub idle: Duration,
+    /// How long a session may go without a request while another client waits for one; ten times as long while a text
+    /// is being continued. 3 s.
+    pub rest: Duration,
+    /// How long a server keeps a client waiting for a session. 15 min.
+    pub queue: Duration,
     /// How long a stopping server waits for texts in progress. 2 min.
     pub drain: Duration,
 }
@@ -29,6 +34,8 @@ impl Default for Deadlines {
             setup: Duration::from_secs(180),
             text: Duration::from_secs(30 * 60),
             idle: Duration::from_secs(300),
+            rest: Duration::from_secs(3),
+            queue: Duration::from_secs(15 * 60),
             drain: Duration::from_secs(120),
         }
     }
@@ -42,6 +49,13 @@ impl Deadlines {
             until: Instant::now().checked_add(self.handshake),
             ..Limits::before_authentication()
         }
+    }
+
+    /// Limits for a client that waits this long for a session: it sends nothing but heartbeats.
+    pub(crate) fn in_queue(&self, whole: Duration) -> Limits {
+        let whole = whole.saturating_add(self.handshake);
+        let until = Instant::now().checked_add(whole);
+        Limits { silence: self.silence, until, ..Limits::before_authentication() }
     }
 
     /// Limits after authentication, for a part of the session that may take `whole`.

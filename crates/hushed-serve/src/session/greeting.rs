@@ -1,6 +1,8 @@
 //! The handshake on a server: hello, answer, confirmation.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::time::Duration;
+
 use hushed_net::{Expect, Party, Session};
 
 use super::listener::Listener;
@@ -42,22 +44,32 @@ pub(crate) struct Agreed {
     pub(crate) least: Charge,
 }
 
-/// Receives a hello and decides on it; a client that is refused is told why. Returns who the client is.
+/// A client whose hello was accepted.
+pub(crate) struct Guest {
+    /// Who it is.
+    pub(crate) owner: Owner,
+    /// Whether it only looks, and has no session.
+    pub(crate) looks: bool,
+}
+
+/// Receives a hello and decides on it; a client that is refused is told why. One that only looks gets no session.
 pub(crate) fn admitted(
     session: &mut Session,
     listener: &Listener,
     entry: &Entry<'_>,
     key: Option<Digest>,
     agreed: &Agreed,
-) -> Result<Owner, Stop> {
+) -> Result<Guest, Stop> {
     let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
     let admitted = known(&hello, listener, agreed).and_then(|hello| {
         let owner = listener.owner(hello.token.as_ref(), key);
-        let allowed = listener.admit(entry, &owner);
-        // Before any set-up is paid for.
-        let allowed = allowed.and_then(|()| listener.ask(&owner, agreed.least));
-        allowed.map_err(Stop::Refuse)?;
-        Ok(owner)
+        let looks = hello.looks && !agreed.fhe;
+        if !looks {
+            // Before any set-up is paid for, and before it waits for a session.
+            listener.ask(&owner, agreed.least).map_err(Stop::Refuse)?;
+            listener.admit(entry, session, &owner, Duration::from_secs(hello.patience.into()))?;
+        }
+        Ok(Guest { owner, looks })
     });
     if let Err(Stop::Refuse(refusal)) = admitted {
         session.send_vec(REPLY, Reply::Refused(refusal).encode())?;

@@ -1,18 +1,19 @@
 //! What every server has: an address, a certificate, a list of accepted clients, a limit on sessions, a way to stop.
 
+mod gate;
+
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use hushed_net::channel::tls;
-use hushed_net::{Identity, Party, Session, TlsServer};
+use hushed_net::{Party, PeerFault, Session};
 
-use super::config::{ClientAccess, Entrance, ServerIdentity};
+use super::config::{ClientAccess, Entrance};
 use super::outcome::{Outcome, Stop};
-use super::registry::{Entered, Entry, Registry};
+use super::registry::{Entered, Entry, Registry, Turn};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::allowance::rate::Rate;
@@ -22,7 +23,8 @@ use crate::session::metrics::{self, Metrics};
 use crate::session::owner::Owner;
 use crate::session::token::Token;
 use crate::session::token::list::Accepted;
-use crate::session::wire::Refusal;
+use crate::session::wire::{REPLY, Refusal, Reply, Waiting};
+use gate::Gate;
 
 /// How often a draining server checks whether it is done.
 const POLL: Duration = Duration::from_millis(20);
@@ -30,6 +32,11 @@ const POLL: Duration = Duration::from_millis(20);
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 /// How long, and how often, a newcomer waits for threads whose connections were closed to make room.
 const ENDING: (Duration, u32) = (Duration::from_millis(2), 50);
+/// How often a client that waits for a session looks whether it is its turn.
+const TURN: Duration = Duration::from_millis(50);
+/// Minimum time between two messages to a client that waits, if its place has changed, and if it has not.
+const TELL: Duration = Duration::from_millis(500);
+const TELL_AGAIN: Duration = Duration::from_secs(5);
 /// Minimum time between two log lines about evicted connections, so that a flood does not fill the disk.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
@@ -37,14 +44,14 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 pub struct Listener {
     socket: hushed_net::Listener,
     metrics_socket: Option<hushed_net::Listener>,
-    fingerprint: [u8; 32],
-    tls: TlsServer,
-    accepted: Option<Accepted>,
+    gate: RwLock<Arc<Gate>>,
+    entrance: Entrance,
     /// Whether accepted clients are authenticated.
     authenticates: bool,
     /// The clients' counts, if they are limited.
     counts: Option<ClientCounts>,
     pub(crate) max_sessions: usize,
+    max_waiting: usize,
     pub(crate) deadlines: Deadlines,
     pub(crate) registry: Registry,
     pub(crate) metrics: Arc<Metrics>,
@@ -65,31 +72,18 @@ impl Listener {
             Some(address) => Some(hushed_net::Listener::bind(address)?),
             None => None,
         };
-        let (accepted, authorities) = match &entrance.access {
-            ClientAccess::Anyone => (None, None),
-            ClientAccess::Tokens(path) => (Some(Accepted::from_file(path)?), None),
-            ClientAccess::Certificates(path) => (None, Some(tls::read_authorities(path)?)),
-            ClientAccess::TokensAndCertificates { tokens, authorities } => {
-                (Some(Accepted::from_file(tokens)?), Some(tls::read_authorities(authorities)?))
-            }
-        };
-        let identity = match &entrance.identity {
-            ServerIdentity::Development(dir) => tls::load_or_create_dev_certificate(dir)?,
-            ServerIdentity::Files { chain, key } => Identity::from_files(chain, key)?,
-        };
-        let fingerprint = identity.fingerprint();
         Ok(Listener {
             socket,
             metrics_socket,
-            fingerprint,
-            tls: TlsServer::new(identity, authorities)?,
-            accepted,
+            gate: RwLock::new(Arc::new(Gate::open(entrance)?)),
+            entrance: entrance.clone(),
             authenticates: entrance.access != ClientAccess::Anyone,
             counts: match &entrance.per_client {
                 Some(limits) => Some(ClientCounts::open(limits)?),
                 None => None,
             },
             max_sessions: entrance.max_sessions,
+            max_waiting: entrance.max_waiting,
             deadlines: entrance.deadlines,
             registry: Registry::default(),
             metrics: Arc::default(),
@@ -111,7 +105,29 @@ impl Listener {
     /// SHA-256 of the certificate: what clients pin.
     #[must_use]
     pub fn fingerprint(&self) -> Digest {
-        Digest(self.fingerprint)
+        self.gate().fingerprint
+    }
+
+    fn gate(&self) -> Arc<Gate> {
+        Arc::clone(&self.gate.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads tokens, certificate and authorities again, for connections that come from now on. If one of them cannot be
+    /// used, all stay as they were.
+    fn reload(&self) {
+        match Gate::open(&self.entrance) {
+            Ok(gate) => {
+                tracing::info!(
+                    tokens = gate.accepted.as_ref().map(Accepted::len),
+                    "read tokens and certificates again"
+                );
+                gate.tell();
+                *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gate);
+            }
+            Err(error) => {
+                tracing::error!(name = error.name(), %error, "tokens and certificates stay as they were");
+            }
+        }
     }
 
     /// Starts a session on an accepted socket; everything before the client has authenticated is bounded in time and
@@ -126,14 +142,14 @@ impl Listener {
             entry.spoke();
         }
         // If no byte came, the handshake finds out why, within the same limits.
-        let channel = self.tls.accept(socket, limits)?;
+        let channel = self.gate().tls.accept(socket, limits)?;
         let key = channel.peer_key().map(Digest);
         Ok((Session::new(Party::Server, Box::new(channel)), key))
     }
 
     /// Whether a client with this token may connect.
     pub(crate) fn check_token(&self, token: Option<&Token>) -> Result<(), Refusal> {
-        match (&self.accepted, token) {
+        match (&self.gate().accepted, token) {
             (None, _) => Ok(()),
             (Some(_), None) => Err(Refusal::NoToken),
             (Some(accepted), Some(token)) if !accepted.contains(token) => Err(Refusal::BadToken),
@@ -143,7 +159,7 @@ impl Listener {
 
     /// Who the client is. A token that is not required identifies nobody.
     pub(crate) fn owner(&self, token: Option<&Token>, key: Option<Digest>) -> Owner {
-        Owner::of(token.filter(|_| self.accepted.is_some()), key)
+        Owner::of(token.filter(|_| self.gate().accepted.is_some()), key)
     }
 
     /// Counts what is about to run for a client, or returns why it may not.
@@ -169,11 +185,48 @@ impl Listener {
     }
 
     /// Counts a connection as one of the sessions, and as one of this client's. A client that shows who it is cannot
-    /// have the last place: with one place only, it can.
-    pub(crate) fn admit(&self, entry: &Entry<'_>, owner: &Owner) -> Result<(), Refusal> {
-        let refused = |limit| Refusal::TooManySessions { limit: u32::try_from(limit).unwrap_or(u32::MAX) };
+    /// have the last place: with one place only, it can. If there is no place, and the client has the `patience`, it
+    /// waits for its turn, and is told how far it is.
+    pub(crate) fn admit(
+        &self,
+        entry: &Entry<'_>,
+        session: &mut Session,
+        owner: &Owner,
+        patience: Duration,
+    ) -> Result<(), Stop> {
         let own = self.authenticates.then_some(owner);
-        entry.admit(self.max_sessions, own).map_err(refused)
+        let Err(full) = entry.admit(self.max_sessions, own) else {
+            return Ok(());
+        };
+        let refused = Stop::Refuse(Refusal::TooManySessions { limit: u32::try_from(full.limit).unwrap_or(u32::MAX) });
+        if patience.is_zero() || !entry.queue(self.max_waiting, own) {
+            return Err(refused);
+        }
+        let whole = patience.min(self.deadlines.queue);
+        session.set_limits(self.deadlines.in_queue(whole));
+        let began = Instant::now();
+        let mut told: Option<(Waiting, Instant)> = None;
+        loop {
+            let waiting = match entry.turn(self.max_sessions, own, self.deadlines.rest) {
+                Turn::Now => break,
+                Turn::Stopping => return Err(Stop::Refuse(Refusal::Stopping)),
+                Turn::Later(_) if began.elapsed() >= whole => return Err(refused),
+                Turn::Later(waiting) => waiting,
+            };
+            if told.is_none_or(|(said, when)| match said == waiting {
+                true => when.elapsed() >= TELL_AGAIN,
+                false => when.elapsed() >= TELL,
+            }) {
+                session.send_vec(REPLY, Reply::Waiting(waiting).encode())?;
+                told = Some((waiting, Instant::now()));
+            }
+            // A client that waits has nothing to say.
+            if session.arrived(TURN)? {
+                return Err(ServeError::Net(PeerFault::Unasked.into()).into());
+            }
+        }
+        session.set_limits(self.deadlines.before_authentication());
+        Ok(())
     }
 
     /// Serves until `stop` is raised, running `serve` in a thread per connection. Then lets active sessions finish
@@ -183,10 +236,15 @@ impl Listener {
         F: Fn(&Entry<'_>, TcpStream, SocketAddr, &mut Outcome) -> Result<(), Stop> + Sync,
     {
         let done = AtomicBool::new(false);
+        self.gate().tell();
         thread::scope(|scope| {
             if let Some(socket) = &self.metrics_socket {
                 let (metrics, done) = (&*self.metrics, &done);
-                let answer = move || metrics::serve(socket, metrics, stop, done);
+                let fresh = || {
+                    let (sessions, waiting) = self.registry.sessions();
+                    metrics.now([sessions, waiting, self.max_sessions], self.gate().validity.until);
+                };
+                let answer = move || metrics::serve(socket, metrics, &fresh, stop, done);
                 let thread = thread::Builder::new().name("hushed-metrics".to_owned());
                 thread.spawn_scoped(scope, answer).map_err(ServeError::Thread)?;
             }
@@ -203,7 +261,13 @@ impl Listener {
     {
         let mut evictions = Evictions::default();
         loop {
-            match self.socket.accept(|| stop.load(Ordering::SeqCst)) {
+            let looks = || {
+                if self.entrance.reload.swap(false, Ordering::SeqCst) {
+                    self.reload();
+                }
+                stop.load(Ordering::SeqCst)
+            };
+            match self.socket.accept(looks) {
                 Ok(None) => return,
                 Ok(Some((socket, peer))) => self.start(scope, serve, socket, peer, &mut evictions),
                 Err(error) => {

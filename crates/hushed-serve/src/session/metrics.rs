@@ -4,9 +4,11 @@
 //! connection at a time; it never reads a body. Nothing it says depends on a text except the number of tokens.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,8 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 /// The OpenMetrics format, which Prometheus reads.
@@ -26,6 +30,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait when the system cannot accept a connection.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 
+/// Upper bounds of the buckets of durations.
+const SECONDS: [f64; 12] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0, 1800.0];
+/// Most clients that are counted by name; the others are counted together.
+const MOST_CLIENTS: usize = 1000;
+const OTHERS: &str = "others";
+
 /// Counters by a name that this program defines, so there are few.
 type ByName = Family<[(&'static str, &'static str); 1], Counter>;
 
@@ -33,6 +43,14 @@ type ByName = Family<[(&'static str, &'static str); 1], Counter>;
 pub(crate) struct Metrics {
     registry: Registry,
     running: Gauge,
+    sessions: Gauge,
+    waiting: Gauge,
+    most: Gauge,
+    expiry: Gauge,
+    passes: Histogram,
+    clients: Family<[(&'static str, String); 1], Counter>,
+    /// The clients that have a counter of their own.
+    known: Mutex<BTreeSet<String>>,
     texts: Counter,
     tokens: Counter,
     seconds: Counter<f64, AtomicU64>,
@@ -58,6 +76,13 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("hushed");
         let all = Metrics {
             running: Gauge::default(),
+            sessions: Gauge::default(),
+            waiting: Gauge::default(),
+            most: Gauge::default(),
+            expiry: Gauge::default(),
+            passes: Histogram::new(SECONDS),
+            clients: Family::default(),
+            known: Mutex::default(),
             texts: Counter::default(),
             tokens: Counter::default(),
             seconds: Counter::default(),
@@ -71,6 +96,10 @@ impl Default for Metrics {
         };
         for (name, help, gauge) in [
             ("sessions_running", "Connections that are open", &all.running),
+            ("sessions_open", "Sessions that are open", &all.sessions),
+            ("sessions_max", "Sessions that may be open at once", &all.most),
+            ("clients_waiting", "Clients that wait for a session", &all.waiting),
+            ("certificate_expiry_seconds", "When the certificate expires, in seconds since 1970", &all.expiry),
             ("jobs", "Runs under encryption that wait or run", &all.jobs),
         ] {
             registry.register(name, help, gauge.clone());
@@ -83,6 +112,10 @@ impl Default for Metrics {
         ] {
             registry.register(name, help, counter.clone());
         }
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "This program", build);
+        registry.register("pass_seconds", "Durations of passes", all.passes.clone());
+        registry.register("client_texts", "What passes counted as, in texts, by client", all.clients.clone());
         let help = "Time that these texts took, waiting included";
         registry.register("text_seconds", help, all.seconds.clone());
         for (name, help, family) in [
@@ -110,6 +143,23 @@ impl Metrics {
         self.ended.get_or_create(&[("end", how)]).inc();
     }
 
+    /// Updates what is so now: sessions, clients that wait, the most sessions; when the certificate expires.
+    pub(crate) fn now(&self, numbers: [usize; 3], expiry: u64) {
+        for (gauge, number) in [&self.sessions, &self.waiting, &self.most].into_iter().zip(numbers) {
+            gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+        self.expiry.set(i64::try_from(expiry).unwrap_or(i64::MAX));
+    }
+
+    /// Counts what a pass of this client counted as, in texts.
+    pub(crate) fn client(&self, name: &str, texts: usize) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = known.contains(name) || known.len() < MOST_CLIENTS && known.insert(name.to_owned());
+        drop(known);
+        let name = if own { name } else { OTHERS };
+        self.clients.get_or_create(&[("client", name.to_owned())]).inc_by(texts as u64);
+    }
+
     pub(crate) fn jobs(&self, under_way: usize) {
         self.jobs.set(i64::try_from(under_way).unwrap_or(i64::MAX));
     }
@@ -128,6 +178,7 @@ impl Metrics {
             counter.inc_by(by);
         }
         self.seconds.inc_by(spent.as_secs_f64());
+        self.passes.observe(spent.as_secs_f64());
     }
 
     /// The counters in OpenMetrics format.
@@ -139,12 +190,19 @@ impl Metrics {
     }
 }
 
-/// Answers requests until `done`; reports that it is not ready once `stopping`.
-pub(crate) fn serve(listener: &Listener, metrics: &Metrics, stopping: &AtomicBool, done: &AtomicBool) {
+/// Answers requests until `done`, each after a call of `fresh`; reports that it is not ready once `stopping`.
+pub(crate) fn serve(
+    listener: &Listener,
+    metrics: &Metrics,
+    fresh: &impl Fn(),
+    stopping: &AtomicBool,
+    done: &AtomicBool,
+) {
     loop {
         match listener.accept(|| done.load(Ordering::SeqCst)) {
             Ok(None) => return,
             Ok(Some((socket, _))) => {
+                fresh();
                 // After a malformed request, or if the client has gone, there is nobody to report it to.
                 let _ = answer(&socket, metrics, stopping.load(Ordering::SeqCst));
             }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use hushed_net::Stats;
 
 use super::metrics::Metrics;
+use super::owner::Owner;
 use super::wire::Refusal;
 use crate::error::ServeError;
 
@@ -30,6 +31,8 @@ pub(crate) struct Outcome {
     end: End,
     seconds: f64,
     pub(crate) stats: Stats,
+    /// Who the client is, once that is known.
+    pub(crate) client: Option<Owner>,
     /// The texts that were run; `None` for a session that only transfers files.
     pub(crate) embedded: Option<Embedded>,
 }
@@ -72,6 +75,7 @@ impl Outcome {
         let texts = self.embedded.map(|embedded| embedded.texts);
         let tokens = self.embedded.map(|embedded| embedded.tokens);
         let seconds = self.seconds;
+        let client = self.client.as_ref().map(Owner::name);
         let (sent, received) = (self.stats.bytes_sent, self.stats.bytes_received);
         match &self.end {
             End::Well => {
@@ -79,26 +83,26 @@ impl Outcome {
                 // A client of fhe comes often, to see how far its job is.
                 match texts {
                     Some(_) => tracing::info!(
-                        session, %peer, texts, tokens, seconds, sent, received, "session ended"
+                        session, client, %peer, texts, tokens, seconds, sent, received, "session ended"
                     ),
                     None => {
-                        tracing::debug!(session, %peer, seconds, sent, received, "session ended");
+                        tracing::debug!(session, client, %peer, seconds, sent, received, "session ended");
                     }
                 }
             }
             End::Refused(refusal) => {
                 metrics.refused(refusal.name());
-                tracing::info!(session, %peer, reason = refusal.name(), detail = %refusal, texts, "session refused");
+                tracing::info!(session, client, %peer, reason = refusal.name(), detail = %refusal, texts, "session refused");
             }
             End::Failed(error) => {
                 metrics.ended(error.name());
                 tracing::warn!(
-                    session, %peer, reason = error.name(), detail = %error, texts, tokens, seconds, sent, received, "session failed"
+                    session, client, %peer, reason = error.name(), detail = %error, texts, tokens, seconds, sent, received, "session failed"
                 );
             }
             End::Panicked => {
                 metrics.ended("panic");
-                tracing::error!(session, %peer, detail = "a defect of this program", "session failed");
+                tracing::error!(session, client, %peer, detail = "a defect of this program", "session failed");
             }
         }
     }

@@ -8,6 +8,11 @@
 //! connections are evicted before those that have sent something, the oldest first. To keep a stranger out, an attacker
 //! needs as many addresses as the room has places; to keep a known client out, that client's address. Refusing
 //! newcomers instead would let the first connections keep everybody out until their deadline, and then start over.
+//!
+//! A client whose hello is good waits for a session in the [`Queue`] if all are taken. While somebody waits, the
+//! session that has been idle longest ends.
+
+mod queue;
 
 use std::collections::HashMap;
 use std::io;
@@ -16,18 +21,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::owner::Owner;
+use super::wire::{Refusal, Waiting};
+use queue::Queue;
 
 /// Places for strangers that have not said hello.
 const ROOM: usize = 128;
 /// Places for addresses from which a client has authenticated.
-const RESERVE: usize = 32;
+const RESERVE: usize = 64;
 /// Places per address. A client takes one, for a few hundred milliseconds.
-const SHARE: usize = 16;
+const SHARE: usize = 64;
 /// Maximum number of closed connections whose threads have not noticed yet.
 const ENDING: usize = 128;
 /// How long an address stays known after a client has authenticated, and how many are remembered.
 const KNOWN_FOR: Duration = Duration::from_secs(86_400);
 const MOST_KNOWN: usize = 4096;
+/// How much longer a session may rest while it holds a text.
+const WITH_TEXT: u32 = 10;
+/// Weight of the last session in the mean duration of sessions.
+const LAST: f64 = 0.3;
+/// How long after its last pass a session still gets the client's next request once the server is stopping: the client
+/// ends it, and is not told that it failed.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// What counts as one address. For IPv6, its first 64 bits, as a host usually has all addresses that share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +68,10 @@ struct State {
     stopping: bool,
     /// Sessions: past their hello and counted against the limit.
     admitted: usize,
+    /// Connections that wait for a session.
+    queue: Queue,
+    /// Mean duration of sessions in seconds, once one has ended.
+    mean: Option<f64>,
     connections: HashMap<u64, Connection>,
     /// Addresses of authenticated clients, and when they were seen.
     known: HashMap<Origin, Instant>,
@@ -67,6 +85,12 @@ struct Connection {
     /// Who has authenticated, of a session.
     client: Option<Owner>,
     working: bool,
+    /// When it became a session.
+    admitted: Option<Instant>,
+    /// Since when a session waits for its client's next request, and whether it holds a text.
+    rests: Option<(Instant, bool)>,
+    /// It is to end, for a client that waits.
+    called_off: bool,
 }
 
 /// What a connection is counted as.
@@ -79,6 +103,8 @@ enum Place {
         /// It has sent a byte.
         spoke: bool,
     },
+    /// It waits for a session.
+    Queued,
     Admitted,
     /// Evicted; its thread has not noticed yet.
     Evicted,
@@ -115,6 +141,46 @@ impl State {
         first.map(|(number, ..)| number)
     }
 
+    /// Why this client cannot have a session now: the limit that was reached, in all or of its own.
+    fn full(&self, limit: usize, client: Option<&Owner>) -> Result<(), Full> {
+        if self.admitted >= limit {
+            return Err(Full { limit, own: false });
+        }
+        let own = limit.saturating_sub(1).max(1);
+        let is_its = |connection: &&Connection| client.is_some() && connection.client.as_ref() == client;
+        match self.connections.values().filter(is_its).count() >= own {
+            true => Err(Full { limit: own, own: true }),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes a connection a session.
+    fn admit(&mut self, number: u64, client: Option<&Owner>) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.place = Place::Admitted;
+            connection.client = client.cloned();
+            connection.admitted = Some(Instant::now());
+            self.admitted += 1;
+        }
+    }
+
+    /// Calls off the session that has been idle longest, if one has rested for as long as `rest`, for the connection at
+    /// this place of the queue: one for each. `of`: a client that has too many itself.
+    fn call_off(&mut self, place: usize, of: Option<&Owner>, rest: Duration) {
+        let called_off = self.connections.values().filter(|c| c.called_off).count();
+        if called_off > place {
+            return;
+        }
+        let idle = self.connections.values_mut().filter_map(|c| {
+            let (since, holds) = c.rests.filter(|_| !c.called_off && (of.is_none() || c.client.as_ref() == of))?;
+            let most = if holds { rest.saturating_mul(WITH_TEXT) } else { rest };
+            (since.elapsed() >= most).then_some((since, c))
+        });
+        if let Some((_, connection)) = idle.min_by_key(|(since, _)| *since) {
+            connection.called_off = true;
+        }
+    }
+
     fn is_known(&self, origin: Origin) -> bool {
         let since = self.known.get(&origin);
         since.is_some_and(|since| since.elapsed() < KNOWN_FOR)
@@ -145,6 +211,24 @@ pub(crate) enum Entered<'a> {
     Full,
 }
 
+/// The limit on sessions that was reached: in all, or of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full {
+    pub(crate) limit: usize,
+    own: bool,
+}
+
+/// What a connection that waits for a session gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// A session.
+    Now,
+    /// It goes on waiting.
+    Later(Waiting),
+    /// The server is stopping.
+    Stopping,
+}
+
 impl Registry {
     /// Enters a connection from `address` until the entry is dropped. `spoke`: it has sent a byte.
     pub(crate) fn enter(&self, socket: &TcpStream, address: IpAddr, spoke: bool) -> io::Result<Entered<'_>> {
@@ -171,6 +255,9 @@ impl Registry {
             place: Place::Waits { known, spoke },
             client: None,
             working: false,
+            admitted: None,
+            rests: None,
+            called_off: false,
         };
         state.connections.insert(number, connection);
         Ok(Entered::In { entry: Entry { registry: self, number }, evicted: victim.is_some() })
@@ -180,11 +267,18 @@ impl Registry {
         self.lock().connections.len()
     }
 
-    /// Lets nothing new begin from now on, and closes idle connections.
+    /// The numbers of sessions and of connections that wait for one.
+    pub(crate) fn sessions(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.admitted, state.queue.len())
+    }
+
+    /// Lets nothing new begin from now on, and closes connections between which and a client nothing is under way.
+    /// Sessions that rest and connections that wait find out themselves.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopping = true;
-        end(state.connections.values().filter(|c| !c.working));
+        end(state.connections.values().filter(|c| !c.working && c.rests.is_none() && c.place != Place::Queued));
     }
 
     /// Closes the remaining connections; returns their number.
@@ -236,32 +330,66 @@ impl Entry<'_> {
         connection.is_some_and(|c| c.place == Place::Evicted)
     }
 
-    /// Counts this connection as one of at most `limit` sessions; if there are that many already, returns the limit
-    /// that was reached. `client`: who has authenticated. Its address is known from now on, whether or not there is
-    /// room, and it leaves the last session to others, if `limit` is more than one.
-    pub(crate) fn admit(&self, limit: usize, client: Option<&Owner>) -> Result<(), usize> {
+    /// Counts this connection as one of at most `limit` sessions; if there are that many already, or others wait for
+    /// one, returns the limit that was reached. `client`: who has authenticated. Its address is known from now on,
+    /// whether or not there is room, and it leaves the last session to others, if `limit` is more than one.
+    pub(crate) fn admit(&self, limit: usize, client: Option<&Owner>) -> Result<(), Full> {
         let mut state = self.registry.lock();
+        let none = Full { limit, own: false };
         let Some(connection) = state.connections.get(&self.number) else {
-            return Err(limit);
+            return Err(none);
         };
         let (origin, place) = (connection.origin, connection.place);
         if client.is_some() {
             state.remember(origin);
         }
-        if state.admitted >= limit || !matches!(place, Place::Waits { .. }) {
-            return Err(limit);
+        if !matches!(place, Place::Waits { .. }) {
+            return Err(none);
         }
-        let own = limit.saturating_sub(1).max(1);
-        let is_its = |connection: &&Connection| client.is_some() && connection.client.as_ref() == client;
-        if state.connections.values().filter(is_its).count() >= own {
-            return Err(own);
+        state.full(limit, client)?;
+        if state.queue.order().into_iter().any(|(_, waits)| state.full(limit, waits).is_ok()) {
+            return Err(none);
+        }
+        state.admit(self.number, client);
+        Ok(())
+    }
+
+    /// Takes one of at most `places` places in the queue for a session; false if there is none for this client.
+    pub(crate) fn queue(&self, places: usize, client: Option<&Owner>) -> bool {
+        let mut state = self.registry.lock();
+        let waits = state.connections.get(&self.number).is_some_and(|c| matches!(c.place, Place::Waits { .. }));
+        if !waits || !state.queue.enter(self.number, client, places) {
+            return false;
         }
         if let Some(connection) = state.connections.get_mut(&self.number) {
-            connection.place = Place::Admitted;
-            connection.client = client.cloned();
-            state.admitted += 1;
+            connection.place = Place::Queued;
         }
-        Ok(())
+        true
+    }
+
+    /// Takes a session if it is this connection's turn for one of at most `limit`. Otherwise one that has been idle for
+    /// as long as `rest` is called off.
+    pub(crate) fn turn(&self, limit: usize, client: Option<&Owner>, rest: Duration) -> Turn {
+        let mut state = self.registry.lock();
+        if state.stopping {
+            return Turn::Stopping;
+        }
+        let order = state.queue.order();
+        let waiting = order.len();
+        let next = order.iter().find(|(_, waits)| state.full(limit, *waits).is_ok());
+        let is_next = next.is_some_and(|(number, _)| *number == self.number);
+        let place = order.iter().position(|(number, _)| *number == self.number).unwrap_or(waiting);
+        if is_next {
+            state.queue.leave(self.number, true);
+            state.admit(self.number, client);
+            return Turn::Now;
+        }
+        if let Err(full) = state.full(limit, client) {
+            state.call_off(place, client.filter(|_| full.own), rest);
+        }
+        let seconds = state.mean.map_or(0.0, |mean| (mean * (place + 1) as f64 / limit as f64).ceil().max(1.0));
+        let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Turn::Later(Waiting { position: narrow(place + 1), waiting: narrow(waiting), seconds: seconds as u32 })
     }
 
     /// Records that a text begins; false if the server is stopping.
@@ -270,6 +398,7 @@ impl Entry<'_> {
         let stopping = state.stopping;
         if let Some(connection) = state.connections.get_mut(&self.number) {
             connection.working = !stopping;
+            (connection.rests, connection.called_off) = (None, false);
         }
         !stopping
     }
@@ -282,162 +411,41 @@ impl Entry<'_> {
         }
         !state.stopping
     }
+
+    /// Records that a session waits for its client's next request, from now until [`Entry::called_off`] is no longer
+    /// asked. `holds`: it holds a text that may be continued.
+    pub(crate) fn rests(&self, holds: bool) {
+        let mut state = self.registry.lock();
+        if let Some(connection) = state.connections.get_mut(&self.number) {
+            (connection.working, connection.rests) = (false, Some((Instant::now(), holds)));
+        }
+    }
+
+    /// Why a session that rests is to end now.
+    pub(crate) fn called_off(&self) -> Option<Refusal> {
+        let state = self.registry.lock();
+        let connection = state.connections.get(&self.number)?;
+        let rested = connection.rests.is_none_or(|(since, _)| since.elapsed() >= PARTING);
+        match connection.called_off {
+            true => Some(Refusal::Idle),
+            false => (state.stopping && rested).then_some(Refusal::Stopping),
+        }
+    }
 }
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         let mut state = self.registry.lock();
+        state.queue.leave(self.number, false);
         if let Some(connection) = state.connections.remove(&self.number) {
             state.admitted -= usize::from(connection.place == Place::Admitted);
+            if let Some(since) = connection.admitted {
+                let took = since.elapsed().as_secs_f64();
+                state.mean = Some(state.mean.map_or(took, |mean| mean + LAST * (took - mean)));
+            }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
-
-    use super::*;
-
-    fn address(n: usize) -> IpAddr {
-        let [.., high, low] = u32::try_from(n).unwrap().to_be_bytes();
-        Ipv4Addr::new(192, 0, high, low).into()
-    }
-
-    /// One socket stands for all: these tests do not look at whether it is closed.
-    fn socket() -> TcpStream {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        TcpStream::connect(listener.local_addr().unwrap()).unwrap()
-    }
-
-    fn enter<'a>(registry: &'a Registry, socket: &TcpStream, from: IpAddr) -> Entry<'a> {
-        match registry.enter(socket, from, false).unwrap() {
-            Entered::In { entry, .. } => entry,
-            Entered::Full => panic!("there are not so many"),
-        }
-    }
-
-    #[test]
-    fn f4_an_address_is_a_network_of_64_bits() {
-        let origin = |text: &str| Origin::of(text.parse().unwrap());
-        assert_eq!(origin("2001:db8:1:2::1"), origin("2001:db8:1:2:ffff:1::9"));
-        assert_ne!(origin("2001:db8:1:2::1"), origin("2001:db8:1:3::1"));
-        assert_eq!(origin("::ffff:192.0.2.1"), origin("192.0.2.1"));
-        assert_ne!(origin("192.0.2.1"), origin("192.0.2.2"));
-    }
-
-    #[test]
-    fn f4_an_address_has_its_share_and_the_oldest_silent_one_goes_first() {
-        let (registry, socket) = (Registry::default(), socket());
-        let mut all: Vec<_> = (0..SHARE).map(|_| enter(&registry, &socket, address(1))).collect();
-        all[0].spoke();
-        let other = enter(&registry, &socket, address(2));
-        all.push(enter(&registry, &socket, address(1)));
-        let lost = |all: &[Entry<'_>]| -> Vec<usize> {
-            let lost = all.iter().enumerate();
-            lost.filter(|(_, e)| e.was_evicted()).map(|(i, _)| i).collect()
-        };
-        // The oldest has sent something: a client at that address still gets through.
-        assert_eq!(lost(&all), [1]);
-        assert!(!other.was_evicted());
-        assert!(all[0].admit(4, None).is_ok() && all[1].admit(4, None).is_err());
-        // An admitted connection has left the room.
-        all.push(enter(&registry, &socket, address(1)));
-        assert_eq!(lost(&all), [1]);
-        drop((all, other));
-        assert_eq!(registry.len(), 0);
-    }
-
-    #[test]
-    fn f4_a_full_room_takes_from_the_address_with_the_most() {
-        let (registry, socket) = (Registry::default(), socket());
-        let alone = enter(&registry, &socket, address(0));
-        alone.spoke();
-        let mut flood = Vec::new();
-        // 63 addresses with two connections each fill the room except for one place. 60 more come from them and evict
-        // each other.
-        for n in (0..126).chain(0..60) {
-            flood.push(enter(&registry, &socket, address(1 + n % 63)));
-        }
-        assert!(!alone.was_evicted());
-        let late = enter(&registry, &socket, address(500));
-        assert!(!late.was_evicted());
-        // Only if every place belongs to a different address does the oldest go, and silent ones still go first.
-        for n in 0..2 * ROOM {
-            flood.push(enter(&registry, &socket, address(1000 + n)));
-            // Their threads notice.
-            flood.retain(|entry| !entry.was_evicted());
-        }
-        assert!(late.was_evicted() && !alone.was_evicted());
-        assert_eq!(flood.len(), ROOM - 1);
-    }
-
-    #[test]
-    fn f4_strangers_do_not_fill_the_reserve() {
-        let (registry, socket) = (Registry::default(), socket());
-        let first = enter(&registry, &socket, address(7));
-        // There is no room for a session, but the address is known all the same.
-        assert!(first.admit(0, Some(&Owner::named("ann"))).is_err());
-        let known = enter(&registry, &socket, address(7));
-        let mut flood = Vec::new();
-        for n in 0..4 * ROOM {
-            flood.push(enter(&registry, &socket, address(1000 + n)));
-            flood.retain(|entry| !entry.was_evicted());
-        }
-        assert!(first.was_evicted() && !known.was_evicted());
-        assert_eq!(flood.len(), ROOM);
-    }
-
-    #[test]
-    fn l3_a_client_leaves_the_last_session_to_others() {
-        let (registry, socket) = (Registry::default(), socket());
-        let (ann, bob) = (Owner::named("ann"), Owner::named("bob"));
-        let mut open = Vec::new();
-        let mut admitted = |client: Option<&Owner>, limit| {
-            let entry = enter(&registry, &socket, address(open.len()));
-            let admitted = entry.admit(limit, client);
-            open.push(entry);
-            admitted
-        };
-        assert_eq!(admitted(Some(&ann), 3), Ok(()));
-        assert_eq!(admitted(Some(&ann), 3), Ok(()));
-        // From any address.
-        assert_eq!(admitted(Some(&ann), 3), Err(2));
-        assert_eq!(admitted(Some(&bob), 3), Ok(()));
-        assert_eq!(admitted(Some(&bob), 3), Err(3));
-        open.clear();
-        // With one session in all, anyone may have it; without authentication, all may be one client's.
-        let entry = enter(&registry, &socket, address(0));
-        assert_eq!(entry.admit(1, Some(&ann)), Ok(()));
-        drop(entry);
-        let all = [(); 3].map(|()| enter(&registry, &socket, address(0)));
-        assert!(all.iter().all(|entry| entry.admit(3, None).is_ok()));
-    }
-
-    #[test]
-    fn f4_what_is_remembered_is_bounded() {
-        let mut state = State::default();
-        for n in 0..2 * MOST_KNOWN {
-            state.remember(Origin::of(address(n)));
-        }
-        assert_eq!(state.known.len(), MOST_KNOWN);
-        assert!(state.is_known(Origin::of(address(2 * MOST_KNOWN - 1))));
-        assert!(!state.is_known(Origin::of(address(0))));
-    }
-
-    #[test]
-    fn f4_those_that_end_are_bounded_too() {
-        let (registry, socket) = (Registry::default(), socket());
-        let mut all = Vec::new();
-        let full = (0..4 * ENDING).find(|_| match registry.enter(&socket, address(1), false) {
-            Ok(Entered::In { entry, .. }) => {
-                all.push(entry);
-                false
-            }
-            _ => true,
-        });
-        assert_eq!(full, Some(SHARE + ENDING));
-        all.clear();
-        enter(&registry, &socket, address(1));
-    }
-}
+mod tests;

@@ -7,6 +7,8 @@
 
 mod refusal;
 
+use std::fmt;
+
 use hushed_mpc::{Answers, MAX_TOP};
 use hushed_net::Kind;
 
@@ -16,7 +18,7 @@ use crate::session::token::{MAX_TOKEN_BYTES, Token};
 
 pub use super::codec::{VERSION, WireFault};
 pub use refusal::Refusal;
-pub(crate) use refusal::{ABORT, ABORT_STOPPING};
+pub(crate) use refusal::{ABORT, ABORT_IDLE, ABORT_STOPPING};
 
 const MAGIC: [u8; 4] = *b"HSHC";
 
@@ -44,6 +46,10 @@ pub struct Hello {
     pub pinned: Option<Digest>,
     /// The bearer token, if it has one.
     pub token: Option<Token>,
+    /// How long it waits for a session, in seconds; 0 does not wait.
+    pub patience: u16,
+    /// Whether it only looks: it takes no session, and leaves after the handshake. `2pc` only.
+    pub looks: bool,
 }
 
 impl Hello {
@@ -53,7 +59,8 @@ impl Hello {
         let mut out = greeting();
         out.extend_from_slice(&self.nonce);
         out.extend_from_slice(&self.agreement.0);
-        out.push(u8::from(self.pinned.is_some()) | u8::from(self.token.is_some()) << 1);
+        out.push(u8::from(self.pinned.is_some()) | u8::from(self.token.is_some()) << 1 | u8::from(self.looks) << 2);
+        out.extend_from_slice(&self.patience.to_le_bytes());
         if let Some(pinned) = &self.pinned {
             out.extend_from_slice(&pinned.0);
         }
@@ -75,9 +82,10 @@ impl Hello {
         let nonce = reader.array("nonce")?;
         let agreement = Digest(reader.array("agreement")?);
         let [flags] = reader.array("flags")?;
-        if flags > 3 {
+        if flags > 7 {
             return Err(WireFault::Undefined { field: "flags" });
         }
+        let patience = u16::from_le_bytes(reader.array("patience")?);
         let pinned = match flags & 1 {
             1 => Some(Digest(reader.array("bundle")?)),
             _ => None,
@@ -94,7 +102,7 @@ impl Hello {
             _ => None,
         };
         reader.finish()?;
-        Ok(Self { nonce, agreement, pinned, token })
+        Ok(Self { nonce, agreement, pinned, token, patience, looks: flags & 4 == 4 })
     }
 }
 
@@ -164,9 +172,32 @@ pub struct FheWelcome {
     pub public_bytes: u64,
 }
 
-/// The server's first message.
+/// A client's place among those that wait for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its place, from 1: the next to have a session is the first.
+    pub position: u32,
+    /// How many wait.
+    pub waiting: u32,
+    /// About how many seconds until its turn; 0 if the server does not know yet.
+    pub seconds: u32,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "all sessions are taken: place {} of {} in the queue", self.position, self.waiting)?;
+        match self.seconds {
+            0 => Ok(()),
+            seconds => write!(f, ", about {seconds} s"),
+        }
+    }
+}
+
+/// The server's first message; before it, any number of [`Reply::Waiting`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
+    /// The client waits for a session, and another reply follows.
+    Waiting(Waiting),
     /// The session continues.
     Welcome(Welcome),
     /// The session continues, and runs are under encryption ([`crate::fhe`]).
@@ -219,6 +250,12 @@ impl Reply {
                 }
                 out.extend_from_slice(&w.max_ahead.to_le_bytes());
                 out.extend_from_slice(&w.max_drafts.to_le_bytes());
+            }
+            Self::Waiting(w) => {
+                out.push(3);
+                for number in [w.position, w.waiting, w.seconds] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
             }
             Self::Fhe(w) => {
                 out.push(2);
@@ -280,7 +317,12 @@ impl Reply {
                 public: Digest(reader.array("public model")?),
                 public_bytes: u64::from_le_bytes(reader.array("length of the public model")?),
             }),
-            [1 | 2] => return Err(WireFault::Version { got: version }),
+            [3] if version == VERSION => Self::Waiting(Waiting {
+                position: u32::from_le_bytes(reader.array("position")?),
+                waiting: u32::from_le_bytes(reader.array("number of waiting clients")?),
+                seconds: u32::from_le_bytes(reader.array("time of waiting")?),
+            }),
+            [1..=3] => return Err(WireFault::Version { got: version }),
             _ => return Err(WireFault::Undefined { field: "tag" }),
         };
         reader.finish()?;

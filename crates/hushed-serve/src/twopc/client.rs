@@ -12,25 +12,26 @@ mod failures;
 mod generate;
 mod generation;
 mod greet;
+mod offer;
 mod options;
 mod search;
 mod stop;
 mod table;
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use hushed_model::{ImageError, Item, Model, Pixels, Program, Public, Task, TokenIds, TooLong};
-use hushed_mpc::{Answers, Input, Layers, Protocol, RunError, embeddings, labels, logits};
-use hushed_net::{Expect, NetError, Stats};
+use hushed_model::{ImageError, Item, Model, Pixels, Program, Task, TokenIds, TooLong};
+use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels, logits};
+use hushed_net::{Expect, NetError, Session, Stats};
 
-use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{ClientConfig, open, patiently};
 use crate::session::deadlines::Deadlines;
-use crate::session::wire::{PrefixFacts, Refusal, Welcome, WireFault};
+use crate::session::wire::WireFault;
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use answer::by_size;
 use failures::Failures;
@@ -40,6 +41,7 @@ pub use ahead::Made;
 pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress, Sent, Work};
 pub use generate::GenerateOptions;
 pub use generation::{Drafted, Finish, Generated, Generation};
+pub use offer::Offer;
 pub use options::Options;
 pub use search::Found;
 
@@ -53,13 +55,13 @@ type Run<'a, T> = &'a dyn Fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec
 /// A session with a server.
 pub struct Client {
     backend: Protocol,
-    model: Model,
+    offer: Offer,
     program: Program,
-    bundle_hash: Digest,
-    welcome: Welcome,
     cache_dir: Option<PathBuf>,
     deadlines: Deadlines,
     texts: usize,
+    /// Passes that the server has let begin.
+    passes: u64,
     /// Runs with this server that have failed.
     failures: Failures,
     /// Whether the session was ended on this side.
@@ -70,39 +72,30 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects and makes the handshake, keys and correlations. Retries, for as long as the configuration says, while
-    /// the server has no free session.
+    /// Connects and makes the handshake, keys and correlations. Waits, for as long as the configuration says, while the
+    /// server has no free session.
     ///
     /// # Errors
     /// [`ServeError`]; its category distinguishes the network, a refusal and a mismatch.
     pub fn connect(config: &ClientConfig) -> Result<Self, ServeError> {
-        patiently(config.retry, || Self::connect_once(config))
+        patiently(config, |left| Self::connect_once(config, left))
     }
 
-    fn connect_once(config: &ClientConfig) -> Result<Self, ServeError> {
-        let began = Instant::now();
+    fn connect_once(config: &ClientConfig, patience: Duration) -> Result<Self, ServeError> {
         let failures = Failures::of(config);
         failures.check()?;
-        let pinned = pinned(config.bundle.as_ref())?;
-        let mut session = open(config)?;
-        let (welcome, bundle) = greet(&mut session, config, pinned)?;
-        let model = Model::shapes_only(bundle.public());
-        if !(welcome.answers).suits(model.public.task(), model.body.outputs()) {
-            let fault = WireFault::Undefined { field: "answers" };
-            return Err(ServeError::malformed("reply")(fault));
-        }
+        let (mut session, offer, began) = greeted(config, patience, false)?;
         session.set_limits(config.deadlines.within(config.deadlines.setup));
         let mut backend = Protocol::establish(session, Arc::<Layers>::default())?;
         let setup = Cost { time: began.elapsed(), stats: backend.ctx().session.stats() };
         Ok(Self {
             backend,
-            program: model.program(),
-            model,
-            bundle_hash: bundle.hash(),
-            welcome,
+            program: offer.model.program(),
+            offer,
             cache_dir: config.cache_dir.clone(),
             deadlines: config.deadlines,
             texts: 0,
+            passes: 0,
             failures,
             left: false,
             setup,
@@ -110,46 +103,23 @@ impl Client {
         })
     }
 
-    /// The public part of the server's model.
-    #[must_use]
-    pub fn public(&self) -> &Public {
-        &self.model.public
-    }
-
-    /// Hash of the bundle in use: what [`crate::BundlePin::Hash`] takes.
-    #[must_use]
-    pub fn bundle_hash(&self) -> Digest {
-        self.bundle_hash
-    }
-
-    /// Maximum tokens per text that this server accepts.
-    #[must_use]
-    pub fn max_tokens(&self) -> usize {
-        self.model.public.max_tokens.min(self.welcome.max_tokens as usize)
-    }
-
-    /// Maximum tokens per pass, padding included, over all its texts.
-    #[must_use]
-    pub fn max_pass_tokens(&self) -> usize {
-        self.welcome.max_pass_tokens as usize
-    }
-
-    /// What the server opens for a text or image that is classified, or for a token.
-    #[must_use]
-    pub fn answers(&self) -> Answers {
-        self.welcome.answers
-    }
-
-    /// What an answer counts as, in texts.
-    fn charge(&self) -> usize {
-        self.answers().charge(self.model.body.outputs()).max(1)
+    /// What the server offers, from a handshake alone: no session is taken. The server's certificate, bundle and this
+    /// client's token are checked as for a session.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn look(config: &ClientConfig) -> Result<Offer, ServeError> {
+        let (session, offer, _) = greeted(config, Duration::ZERO, true)?;
+        // The handshake is complete: how the connection ends does not matter.
+        let _ = session.close();
+        Ok(offer)
     }
 
     /// The number of texts, or tokens of an answer, that this session may still run: fewer than the server's limit if
     /// each [answer](Client::answers) counts as several.
     #[must_use]
     pub fn texts_left(&self) -> usize {
-        (self.welcome.max_texts as usize).saturating_sub(self.texts) / self.charge()
+        (self.offer.welcome.max_texts as usize).saturating_sub(self.texts) / self.charge()
     }
 
     /// Whether this session may still run this many texts, or an answer of this many tokens. Tokens for which products
@@ -158,12 +128,6 @@ impl Client {
     pub fn takes(&self, texts: usize) -> bool {
         let counted = self.passes_ahead().min(texts.saturating_sub(1));
         texts - counted <= self.texts_left()
-    }
-
-    /// The prefix that the server puts before every text that is continued.
-    #[must_use]
-    pub fn public_prefix(&self) -> Option<PrefixFacts> {
-        self.welcome.prefix
     }
 
     /// When its last pass ended, or its set-up.
@@ -259,11 +223,6 @@ impl Client {
         }
         self.enough_left(images.len())?;
         self.classes_of(images, &options, progress, each)
-    }
-
-    /// The error for a server whose model has another task.
-    pub(super) fn other_task(&self) -> ServeError {
-        ServeError::Refused(Refusal::OtherTask { task: self.public().task() })
     }
 
     /// Checks that the texts may run and returns their tokens.
@@ -398,17 +357,27 @@ impl Client {
         self.backend.stop_when(flag);
     }
 
-    /// Ends the session properly; returns its counters.
+    /// Passes that the server has let begin: before the first, nothing of a text has been sent.
+    #[must_use]
+    pub fn passes_begun(&self) -> u64 {
+        self.passes
+    }
+
+    /// Ends the session properly; returns its counters. All answers have arrived, so a server that has already ended it
+    /// is no error.
     ///
     /// # Errors
     /// [`ServeError::Net`]; it does not affect the answers.
     pub fn close(self) -> Result<Stats, ServeError> {
         let mut session = self.backend.into_ctx().session;
         session.set_limits(self.deadlines.within(self.deadlines.handshake));
-        session.send_vec(REQUEST, Request::End.encode())?;
+        let sent = session.send_vec(REQUEST, Request::End.encode());
         let stats = session.stats();
-        session.close()?;
-        Ok(stats)
+        let closed = sent.and_then(|()| session.close()).map_err(ServeError::from);
+        match closed {
+            Err(error) if !error.is_over() => Err(error),
+            _ => Ok(stats),
+        }
     }
 
     /// The token ids of every text, padded as `options` say.
@@ -438,7 +407,7 @@ impl Client {
     }
 
     fn observe(&mut self, text: usize, sharing: usize, texts: usize, progress: Arc<Mutex<OnProgress>>) {
-        let layers = self.model.public.config.layers;
+        let layers = self.offer.model.public.config.layers;
         let mut layer = 0;
         self.backend.observe(move |step| {
             layer = step.layer().unwrap_or(layer);
@@ -459,7 +428,10 @@ impl Client {
         session.send_vec(REQUEST, request.encode())?;
         let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;
         match Answer::decode(&answer).map_err(ServeError::malformed("answer"))? {
-            Answer::Go => Ok(()),
+            Answer::Go => {
+                self.passes += 1;
+                Ok(())
+            }
             Answer::Refused(refusal) => Err(ServeError::Refused(refusal)),
         }
     }
@@ -484,7 +456,7 @@ impl Client {
         };
         self.ask(&request)?;
         let input = Input::of(texts.to_vec(), terms);
-        let answers = run(&mut self.backend, &self.model, &input).map_err(|e| self.failed(e));
+        let answers = run(&mut self.backend, &self.offer.model, &input).map_err(|e| self.failed(e));
         self.texts += texts.len() * self.charge();
         self.used = Instant::now();
         let answers = answers?.ok_or(ServeError::NoAnswer)?;
@@ -504,6 +476,29 @@ impl Client {
         });
         Ok(answered.collect())
     }
+}
+
+impl Deref for Client {
+    type Target = Offer;
+
+    fn deref(&self) -> &Offer {
+        &self.offer
+    }
+}
+
+/// Connects and makes the handshake, for a session or to look. Returns also when it began, or when a session was had
+/// after waiting for one.
+fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<(Session, Offer, Instant), ServeError> {
+    let began = Instant::now();
+    let pinned = pinned(config.bundle.as_ref())?;
+    let mut session = open(config)?;
+    let (welcome, bundle, waited) = greet(&mut session, config, pinned, (patience, looks))?;
+    let model = Model::shapes_only(bundle.public());
+    if !(welcome.answers).suits(model.public.task(), model.body.outputs()) {
+        let fault = WireFault::Undefined { field: "answers" };
+        return Err(ServeError::malformed("reply")(fault));
+    }
+    Ok((session, Offer::new(model, bundle.hash(), welcome), began + waited))
 }
 
 /// The result of a pass. An error of one that was run as a whole is kept for the end, the first of them.
@@ -529,7 +524,8 @@ mod tests {
 
     use super::*;
     use crate::twopc::wire::{Ahead, Next};
-    use crate::{Server, ServerConfig, ServerTrust};
+    use crate::{Refusal, Server, ServerConfig, ServerTrust};
+    use hushed_mpc::Answers;
 
     /// Serves while `ask` runs.
     fn served(config: &ServerConfig, ask: impl FnOnce(&ClientConfig)) {
@@ -556,9 +552,9 @@ mod tests {
         served(&config, |config| {
             let unbridled = || {
                 let mut client = Client::connect(config).unwrap();
-                client.welcome.max_tokens = u32::MAX;
-                client.welcome.max_pass_tokens = u32::MAX;
-                client.welcome.max_texts = u32::MAX;
+                client.offer.welcome.max_tokens = u32::MAX;
+                client.offer.welcome.max_pass_tokens = u32::MAX;
+                client.offer.welcome.max_texts = u32::MAX;
                 client
             };
             let refused = |result: Result<Vec<Embedding>, ServeError>| match result.err() {
@@ -633,7 +629,7 @@ mod tests {
             // Three tokens are opened per pass, and each counts.
             let mut client = Client::connect(config).unwrap();
             assert_eq!(client.texts_left(), 1);
-            client.welcome.max_texts = u32::MAX;
+            client.offer.welcome.max_texts = u32::MAX;
             let two = GenerateOptions { max_tokens: 2, ..GenerateOptions::default() };
             let mut generation = client.generate("a", &two).unwrap();
             let token = generation.next().unwrap().unwrap();
@@ -657,7 +653,7 @@ mod tests {
             // Asks after the prompt's pass (one text) and, if `passes` is 2, a pass with two drafts (three texts).
             let ask = |passes: usize, begins, rows, dropped, ahead| {
                 let mut client = Client::connect(config).unwrap();
-                client.welcome.max_texts = u32::MAX;
+                client.offer.welcome.max_texts = u32::MAX;
                 let options = GenerateOptions { max_tokens: 4, draft: 2, ..GenerateOptions::default() };
                 let generation = client.generate("a", &options).unwrap();
                 let mut wrong = |_: &[u32], most| vec![0; most];

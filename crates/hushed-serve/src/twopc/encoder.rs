@@ -247,6 +247,8 @@ impl State {
         if texts.is_empty() {
             return Ok(Encoded { answers: Vec::new(), spent });
         }
+        self.config.stop = Some(Arc::clone(&watch.stop));
+        let mut kept = self.session.is_some();
         let mut open = self.session()?;
         let ids = match open.client.tokens(texts, options) {
             Ok(ids) => ids,
@@ -261,21 +263,32 @@ impl State {
         let progress = watch.progress.map(|f| Arc::new(Mutex::new(f)));
         let mut first = 0;
         while first < ids.len() {
-            if first > 0 {
+            if open.client.texts_left() == 0 {
                 self.session = Some(open);
                 open = self.session()?;
+                kept = false;
             }
             let left = ids.get(first..).unwrap_or_default();
             let part = left.get(..open.client.texts_left()).unwrap_or(left);
             open.client.stop_when(Arc::clone(&watch.stop));
             let follow = progress.as_ref().map(|f| further(f, first, ids.len()));
-            open.client.embed_tokens(part, options, follow, |i, answer| {
+            let begun = open.client.passes_begun();
+            let ran = open.client.embed_tokens(part, options, follow, |i, answer| {
                 spent.add_pass(i, &answer);
                 let place = order.get(first + i).and_then(|&at| answers.get_mut(at));
                 if let Some(place) = place {
                     *place = Some(answer);
                 }
-            })?;
+            });
+            match ran {
+                // A kept session that was over before it was used again; nothing was sent.
+                Err(error) if error.is_over() && kept && open.client.passes_begun() == begun => {
+                    open = self.session()?;
+                    kept = false;
+                    continue;
+                }
+                ran => ran?,
+            }
             spent.add_session(&mut open);
             first += part.len();
         }

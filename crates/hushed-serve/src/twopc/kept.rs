@@ -95,19 +95,30 @@ impl Kept {
     }
 
     /// Runs `work` in a session that accepts `texts` more texts, if a fresh session does. After an error of the network
-    /// or the server the session is over.
+    /// or the server the session is over. If the kept session turns out to be over before a pass has begun, `work` is
+    /// run once more, in another one.
     ///
     /// # Errors
     /// As [`Client::connect`], and those of `work`; `forked` in a process other than the one that opened it.
     pub fn run<T>(
         &mut self,
         texts: usize,
-        work: impl FnOnce(&mut Client) -> Result<T, ServeError>,
+        mut work: impl FnMut(&mut Client) -> Result<T, ServeError>,
     ) -> Result<T, ServeError> {
         self.check_process()?;
+        let kept = self.client.is_some();
         let mut client = self.session(texts)?;
-        let before = client.stats().frames_sent;
-        let done = work(&mut client);
+        let (mut before, begun) = (client.stats().frames_sent, client.passes_begun());
+        let mut done = work(&mut client);
+        if let Err(error) = &done
+            && kept
+            && error.is_over()
+            && client.passes_begun() == begun
+        {
+            client = self.session(texts)?;
+            before = client.stats().frames_sent;
+            done = work(&mut client);
+        }
         // A text refused on this side has cost nothing.
         if done.is_ok() || client.stats().frames_sent == before {
             self.client = Some(client);

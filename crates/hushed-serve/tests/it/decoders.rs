@@ -4,7 +4,7 @@ use hushed_model::testing::{mutations, tiny_folder};
 use hushed_mpc::Answers;
 use hushed_serve::fhe::wire::{self, CHUNK, Download, Failure, JobState, PART, Upload, frames};
 use hushed_serve::session::wire::{
-    Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, PrefixFacts, Reply, VERSION, Welcome, WireFault,
+    Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, PrefixFacts, Reply, VERSION, Waiting, Welcome, WireFault,
 };
 use hushed_serve::twopc::wire::{
     Ahead, Answer, MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
@@ -17,13 +17,15 @@ fn hello() -> Hello {
         agreement: Digest([2; 32]),
         pinned: Some(Digest([3; 32])),
         token: Token::from_bytes(b"token"),
+        patience: 600,
+        looks: true,
     }
 }
 
 fn welcome() -> Welcome {
     Welcome {
         nonce: [4; 32],
-        agreement: Digest([5; 32]),
+        agreement: Digest([15; 32]),
         bundle: Digest([6; 32]),
         bundle_bytes: 7,
         max_tokens: 8,
@@ -120,7 +122,7 @@ fn request(rows: &[u32], padded: bool) -> Request {
 }
 
 fn fhe_welcome() -> FheWelcome {
-    FheWelcome { nonce: [4; 32], plan: Digest([5; 32]), plan_bytes: 6, public: Digest([7; 32]), public_bytes: 8 }
+    FheWelcome { nonce: [4; 32], plan: Digest([15; 32]), plan_bytes: 6, public: Digest([7; 32]), public_bytes: 8 }
 }
 
 fn requests() -> Vec<wire::Request> {
@@ -151,12 +153,14 @@ fn response() -> Vec<wire::Response> {
 }
 
 fn corpus() -> Vec<Vec<u8>> {
-    let bare = Hello { pinned: None, token: None, ..hello() };
+    let bare = Hello { pinned: None, token: None, patience: 0, looks: false, ..hello() };
+    let waiting = Waiting { position: 2, waiting: 3, seconds: 40 };
     let confirm = Confirm { tag: [7; 32], wants_bundle: true };
     let mut all = vec![
         vec![],
         hello().encode(),
         bare.encode(),
+        Reply::Waiting(waiting).encode(),
         Reply::Welcome(welcome()).encode(),
         confirm.encode(),
         Request::End.encode(),
@@ -254,12 +258,12 @@ fn impossible_fields_are_refused() {
     let got = VERSION + 1;
     assert_eq!(fault(&|b| b[4] += 1), Some(WireFault::Version { got }));
     let flags = WireFault::Undefined { field: "flags" };
-    assert_eq!(fault(&|b| b[70] = 4), Some(flags));
+    assert_eq!(fault(&|b| b[70] = 8), Some(flags));
     let token = Some(WireFault::Undefined { field: "token" });
     // A token of no bytes, of too many, and of characters that are not visible.
-    assert_eq!(fault(&|b| b[103] = 0), token);
-    assert_eq!(fault(&|b| b[104] = 2), token);
-    assert_eq!(fault(&|b| b[105] = b' '), token);
+    assert_eq!(fault(&|b| b[105] = 0), token);
+    assert_eq!(fault(&|b| b[106] = 2), token);
+    assert_eq!(fault(&|b| b[107] = b' '), token);
     assert_eq!(fault(&|b| b.push(0)), Some(WireFault::Trailing));
 
     for answers in [Answers::Top(0), Answers::Top(101)] {

@@ -27,8 +27,14 @@ fn raw(server: &Running) -> Session {
 }
 
 fn hello() -> Vec<u8> {
-    let hello =
-        Hello { nonce: [1; 32], agreement: hushed_serve::bundle::agreement_hash().unwrap(), pinned: None, token: None };
+    let hello = Hello {
+        nonce: [1; 32],
+        agreement: hushed_serve::bundle::agreement_hash().unwrap(),
+        pinned: None,
+        token: None,
+        patience: 0,
+        looks: false,
+    };
     hello.encode()
 }
 

@@ -17,4 +17,5 @@ mod operation;
 mod pins;
 mod refusals;
 mod search;
+mod waiting;
 mod whole;

@@ -42,6 +42,7 @@ fn stopping_does_not_wait_for_idle_clients() {
 fn a_client_that_is_patient_gets_the_next_session() {
     let server = Running::start(|c| {
         c.entrance.max_sessions = 1;
+        c.entrance.max_waiting = 0;
         c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned());
     });
     let first = server.connect().unwrap();
@@ -52,6 +53,7 @@ fn a_client_that_is_patient_gets_the_next_session() {
     patient.retry = std::time::Duration::from_millis(200);
     assert!(hushed_serve::Client::connect(&patient).is_err());
     patient.retry = std::time::Duration::from_secs(120);
+    // No place in the queue either: it asks again.
     let waiting = thread::spawn(move || hushed_serve::Client::connect(&patient));
     let refused = "hushed_refused_total{reason=\"too-many-sessions\"} 3";
     let metrics = server.metrics.unwrap();
@@ -98,6 +100,10 @@ fn health_and_metrics() {
     assert!(value("hushed_text_sent_bytes_total") > 1e5);
     assert!(value("hushed_text_received_bytes_total") > 1e5);
     assert!(value("hushed_text_seconds_total") > 0.0);
+    assert_eq!(value("hushed_client_texts_total{client=\"anyone\"}"), 1.0);
+    assert_eq!(value("hushed_pass_seconds_count"), 1.0);
+    assert_eq!((value("hushed_sessions_open"), value("hushed_sessions_max")), (0.0, 4.0));
+    assert!(value("hushed_certificate_expiry_seconds") > 1.7e9 && metrics.contains("hushed_build_info{version="));
     server.join().unwrap();
     assert!(TcpStream::connect(address).is_err());
 }

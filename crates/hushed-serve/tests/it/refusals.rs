@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Running, assert_serves, eventually, refused};
 use hushed_net::{NetError, TlsFault};
@@ -34,13 +36,65 @@ fn certificates() {
 }
 
 #[test]
-fn an_expired_certificate_is_named_as_such() {
+fn a_server_does_not_start_with_a_certificate_that_every_client_refuses() {
     let files = tempfile::tempdir().unwrap();
     let (chain, key) = identity(files.path(), "server", (1990, 1991), None);
-    let server = Running::start(|c| c.entrance.identity = ServerIdentity::Files { chain, key });
-    let error = refused(&server.client());
-    assert!(matches!(error, ServeError::Net(NetError::Tls(TlsFault::Expired))));
-    assert!(error.to_string().contains("expired"));
+    let model = files.path().join("model");
+    hushed_model::testing::tiny_folder(&model).unwrap();
+    let mut config = ServerConfig::local(model, files.path().join("certificates"));
+    config.entrance.identity = ServerIdentity::Files { chain, key };
+    let error = Server::bind(&config).err().unwrap();
+    assert_eq!((error.name(), error.category()), ("certificate", Category::Local));
+    assert!(error.to_string().contains("expired"), "{error}");
+}
+
+/// New files hold for the connections that follow; files that cannot be used leave everything as it was.
+#[test]
+fn tokens_and_certificates_are_read_again() {
+    let files = tempfile::tempdir().unwrap();
+    let list = files.path().join("tokens");
+    let write = |text: &str| fs::write(&list, text).unwrap();
+    write("the-token-of-ann\n");
+    let (chain, key) = identity(files.path(), "server", (2020, 4000), None);
+    let reload = Arc::new(AtomicBool::new(false));
+    let server = Running::start(|c| {
+        c.entrance.access = ClientAccess::Tokens(list.clone());
+        c.entrance.identity = ServerIdentity::Files { chain: chain.clone(), key: key.clone() };
+        c.entrance.reload = Arc::clone(&reload);
+    });
+    let again = || {
+        reload.store(true, Ordering::SeqCst);
+        eventually("it was read", || !reload.load(Ordering::SeqCst));
+    };
+    let with = |token: &str, trust: &ServerTrust| {
+        let mut config = server.client();
+        config.token = Token::from_bytes(token.as_bytes());
+        config.trust = trust.clone();
+        Client::connect(&config)
+    };
+    let old = ServerTrust::Pin(server.pin.clone());
+    let mut running = with("the-token-of-ann", &old).unwrap();
+    for bad in ["", "short\n"] {
+        write(bad);
+        again();
+        with("the-token-of-ann", &old).unwrap().close().unwrap();
+    }
+    write("the-token-of-bob\n");
+    let (new_chain, new_key) = identity(files.path(), "new", (2020, 4000), None);
+    fs::copy(new_chain, &chain).unwrap();
+    fs::copy(new_key, &key).unwrap();
+    again();
+    let pin = hushed_net::Identity::from_files(&chain, &key).unwrap().fingerprint();
+    let new = ServerTrust::Pin(Digest(pin).to_string());
+    // The flag is lowered before the files are read.
+    eventually("the new certificate", || with("the-token-of-bob", &new).is_ok());
+    assert!(matches!(with("the-token-of-ann", &new).err(), Some(ServeError::Refused(Refusal::BadToken))));
+    assert!(matches!(with("the-token-of-bob", &old).err(), Some(ServeError::Net(NetError::Tls(TlsFault::WrongPin)))));
+    // Either is accepted meanwhile, and who is in stays in.
+    let both = ServerTrust::Pins(vec![server.pin.clone(), Digest(pin).to_string()]);
+    with("the-token-of-bob", &both).unwrap().close().unwrap();
+    assert_eq!(running.embed(&["hello"], TooLong::Refuse, None).unwrap().len(), 1);
+    running.close().unwrap();
 }
 
 #[test]

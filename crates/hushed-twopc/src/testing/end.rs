@@ -6,6 +6,7 @@ use hushed_net::channel::{Channel, Limits, Overhead};
 use hushed_net::frame::Frame;
 use hushed_net::{NetError, Shape};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What an end did with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,10 @@ impl Channel for End {
         }
         self.note(Event::Received);
         Ok(frame)
+    }
+
+    fn arrived(&mut self, within: Duration) -> Result<bool, NetError> {
+        self.here()?.arrived(within)
     }
 
     fn flush(&mut self) -> Result<(), NetError> {

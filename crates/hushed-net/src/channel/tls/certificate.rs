@@ -13,6 +13,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
 use sha2::{Digest, Sha256};
 
+use super::fault::TlsFault;
+
 /// Certificate and key of the development identity, readable only by the owner.
 const DEV_IDENTITY: &str = "dev-identity.pem";
 /// The identity's certificate, for `--ca`.
@@ -21,7 +23,7 @@ const DEV_CERTIFICATE: &str = "dev-certificate.pem";
 const DEV_YEARS: i32 = 5;
 
 /// Why a certificate or a key cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
     /// The system refused access to the file.
@@ -41,6 +43,14 @@ pub enum CertificateError {
         what: &'static str,
         /// The file.
         path: PathBuf,
+    },
+    /// A certificate that clients would refuse.
+    #[error("the certificate in {path:?} cannot be used, as every client would refuse it: {fault}")]
+    Refused {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        fault: TlsFault,
     },
     /// The text is not a SHA-256.
     #[error("a pin has 64 hexadecimal digits, as the server prints it")]
@@ -99,6 +109,8 @@ pub enum Trust {
     Authorities(Vec<CertificateDer<'static>>),
     /// The certificate must have this SHA-256 and be within its dates.
     Pin([u8; 32]),
+    /// The same with one of these, while a server's certificate changes.
+    Pins(Vec<[u8; 32]>),
 }
 
 impl Trust {
@@ -115,18 +127,30 @@ impl Trust {
     /// # Errors
     /// [`CertificateError::BadPin`].
     pub fn from_pin(text: &str) -> Result<Self, CertificateError> {
-        let mut pin = [0; 32];
-        let mut digits = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16));
-        let mut digit = || digits.next().flatten().ok_or(CertificateError::BadPin);
-        for byte in &mut pin {
-            let value = digit()? * 16 + digit()?;
-            *byte = u8::try_from(value).map_err(|_| CertificateError::BadPin)?;
-        }
-        if digits.next().is_some() {
-            return Err(CertificateError::BadPin);
-        }
-        Ok(Self::Pin(pin))
+        read_pin(text).map(Self::Pin)
     }
+
+    /// Trusts the certificates with these SHA-256, each as for [`Trust::from_pin`].
+    ///
+    /// # Errors
+    /// [`CertificateError::BadPin`].
+    pub fn from_pins<S: AsRef<str>>(texts: &[S]) -> Result<Self, CertificateError> {
+        texts.iter().map(|text| read_pin(text.as_ref())).collect::<Result<_, _>>().map(Self::Pins)
+    }
+}
+
+fn read_pin(text: &str) -> Result<[u8; 32], CertificateError> {
+    let mut pin = [0; 32];
+    let mut digits = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16));
+    let mut digit = || digits.next().flatten().ok_or(CertificateError::BadPin);
+    for byte in &mut pin {
+        let value = digit()? * 16 + digit()?;
+        *byte = u8::try_from(value).map_err(|_| CertificateError::BadPin)?;
+    }
+    if digits.next().is_some() {
+        return Err(CertificateError::BadPin);
+    }
+    Ok(pin)
 }
 
 /// SHA-256 of a certificate's DER bytes.

@@ -19,6 +19,15 @@ pub enum TlsFault {
     /// The certificate is not valid yet (or this machine's clock is wrong).
     #[error("the certificate is not valid yet, or this machine's clock is wrong")]
     NotYetValid,
+    /// The certificate is that of an authority.
+    #[error(
+        "the certificate is that of an authority: a server needs one that says basicConstraints CA:FALSE (see \
+         docs/operations.md)"
+    )]
+    Authority,
+    /// The certificate is for another key.
+    #[error("the certificate is for another key than the one given")]
+    OtherKey,
     /// The certificate is refused for another reason.
     #[error("the certificate is refused: {reason:?}")]
     BadCertificate {
@@ -58,8 +67,11 @@ impl From<rustls::Error> for TlsFault {
                 C::UnknownIssuer => Self::UnknownIssuer,
                 C::NotValidForName | C::NotValidForNameContext { .. } => Self::WrongName,
                 C::ApplicationVerificationFailure => Self::WrongPin,
+                // The only words for it that come through.
+                C::Other(reason) if reason.to_string().contains("CaUsedAsEndEntity") => Self::Authority,
                 reason => Self::BadCertificate { reason },
             },
+            E::InconsistentKeys(_) => Self::OtherKey,
             E::NoCertificatesPresented => Self::NoCertificate,
             E::AlertReceived(alert) => Self::Refused { alert },
             E::InvalidMessage(_) => Self::NotTls,

@@ -9,13 +9,14 @@
 mod certificate;
 mod fault;
 mod halves;
+mod provider;
+mod validity;
 mod verify;
 
 use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
@@ -24,10 +25,12 @@ pub use certificate::{
     CertificateError, Identity, Trust, fingerprint, key_fingerprint, load_or_create_dev_certificate, read_authorities,
 };
 pub use fault::TlsFault;
+pub use validity::Validity;
 
 use super::Limits;
 use super::stream::StreamChannel;
 use crate::NetError;
+use provider::provider;
 use verify::PinVerifier;
 
 /// The protocol name that both ends require; a web browser is refused in the handshake.
@@ -56,7 +59,10 @@ impl TlsClient {
         let builder = match trust {
             Trust::Authorities(authorities) => builder.with_root_certificates(roots(authorities)?),
             Trust::Pin(pin) => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(PinVerifier::new(pin, &provider)))
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(PinVerifier::new(vec![pin], &provider)))
+            }
+            Trust::Pins(pins) => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(PinVerifier::new(pins, &provider)))
             }
         };
         let mut config = match identity {
@@ -122,12 +128,6 @@ impl TlsServer {
 }
 
 const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
-
-fn provider() -> Arc<CryptoProvider> {
-    let mut provider = aws_lc_rs::default_provider();
-    provider.kx_groups = vec![aws_lc_rs::kx_group::X25519MLKEM768];
-    Arc::new(provider)
-}
 
 fn roots(authorities: Vec<CertificateDer<'static>>) -> Result<RootCertStore, NetError> {
     let mut store = RootCertStore::empty();

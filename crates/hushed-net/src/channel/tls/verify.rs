@@ -13,18 +13,34 @@ use subtle::ConstantTimeEq;
 
 use super::fingerprint;
 
-/// Checks the pin, then that the certificate is valid now and meant for a server, then (through the handshake's
-/// signature) that the peer holds its key. The name in it is ignored: the pin says more than a name.
+/// Checks that the certificate has one of the pins, then that the certificate is valid now and meant for a server, then
+/// (through the handshake's signature) that the peer holds its key. The name in it is ignored: the pin says more than a
+/// name.
 #[derive(Debug)]
 pub(super) struct PinVerifier {
-    pin: [u8; 32],
+    pins: Vec<[u8; 32]>,
     algorithms: WebPkiSupportedAlgorithms,
-    no_authorities: RootCertStore,
 }
 
 impl PinVerifier {
-    pub(super) fn new(pin: [u8; 32], provider: &Arc<CryptoProvider>) -> Self {
-        Self { pin, algorithms: provider.signature_verification_algorithms, no_authorities: RootCertStore::empty() }
+    pub(super) fn new(pins: Vec<[u8; 32]>, provider: &Arc<CryptoProvider>) -> Self {
+        Self { pins, algorithms: provider.signature_verification_algorithms }
+    }
+}
+
+/// Checks that a certificate is valid at this time and meant for a server, whoever signed it.
+pub(super) fn serves(
+    certificate: &CertificateDer<'_>,
+    at: UnixTime,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<(), Error> {
+    let parsed = ParsedCertificate::try_from(certificate)?;
+    // The path builder checks the certificate itself completely before it looks for an issuer, so with no authorities
+    // "unknown issuer" means that all else is fine.
+    let nobody = RootCertStore::empty();
+    match verify_server_cert_signed_by_trust_anchor(&parsed, &nobody, &[], at, algorithms.all) {
+        Ok(()) | Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => Ok(()),
+        Err(reason) => Err(reason),
     }
 }
 
@@ -37,19 +53,12 @@ impl ServerCertVerifier for PinVerifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if !bool::from(fingerprint(end_entity).ct_eq(&self.pin)) {
+        let shown = fingerprint(end_entity);
+        if !self.pins.iter().any(|pin| bool::from(shown.ct_eq(pin))) {
             return Err(CertificateError::ApplicationVerificationFailure.into());
         }
-        // The pin replaces the issuer but not the dates. The path builder checks the certificate itself completely
-        // before it looks for an issuer, so with no authorities "unknown issuer" means that all else is fine.
-        let parsed = ParsedCertificate::try_from(end_entity)?;
-        let anchors = &self.no_authorities;
-        match verify_server_cert_signed_by_trust_anchor(&parsed, anchors, &[], now, self.algorithms.all) {
-            Ok(()) | Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-                Ok(ServerCertVerified::assertion())
-            }
-            Err(reason) => Err(reason),
-        }
+        // The pin replaces the issuer but not the dates.
+        serves(end_entity, now, &self.algorithms).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -7,6 +7,7 @@ mod tests;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
 use hushed_fhe::files::FileError;
 use hushed_net::{Expect, Session};
@@ -20,7 +21,7 @@ use crate::fhe::wire::{
 };
 use crate::files::open_append;
 use crate::session::connect::{ClientConfig, open};
-use crate::session::hello::{confirm, ready, replied};
+use crate::session::hello::{Asked, confirm, ready, replied, unasked_wait};
 use crate::session::wire::{FheWelcome, Refusal, Reply, WireFault};
 
 /// A session.
@@ -34,7 +35,10 @@ impl<'a> Link<'a> {
     /// Connects and performs the handshake.
     pub(super) fn open(config: &'a ClientConfig) -> Result<Link<'a>, ServeError> {
         let mut session = open(config)?;
-        let welcome = match replied(&mut session, config, agreement(), None)? {
+        // Its sessions are short: nobody waits for one.
+        let asked = Asked { agreement: agreement(), pinned: None, patience: Duration::ZERO, looks: false };
+        let (reply, _) = replied(&mut session, config, &asked)?;
+        let welcome = match reply {
             Reply::Fhe(welcome) => welcome,
             Reply::Welcome(_) => {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
@@ -44,6 +48,7 @@ impl<'a> Link<'a> {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
             Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
+            Reply::Waiting(_) => return Err(unasked_wait()),
         };
         let identity = confirm(&mut session, false)?;
         ready(&mut session, &identity)?;

@@ -21,7 +21,7 @@ use crate::fhe::wire::{
 };
 use crate::session::agree;
 use crate::session::allowance::Charge;
-use crate::session::greeting::{Agreed, admitted, closed, confirmed};
+use crate::session::greeting::{Agreed, Guest, admitted, closed, confirmed};
 use crate::session::listener::Listener;
 use crate::session::outcome::{Outcome, Stop};
 use crate::session::owner::Owner;
@@ -70,7 +70,7 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session, key: Option<
         // A client that has had its batches still fetches their replies.
         least: Charge::default(),
     };
-    let owner = admitted(session, &shared.listener, entry, key, &agreed)?;
+    let Guest { owner, .. } = admitted(session, &shared.listener, entry, key, &agreed)?;
     let welcome = FheWelcome {
         nonce: agree::nonce()?,
         plan: shared.plan_hash,

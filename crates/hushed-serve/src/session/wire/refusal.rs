@@ -63,6 +63,9 @@ pub enum Refusal {
         /// Its limit.
         limit: u32,
     },
+    /// Another client waited for a session, and this one was not in use.
+    #[error("it gave this session, which was idle, to a client that waited; start another one")]
+    Idle,
     /// It is shutting down.
     #[error("it is shutting down; try again later")]
     Stopping,
@@ -176,6 +179,8 @@ pub enum Refusal {
 
 /// The code with which a stopping server aborts a session between two texts.
 pub(crate) const ABORT_STOPPING: u16 = 9;
+/// The code of an abort for [`Refusal::Idle`].
+pub(crate) const ABORT_IDLE: u16 = 34;
 /// The code with which either side aborts when it cannot go on and the other need not know why.
 pub(crate) const ABORT: u16 = 1;
 
@@ -220,6 +225,7 @@ impl Refusal {
             Self::TooFarAhead { limit } => (31, limit, none),
             Self::TooManyDrafts { limit } => (32, limit, none),
             Self::AboveOpenedBits { limit } => (33, limit, none),
+            Self::Idle => (ABORT_IDLE, 0, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -262,6 +268,7 @@ impl Refusal {
             31 => Self::TooFarAhead { limit: number },
             32 => Self::TooManyDrafts { limit: number },
             33 => Self::AboveOpenedBits { limit: number },
+            ABORT_IDLE => Self::Idle,
             code => Self::Unknown { code },
         }
     }

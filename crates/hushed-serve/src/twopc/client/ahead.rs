@@ -28,10 +28,10 @@ impl Client {
     /// [`Refusal::TooFarAhead`] if the server makes none; [`Refusal::PrivateTable`] if its table is private but the
     /// terms say that it is public; [`ServeError::TooManyTexts`] if the session has too few left; else as for a pass.
     pub fn make_ahead(&mut self, passes: u16, terms: Terms) -> Result<Made, ServeError> {
-        if self.welcome.max_ahead == 0 {
+        if self.offer.welcome.max_ahead == 0 {
             return Err(none_ahead());
         }
-        if terms.public_table && self.welcome.table.is_none() {
+        if terms.public_table && self.offer.welcome.table.is_none() {
             return Err(ServeError::Refused(Refusal::PrivateTable));
         }
         let held = u16::try_from(self.passes_ahead()).unwrap_or(u16::MAX);

@@ -35,6 +35,8 @@ impl Failures {
     pub(super) fn of(config: &ClientConfig) -> Failures {
         let server = bundle::hash(match &config.trust {
             ServerTrust::Pin(pin) => pin.as_bytes(),
+            // By the old one its failures are known.
+            ServerTrust::Pins(pins) => pins.first().map_or(config.server.as_bytes(), |pin| pin.as_bytes()),
             ServerTrust::CaFile(_) => config.server.as_bytes(),
         });
         let name = format!("{server}.failures");

@@ -9,13 +9,12 @@ use hushed_mpc::{Penalties, Prefix, Terms, TextCache, pads_in_front};
 use zeroize::Zeroizing;
 
 use super::Client;
-use super::ahead::{Made, none_ahead};
+use super::ahead::Made;
 use super::generation::{Drafted, Generation};
 use super::stop::Stops;
 use crate::bundle;
 use crate::error::ServeError;
-use crate::session::wire::Refusal;
-use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS, MAX_TEMPERATURE};
+use crate::twopc::wire::{MAX_DRAFTS, MAX_TEMPERATURE};
 
 /// How to continue a text. No `Debug`: the stop strings may be private.
 #[derive(Clone, PartialEq)]
@@ -174,30 +173,9 @@ impl Client {
         })
     }
 
-    /// Checks that the server makes products ahead and accepts drafts, if any are asked for: as many as it allows are
-    /// then [made](GenerateOptions::ahead) or [guessed](GenerateOptions::draft).
-    ///
-    /// # Errors
-    /// [`Refusal::TooFarAhead`] and [`Refusal::TooManyDrafts`] if the server has none at all.
-    pub fn allows(&self, ahead: u16, draft: u16) -> Result<(), ServeError> {
-        if ahead > 0 && self.welcome.max_ahead == 0 {
-            return Err(none_ahead());
-        }
-        if draft > 0 && self.welcome.max_drafts == 0 {
-            return Err(ServeError::Refused(Refusal::TooManyDrafts { limit: 0 }));
-        }
-        Ok(())
-    }
-
-    /// Maximum number of passes for which the server holds products.
-    #[must_use]
-    pub fn max_ahead(&self) -> u16 {
-        self.welcome.max_ahead.min(MAX_AHEAD)
-    }
-
     /// Maximum drafts per pass.
     fn drafts(&self, options: &GenerateOptions) -> Result<usize, ServeError> {
-        match options.draft.min(self.welcome.max_drafts).min(MAX_DRAFTS) {
+        match options.draft.min(self.offer.welcome.max_drafts).min(MAX_DRAFTS) {
             0 => Ok(0),
             _ if options.pad_output => Err(ServeError::DraftsShow),
             drafts => Ok(drafts.into()),
@@ -206,7 +184,7 @@ impl Client {
 
     /// The number of tokens of the server's public prefix, if it is the expected one.
     fn prefix_for(&self, options: &GenerateOptions) -> Result<usize, ServeError> {
-        let offered = self.welcome.prefix;
+        let offered = self.offer.welcome.prefix;
         let hash = |text: &String| bundle::hash(text.as_bytes());
         let expected = options.public_prefix.as_ref().map(hash);
         let theirs = offered.map(|prefix| prefix.text);

@@ -257,7 +257,7 @@ impl<'a> Generation<'a> {
         self.history.extend(&drafts);
         let answer = self.history.get(self.begins..).unwrap_or_default();
         let adds = Adds { penalties: Some((&self.penalties, answer)), ..Adds::default() };
-        let top = client.welcome.answers.top().unwrap_or(1);
+        let top = client.offer.welcome.answers.top().unwrap_or(1);
         let (program, text) = (&client.program, &mut self.text);
         let mut run = |on: &mut _| match opened {
             1 => Ok(next_tokens(on, program, text, &input, adds, top)?.map(|one| vec![one])),

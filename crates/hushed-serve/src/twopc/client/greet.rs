@@ -1,6 +1,8 @@
 //! From a connection to an agreed session: the handshake, the bundle.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::time::Duration;
+
 use hushed_net::{Expect, Session};
 
 use super::cache;
@@ -8,7 +10,7 @@ use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{BundlePin, ClientConfig};
-use crate::session::hello::{confirm, ready, replied};
+use crate::session::hello::{Asked, confirm, ready, replied, unasked_wait};
 use crate::session::wire::{Refusal, Reply, Welcome};
 use crate::twopc::wire::BUNDLE;
 
@@ -39,14 +41,17 @@ pub(super) fn pinned(pin: Option<&BundlePin>) -> Result<Pinned, ServeError> {
 }
 
 /// Exchanges hello, welcome, confirmation and bundle. Afterwards both sides know that they agree, and the bundle is one
-/// that the client accepts. No text has been looked at.
+/// that the client accepts. No text has been looked at. Returns also how long the client waited for a session.
 pub(super) fn greet(
     session: &mut Session,
     config: &ClientConfig,
     pinned: Pinned,
-) -> Result<(Welcome, Bundle), ServeError> {
+    (patience, looks): (Duration, bool),
+) -> Result<(Welcome, Bundle, Duration), ServeError> {
     let agreement = bundle::agreement_hash()?;
-    let welcome = match replied(session, config, agreement, pinned.hash())? {
+    let asked = Asked { agreement, pinned: pinned.hash(), patience, looks };
+    let (reply, waited) = replied(session, config, &asked)?;
+    let welcome = match reply {
         Reply::Welcome(welcome) => welcome,
         Reply::Refused(Refusal::OtherBundle { server }) => {
             let pinned = pinned.hash().unwrap_or(Digest::ZERO);
@@ -54,6 +59,7 @@ pub(super) fn greet(
         }
         Reply::Fhe(_) => return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: true })),
         Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
+        Reply::Waiting(_) => return Err(unasked_wait()),
     };
     if welcome.agreement != agreement {
         return Err(ServeError::OtherAgreement { ours: agreement, theirs: welcome.agreement });
@@ -82,7 +88,7 @@ pub(super) fn greet(
         (None, fetched) => accept(fetched.unwrap_or_default(), &welcome, config)?,
     };
     config.files.check(&bundle)?;
-    Ok((welcome, bundle))
+    Ok((welcome, bundle, waited))
 }
 
 /// Checks a bundle that has just arrived, and keeps it.

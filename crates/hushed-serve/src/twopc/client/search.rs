@@ -26,30 +26,6 @@ pub struct Found {
 }
 
 impl Client {
-    /// How many documents of this server can be searched.
-    #[must_use]
-    pub fn documents(&self) -> usize {
-        self.welcome.index.map_or(0, |i| i.documents as usize)
-    }
-
-    /// Whether the documents have texts to return.
-    #[must_use]
-    pub fn has_records(&self) -> bool {
-        self.record_bytes() > 0
-    }
-
-    /// The length of each of these texts, padded with zeros.
-    #[must_use]
-    pub fn record_bytes(&self) -> usize {
-        self.welcome.index.map_or(0, |i| i.record_bytes as usize)
-    }
-
-    /// Whether a search may ask for scores.
-    #[must_use]
-    pub fn gives_scores(&self) -> bool {
-        self.welcome.index.is_some_and(|i| i.scores)
-    }
-
     /// Finds the documents nearest to a query, at most [`MAX_TOP`], or all if there are fewer than wanted. Each
     /// document counts as a text of this client, and so does each record and each score.
     ///

@@ -20,9 +20,9 @@ impl Client {
             return Ok(());
         }
         let refused = ServeError::Refused(Refusal::PrivateTable);
-        let hash = self.welcome.table.ok_or(refused)?;
+        let hash = self.offer.welcome.table.ok_or(refused)?;
         let refused = ServeError::Refused(Refusal::PrivateTable);
-        let e = self.model.embedding().cloned().ok_or(refused)?;
+        let e = self.offer.model.embedding().cloned().ok_or(refused)?;
         let kept = self.cache_dir.as_deref().map(|dir| path(dir, hash));
         let known = kept.as_deref().and_then(|path| find(path, &e, hash));
         let bytes = match known {

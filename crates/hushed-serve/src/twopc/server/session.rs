@@ -24,16 +24,19 @@ use crate::error::ServeError;
 use crate::fhe;
 use crate::session::agree;
 use crate::session::allowance::Charge;
-use crate::session::greeting::{Agreed, admitted, closed, confirmed};
+use crate::session::greeting::{Agreed, Guest, admitted, closed, confirmed};
 use crate::session::listener::Listener;
 use crate::session::outcome::{Embedded, Outcome, Stop};
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
-use crate::session::wire::{ABORT_STOPPING, IndexFacts, READY, Refusal, Reply, Welcome, WireFault};
+use crate::session::wire::{ABORT_IDLE, ABORT_STOPPING, IndexFacts, READY, Refusal, Reply, Welcome, WireFault};
 use crate::twopc::prefix::Offered;
 use crate::twopc::table;
 use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, REQUEST, Request, Search};
 use text::Text;
+
+/// How often a session that waits for a request looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What all sessions share.
 pub(super) struct Shared {
@@ -89,10 +92,15 @@ pub(super) fn serve(
     let greeted = greet(shared, entry, &mut session, key);
     outcome.stats = session.stats();
     let owner = match greeted {
-        Ok(owner) => owner,
+        Ok(Guest { owner, looks: false }) => owner,
+        Ok(Guest { looks: true, .. }) => {
+            outcome.embedded = None;
+            return closed(session, Ok(()));
+        }
         Err(stop) => return closed(session, Err(stop)),
     };
-    tracing::info!(session = entry.number(), %peer, "session opened");
+    tracing::info!(session = entry.number(), client = owner.name(), %peer, "session opened");
+    outcome.client = Some(owner.clone());
     let mut backend = Protocol::establish(session, Arc::clone(&shared.layers))?;
     let result = texts(shared, entry, &owner, &mut backend, outcome);
     let session = backend.into_ctx().session;
@@ -101,7 +109,7 @@ pub(super) fn serve(
 }
 
 /// Exchanges hello, welcome and confirmation, and sends the bundle. Returns who the client is.
-fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session, key: Option<Digest>) -> Result<Owner, Stop> {
+fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session, key: Option<Digest>) -> Result<Guest, Stop> {
     let agreed = Agreed {
         agreement: shared.agreement,
         other: fhe::wire::agreement(),
@@ -116,7 +124,7 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session, key: Option<
             },
         },
     };
-    let owner = admitted(session, &shared.listener, entry, key, &agreed)?;
+    let guest = admitted(session, &shared.listener, entry, key, &agreed)?;
     let welcome = Welcome {
         nonce: agree::nonce()?,
         agreement: shared.agreement,
@@ -142,7 +150,7 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session, key: Option<
         session.send(BUNDLE, shared.bundle.bytes())?;
     }
     session.send(READY, &identity.tag(Party::Server))?;
-    Ok(owner)
+    Ok(guest)
 }
 
 /// Runs passes until the client ends the session.
@@ -165,11 +173,17 @@ fn texts(
     let deadlines = &shared.listener.deadlines;
     loop {
         let session = &mut passes.backend.ctx().session;
-        if !entry.rest() {
-            session.abort(ABORT_STOPPING);
-            return Err(Stop::Refuse(Refusal::Stopping));
-        }
         session.set_limits(deadlines.within(deadlines.idle));
+        entry.rests(passes.text.is_some());
+        while !session.arrived(LOOK)? {
+            if let Some(refusal) = entry.called_off() {
+                session.abort(match refusal {
+                    Refusal::Idle => ABORT_IDLE,
+                    _ => ABORT_STOPPING,
+                });
+                return Err(Stop::Refuse(refusal));
+            }
+        }
         let request = session.recv(REQUEST, Expect::AtMost(MAX_REQUEST))?;
         match Request::decode(&request).map_err(ServeError::malformed("request"))? {
             Request::End => return Ok(()),
@@ -294,6 +308,7 @@ impl Passes<'_> {
             session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
         }
+        self.shared.listener.metrics.client(self.owner.name(), charge);
         session.set_limits(deadlines.within(deadlines.text));
         session.send_vec(ANSWER, Answer::Go.encode())?;
         Ok(())
