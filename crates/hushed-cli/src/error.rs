@@ -26,13 +26,18 @@ pub enum CliError {
     #[error("{path} is larger than {limit} MiB: split it")]
     InputTooLarge { path: PathBuf, limit: u64 },
 
-    #[error("{path}, line {line}: not a document, an object with a \"text\"")]
-    NotADocument { path: PathBuf, line: usize },
+    #[error("{path}, line {line}: {why}")]
+    NotADocument { path: PathBuf, line: usize, why: String },
 
     #[error(
-        "{path}, line {line}, column {column}: not a list of messages, [{{\"role\": \"user\", \"content\": \"…\"}}, …] with the roles system, user and assistant"
+        "{path}: files that end in .{ending} are not read: write a .jsonl file, an object {{\"text\": \"…\", \"id\": …, \"metadata\": …}} per line"
     )]
-    Messages { path: PathBuf, line: usize, column: usize },
+    NotDocuments { path: PathBuf, ending: String },
+
+    #[error(
+        "{path}, line {line}, column {column}: {why}; a list of messages is expected, [{{\"role\": \"user\", \"content\": \"…\"}}, …] with the roles system, user and assistant"
+    )]
+    Messages { path: PathBuf, line: usize, column: usize, why: &'static str },
 
     #[error("labels, line {line}: expected {expected}, separated by tabs")]
     Labels { line: usize, expected: &'static str },
@@ -140,6 +145,7 @@ impl CliError {
             | Self::NotText { .. }
             | Self::NoText { .. }
             | Self::NotADocument { .. }
+            | Self::NotDocuments { .. }
             | Self::Messages { .. }
             | Self::InputTooLarge { .. }
             | Self::Labels { .. }
@@ -195,7 +201,7 @@ impl CliError {
             Self::ReadInput { .. } => "input-unreadable",
             Self::NotText { .. } => "input-not-text",
             Self::NoText { .. } => "input-empty",
-            Self::NotADocument { .. } => "not-a-document",
+            Self::NotADocument { .. } | Self::NotDocuments { .. } => "not-a-document",
             Self::Messages { .. } => "messages-malformed",
             Self::InputTooLarge { .. } => "input-too-large",
             Self::Labels { .. } | Self::NoSuchLabel { .. } => "labels-malformed",

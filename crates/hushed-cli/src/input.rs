@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use hushed_model::folder::Public;
-use hushed_model::{Message, Role, TokenIds, TooLong, without_mark};
+use hushed_model::{Message, Role, TokenIds, TooLong, json_fault, without_mark};
 use hushed_serve::fhe::Item;
 
 use crate::error::CliError;
@@ -102,6 +102,24 @@ impl Prompt {
     }
 }
 
+/// A text to search for: the argument, or a whole file.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Query {
+    /// What to search for; other users of this machine may see it in the list of processes
+    query: Option<String>,
+
+    /// A file with the query, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: Option<PathBuf>,
+}
+
+impl Query {
+    pub fn read(&self) -> Result<String, CliError> {
+        Prompt { prompt: self.query.clone(), input: self.input.clone() }.read()
+    }
+}
+
 /// A text to continue, or a conversation to answer.
 #[derive(clap::Args)]
 pub struct Said {
@@ -147,9 +165,10 @@ impl Said {
                 path: path.clone(),
                 line: error.line(),
                 column: error.column(),
+                why: json_fault(&error),
             });
         }
-        let message = |role, content: &String| Message { role, content: content.clone() };
+        let message = |role, content: &String| Message { role, content: content.clone(), name: None };
         if let Some(question) = &self.what.chat {
             let system = self.system.iter().map(|text| message(Role::System, text));
             let question = message(Role::User, question);

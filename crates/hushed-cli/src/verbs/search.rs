@@ -1,11 +1,11 @@
 //! `hushed search`: search the server's documents with a private query.
 
-use hushed_serve::{Options, Wanted};
+use hushed_serve::{Options, Record, Wanted};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
-use crate::input::{Prompt, Truncate};
+use crate::input::{Query, Truncate};
 use crate::output::Output;
 use crate::passes::progress;
 
@@ -29,7 +29,7 @@ pub struct Args {
     connect: ConnectArgs,
 
     #[command(flatten)]
-    query: Prompt,
+    query: Query,
 
     /// Number of documents to find, at most 100
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100), env = "HUSHED_TOP")]
@@ -78,14 +78,23 @@ impl Args {
         let stats = client.close()?;
         for (rank, hit) in found.hits.iter().enumerate() {
             let (rank, place) = (rank + 1, hit.place);
-            let mut object = json!({ "rank": rank, "place": place, "text": hit.record });
+            let record = hit.record.as_deref().map(Record::parse).unwrap_or_default();
+            let mut object = json!({ "rank": rank, "place": place, "text": hit.record.as_ref().map(|_| &record.text) });
+            if let Some(metadata) = &record.metadata {
+                object["metadata"] = metadata.clone();
+            }
+            let mut name = format!("document {place}");
+            if let Some(id) = &record.id {
+                object["id"] = json!(id);
+                name = shown(id);
+            }
             let mut score = String::new();
             if let Some(cosine) = hit.score {
                 object["score"] = json!(cosine);
                 score = format!("{cosine:.4}  ");
             }
-            let text = hit.record.as_deref().map(shown).unwrap_or_default();
-            out.result(object, || format!("{rank}. {score}document {place}  {text}"))?;
+            let text = shown(&record.text);
+            out.result(object, || format!("{rank}. {score}{name}  {text}"))?;
         }
         let seconds = found.cost.time.as_secs_f64();
         out.summary(

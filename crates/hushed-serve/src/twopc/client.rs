@@ -141,7 +141,8 @@ impl Client {
     }
 
     /// What an answer counts as, in texts.
-    fn charge(&self) -> usize {
+    #[must_use]
+    pub fn charge(&self) -> usize {
         self.answers().charge(self.model.body.outputs()).max(1)
     }
 
@@ -281,7 +282,10 @@ impl Client {
     }
 
     /// Like [`Client::embed_each`] for the output of [`Client::tokens`], at most [`Client::texts_left`].
-    pub(super) fn embed_tokens(
+    ///
+    /// # Errors
+    /// As [`Client::embed`].
+    pub fn embed_tokens(
         &mut self,
         ids: &[TokenIds],
         options: &Options,
@@ -295,7 +299,10 @@ impl Client {
     }
 
     /// Like [`Client::classify_each`] for the output of [`Client::tokens`], at most [`Client::texts_left`].
-    pub(super) fn classify_tokens(
+    ///
+    /// # Errors
+    /// As [`Client::embed`].
+    pub fn classify_tokens(
         &mut self,
         ids: &[TokenIds],
         options: &Options,
@@ -415,13 +422,13 @@ impl Client {
     ///
     /// # Errors
     /// [`ServeError::Text`] and [`ServeError::TextAboveLimit`], with the index of the text.
-    pub(super) fn tokens<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
+    pub fn tokens<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
         let too_long = options.too_long;
         let public = self.public();
         let limit = self.max_tokens();
         let one = |(index, text): (usize, &S)| {
             let (own, theirs) = match too_long {
-                TooLong::Cut => (limit, limit),
+                TooLong::Cut | TooLong::CutLeft => (limit, limit),
                 TooLong::Refuse => (public.max_tokens, limit),
             };
             let refused = |source| ServeError::Text { index, source };

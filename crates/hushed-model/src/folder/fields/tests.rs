@@ -18,6 +18,7 @@ fn tables_of(file: &str) -> Vec<Table> {
         "tokenizer_config.json" => TOKENIZER_CONFIG,
         "preprocessor_config.json" => PREPROCESSOR,
         "1_Pooling/config.json" => POOLING,
+        "2_Normalize/config.json" => NORMALIZE,
         "sentence_bert_config.json" => SENTENCE,
         other => panic!("{other}"),
     }]
