@@ -8,7 +8,6 @@ mod door;
 pub mod fields;
 mod metrics;
 mod openai;
-mod openapi;
 mod page;
 mod paths;
 mod prepare;
@@ -57,7 +56,7 @@ pub fn router(served: Arc<Served>) -> Router {
         .route("/predict", post(tei::predict::route))
         .route("/tokenize", post(tei::tokens::tokenize))
         .route("/decode", post(tei::tokens::decode))
-        .route("/openapi.json", get(openapi::document))
+        .route("/openapi.json", get(paths::openapi::document))
         .route("/ping", get(tei::health))
         .route("/similarity", post(tei::similarity))
         .route("/info", get(tei::info))

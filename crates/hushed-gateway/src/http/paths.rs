@@ -1,6 +1,8 @@
 //! Paths of requests: as programs write them, as the metrics name them, and what to say of one that leads nowhere.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub mod openapi;
+
 use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
 

@@ -2,6 +2,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod predict;
+mod request;
 pub mod tokens;
 
 use std::collections::BTreeMap;
@@ -19,15 +20,14 @@ use hushed_model::Task;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::fields::harmless::{CALLER, OPTIONS, TEI};
 use super::fields::{Fields, wrong};
 use super::prepare::how::{How, unit};
 use super::prepare::{Asker, MOST_TEXTS, embed, other_task};
 use super::refusal::{Refusal, Shape};
 use super::served::Served;
 use crate::sessions::Queue;
+use request::{TOKEN_IDS, harmless, merged, shaped};
 
-pub(super) const TOKEN_IDS: &str = "lists of token ids are not supported: send strings";
 /// How long `/ready` tries to reach a server that was not there the last time.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -69,10 +69,6 @@ pub async fn similarity(State(served): State<Arc<Served>>, asker: Asker, body: B
         }
     };
     shaped(answered.await)
-}
-
-fn shaped(answered: Result<Response, Refusal>) -> Response {
-    answered.unwrap_or_else(|refusal| refusal.answer(Shape::Tei))
 }
 
 async fn vectors(served: &Arc<Served>, asker: Asker, fields: &mut Fields) -> Result<Response, Refusal> {
@@ -123,41 +119,12 @@ pub async fn pooled_only() -> Response {
     other_task(message).answer(Shape::Tei)
 }
 
-/// The fields, with those of `parameters` merged in.
-fn merged(mut fields: Fields) -> Result<Fields, Refusal> {
-    match fields.take("parameters") {
-        None => {}
-        Some(Value::Object(inside)) => {
-            for (name, value) in inside {
-                fields.put(&name, Some(value));
-            }
-        }
-        Some(_) => return Err(wrong("parameters", "an object")),
-    }
-    Ok(fields)
-}
-
 /// Reads the fields besides the texts. These routes scale embeddings to length one unless they are asked not to.
 fn parameters(served: &Served, fields: &mut Fields) -> Result<How, Refusal> {
     harmless(fields)?;
     let normalise = fields.take("normalize").unwrap_or(Value::Bool(true));
     fields.put("normalize", Some(normalise));
     How::of(served, fields)
-}
-
-/// Takes out what changes no answer.
-fn harmless(fields: &mut Fields) -> Result<(), Refusal> {
-    if let Some(options) = fields.take("options") {
-        let Value::Object(inside) = options else {
-            return Err(wrong("options", "an object"));
-        };
-        let mut inside = Fields::of(inside);
-        inside.harmless(&[OPTIONS], false)?;
-        inside.finish()?;
-    }
-    // Hugging Face's clients name the model in the body of some routes.
-    fields.take("model");
-    fields.harmless(&[CALLER, TEI], false)
 }
 
 /// `GET /info`

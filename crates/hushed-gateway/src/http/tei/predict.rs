@@ -11,8 +11,9 @@ use hushed_model::Task;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::{How, harmless, merged, shaped};
+use super::request::{harmless, merged, shaped};
 use crate::http::fields::{Fields, wrong};
+use crate::http::prepare::how::How;
 use crate::http::prepare::{Asker, embed};
 use crate::http::refusal::Refusal;
 use crate::http::served::Served;

@@ -10,8 +10,9 @@ use axum::response::{IntoResponse, Response};
 use hushed_model::{Piece, Tokenizer};
 use serde_json::{Value, json};
 
-use super::{How, TOKEN_IDS, harmless, shaped};
+use super::request::{TOKEN_IDS, harmless, shaped};
 use crate::http::fields::{Fields, wrong};
+use crate::http::prepare::how::How;
 use crate::http::prepare::{MOST_TEXTS, text_refused};
 use crate::http::refusal::Refusal;
 use crate::http::served::Served;

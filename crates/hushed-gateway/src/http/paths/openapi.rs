@@ -4,7 +4,7 @@
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-use super::paths::ROUTES;
+use super::ROUTES;
 
 /// The document. A request with a field that a route does not take is answered with its name, so the bodies are not
 /// listed a second time here.
