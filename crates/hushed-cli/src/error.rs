@@ -11,6 +11,8 @@ use hushed_mpc::RunError;
 use hushed_mpc::plan::PlanError;
 use hushed_serve::ServeError;
 
+use crate::words::counted;
+
 /// An error that ended a run.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -57,7 +59,7 @@ pub enum CliError {
     #[error(transparent)]
     Model(#[from] ModelError),
 
-    #[error("this folder is not supported, for {problems} reason(s): see above")]
+    #[error("this folder is not supported, for {}: see above", counted(*problems, "reason"))]
     Unsupported { problems: usize },
 
     #[error(transparent)]

@@ -9,6 +9,7 @@ use hushed_model::{Message, Role, TokenIds, TooLong, json_fault, without_mark};
 use hushed_serve::fhe::Item;
 
 use crate::error::CliError;
+use crate::output::Output;
 
 /// The maximum size of an input file, which is read whole.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
@@ -114,8 +115,19 @@ pub struct Query {
     input: Option<PathBuf>,
 }
 
+/// Says that a text on the command line is not private on this machine.
+pub fn note_shown(out: &Output, given: bool) {
+    if given {
+        out.note(
+            "note: other users of this machine can see a text on the command line while this runs, and the shell keeps \
+             it: --input - reads it from standard input",
+        );
+    }
+}
+
 impl Query {
-    pub fn read(&self) -> Result<String, CliError> {
+    pub fn read(&self, out: &Output) -> Result<String, CliError> {
+        note_shown(out, self.query.is_some());
         Prompt { prompt: self.query.clone(), input: self.input.clone() }.read()
     }
 }
@@ -158,7 +170,8 @@ pub enum Asking {
 }
 
 impl Said {
-    pub fn read(&self) -> Result<Asking, CliError> {
+    pub fn read(&self, out: &Output) -> Result<Asking, CliError> {
+        note_shown(out, self.what.prompt.is_some() || self.what.chat.is_some());
         if let Some(path) = &self.what.messages {
             let messages = serde_json::from_slice(without_mark(&read(path)?));
             return messages.map(Asking::Chat).map_err(|error| CliError::Messages {
@@ -198,7 +211,8 @@ pub struct Asked {
 
 impl Asked {
     /// Like [`Texts::read`]; none for a job.
-    pub fn read(&self) -> Result<Vec<String>, CliError> {
+    pub fn read(&self, out: &Output) -> Result<Vec<String>, CliError> {
+        note_shown(out, self.text.is_some());
         let texts = Texts { text: self.text.clone(), input: self.input.clone() };
         texts.read()
     }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
 use crate::output::Output;
+use crate::words::counted;
 
 /// Say whether a model folder is supported, with every reason why not
 #[derive(clap::Args)]
@@ -18,8 +19,8 @@ use crate::output::Output;
 position vectors against the limits of the formats of a private run, and the activations of one text of the model's own tokens.
 
 Examples:
-  hushed check models/all-MiniLM-L6-v2
-  hushed check models/all-MiniLM-L6-v2 --json"
+  hushed check DIR
+  hushed check DIR --json"
 )]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
@@ -87,8 +88,8 @@ impl Args {
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
                 (Some(labels), _) => format!(
-                    "; a classifier of {} classes ({})",
-                    labels.len(),
+                    "; a classifier of {} ({})",
+                    counted(labels.len(), "class"),
                     shortened(labels)
                 ),
                 (None, _) if generates => match (chat.is_null(), chat["problem"].as_str()) {

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::connect::ConnectArgs;
 use crate::error::CliError;
 use crate::images::{Given, Read, pixels};
+use crate::input::note_shown;
 use crate::output::{Output, answer_text};
 use crate::passes::{PassArgs, Sum, progress};
 
@@ -37,6 +38,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        note_shown(out, self.given.is_shown());
         let given = self.given.read()?;
         let mut client = self.connect.client(out, false)?;
         let setup = client.setup().time.as_secs_f64();

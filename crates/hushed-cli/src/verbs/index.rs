@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::error::CliError;
 use crate::output::Output;
+use crate::words::counted;
 
 /// Make an index of your documents, in the clear, for clients of `hushed serve --index` to search with private queries
 #[derive(clap::Args)]
@@ -25,11 +26,11 @@ With --add an existing index gets the documents behind its own, with --remove or
 keep their ids.
 
 Examples:
-  hushed index models/all-MiniLM-L6-v2 documents.jsonl --out documents.index
-  hushed index models/all-MiniLM-L6-v2 notes.txt --record-bytes 0 --out notes.index
-  hushed index models/all-MiniLM-L6-v2 more.jsonl --add documents.index --out documents.index
-  hushed index models/all-MiniLM-L6-v2 --add documents.index --remove 3,17 --out documents.index
-  hushed index models/all-MiniLM-L6-v2 documents.jsonl --vectors documents.safetensors --out documents.index"
+  hushed index DIR documents.jsonl --out documents.index
+  hushed index DIR notes.txt --record-bytes 0 --out notes.index
+  hushed index DIR more.jsonl --add documents.index --out documents.index
+  hushed index DIR --add documents.index --remove 3,17 --out documents.index
+  hushed index DIR documents.jsonl --vectors documents.safetensors --out documents.index"
 )]
 pub struct Args {
     /// The server's model folder
@@ -44,8 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
-    /// Bytes of each document's record, at most 4096: its id, its metadata and the beginning of its text, which a search
-    /// returns; 0 returns only places
+    /// Bytes of each document's record, at most 4096: its id, its metadata and the beginning of its text, which a
+    /// search returns; 0 returns only places
     #[arg(long, value_name = "N", default_value_t = 512, conflicts_with = "add")]
     record_bytes: usize,
 
@@ -93,8 +94,9 @@ impl Args {
         out.summary(
             json!({ "documents": documents, "record_bytes": bytes, "index": self.out }),
             &format!(
-                "{documents} document(s), of which a search returns {bytes} bytes each, in {}\n\
+                "{}, of which a search returns {bytes} bytes each, in {}\n\
                  serve it:  hushed serve {} --index {}",
+                counted(documents, "document"),
                 self.out.display(),
                 self.dir.display(),
                 self.out.display()

@@ -23,9 +23,9 @@ model, token vectors included; the server prints who sees what when it starts. C
 anyone with the id of a job, 256 bits, can fetch its reply, which only the owner of its keys can decrypt.
 
 Examples:
-  hushed serve models/all-MiniLM-L6-v2 --listen 127.0.0.1:7450
-  hushed serve models/all-MiniLM-L6-v2 --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt --metrics 127.0.0.1:9750
-  hushed serve models/minilm --protocol fhe --manifest manifest.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
+  hushed serve DIR --listen 127.0.0.1:7450
+  hushed serve DIR --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt --metrics 127.0.0.1:9750
+  hushed serve DIR --protocol fhe --manifest manifest.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
 )]
 pub struct Args {
     #[command(flatten)]
