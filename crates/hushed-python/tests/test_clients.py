@@ -36,6 +36,11 @@ def embedded(response, number=1):
     return vectors([item.embedding for item in response.data], number)
 
 
+def hub_stream(url):
+    client = hub(url)  # a stream ends with its client
+    return list(client.chat_completion(MESSAGES, model="m", max_tokens=2, stream=True))
+
+
 #: What is called, and whether its answer is right.
 EMBED = {
     "openai, the guide": lambda url: embedded(
@@ -132,7 +137,7 @@ CHAT = {
     == 2,
     "hub, a chat": lambda url: hub(url).chat_completion(MESSAGES, model="m", max_tokens=2).choices,
     "hub, OpenAI's way": lambda url: hub(url).chat.completions.create(model="m", messages=MESSAGES, max_tokens=2).choices,
-    "hub, a streamed chat": lambda url: list(hub(url).chat_completion(MESSAGES, model="m", max_tokens=2, stream=True)),
+    "hub, a streamed chat": lambda url: hub_stream(url),
 }
 CLASSIFY = {
     "hub, classes": lambda url: hub(url).text_classification("I like you")[0].label,

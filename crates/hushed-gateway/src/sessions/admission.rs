@@ -127,9 +127,11 @@ impl Admission<'_> {
         let patience = self.patience.as_secs_f64();
         let setup = self.setup();
         let alone = setup + self.seconds(planned.iter().sum(), self.lanes(planned.len()));
-        // One that is slow only because of others is sent away, and may come again.
+        let before = self.before(load);
+        // A pass that is slow only because of others is sent away, and may come again.
+        let list = self.batch.is_some_and(|batch| planned.len() > batch);
         let (wait, patience) = match self.bound {
-            Some(bound) if alone > patience => (Wait::Long, bound),
+            Some(bound) if alone > patience || list && before + alone > patience => (Wait::Long, bound),
             _ => (Wait::Short, patience),
         };
         if alone > patience {
@@ -148,7 +150,6 @@ impl Admission<'_> {
         if places > self.share.most() {
             return Err(Refused::TooMany { given: places, limit: self.share.most() });
         }
-        let before = self.before(load);
         let full = !self.share.admits(places, load.own, load.waiting);
         if full || before + alone > patience {
             // A place is free once enough of the work before it has been answered.
