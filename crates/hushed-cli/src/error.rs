@@ -28,6 +28,9 @@ pub enum CliError {
     #[error("{path} is larger than {limit} MiB: split it")]
     InputTooLarge { path: PathBuf, limit: u64 },
 
+    #[error("{path} already exists and is not overwritten: give another --out, or take it further with --add")]
+    Exists { path: PathBuf },
+
     #[error("{path}, line {line}: {why}")]
     NotADocument { path: PathBuf, line: usize, why: String },
 
@@ -180,7 +183,7 @@ impl CliError {
                 FheError::Io { .. } => 8,
                 _ => 70,
             },
-            Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
+            Self::Write(_) | Self::WriteFile { .. } | Self::Exists { .. } | Self::Signals(_) => 8,
             Self::NoTrust
             | Self::NoBucket
             | Self::NoGeneration
@@ -203,6 +206,7 @@ impl CliError {
             Self::ReadInput { .. } => "input-unreadable",
             Self::NotText { .. } => "input-not-text",
             Self::NoText { .. } => "input-empty",
+            Self::Exists { .. } => "file-exists",
             Self::NotADocument { .. } | Self::NotDocuments { .. } => "not-a-document",
             Self::Messages { .. } => "messages-malformed",
             Self::InputTooLarge { .. } => "input-too-large",

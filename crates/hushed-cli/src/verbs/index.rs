@@ -73,6 +73,9 @@ impl Args {
             Some(path) => documents::read(path)?,
             None => Vec::new(),
         };
+        if self.out.exists() && self.add.as_ref() != Some(&self.out) {
+            return Err(CliError::Exists { path: self.out.clone() });
+        }
         let model = Model::load(&self.dir)?;
         let mut index = match &self.add {
             Some(path) => IndexFile::read(path)?,

@@ -83,6 +83,7 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
         Task::Classify => "classify",
         Task::Generate => "generate",
     };
+    let tried = if config.index.is_some() { "search" } else { verb };
     let given = match server.reads_images() {
         true => "--image FILE",
         false => "\"a private text\"",
@@ -102,7 +103,7 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
             server.listener().metrics_addr().map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
         format!(
             "listening on {address}\ncertificate sha256 {pin}\nbundle {bundle}{metrics}\n\n\
-             try:  hushed {verb} --server {address} --pin {pin} {given}"
+             try:  hushed {tried} --server {address} --pin {pin} {given}"
         )
     })?;
     server.run(stop)?;

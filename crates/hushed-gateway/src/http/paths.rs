@@ -82,7 +82,9 @@ pub fn hint(path: &str) -> String {
     let twice = path.strip_prefix("/v1").filter(|rest| rest.starts_with("/v1/") && known(rest));
     let bare = format!("/v1{path}");
     let behind = path.match_indices('/').map(|(at, _)| path.split_at(at).1).skip(1).find(|rest| known(rest));
+    let batches = ["/v1/files", "/v1/batches"].iter().any(|route| path.starts_with(route));
     let meant = match (path, twice, behind) {
+        _ if batches => Some("batches are for a gateway with --protocol fhe, and this one answers at once".to_owned()),
         ("/v1", ..) => {
             Some("this is the base URL of OpenAI's API, and its routes follow it, as /v1/embeddings".to_owned())
         }
@@ -126,6 +128,7 @@ mod tests {
             ("/v1/embed", "/embed is meant"),
             ("/api/v1/embeddings", "/v1/embeddings is meant"),
             ("/v1/responses", "see GET /"),
+            ("/v1/batches", "--protocol fhe"),
             ("/", "see GET /"),
         ] {
             assert!(hint(given).contains(says), "{given}: {}", hint(given));
