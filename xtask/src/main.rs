@@ -20,6 +20,7 @@ mod metadata;
 mod python;
 mod rules;
 mod secrets;
+mod shell;
 mod source;
 mod suite;
 mod third_party;
@@ -86,6 +87,8 @@ fn check(root: &Path, fast: bool) -> bool {
             report("hostile bytes", rules::hostile_bytes(tree));
             report("architectures", rules::architectures(tree));
             report("order of files", house::order(tree));
+            report("shell blocks", shell::blocks(tree, root));
+            report("messages in words", shell::words(tree));
         }
         Err(error) => report("sources", Err(vec![error.to_string()])),
     }

@@ -11,6 +11,8 @@ use hushed_mpc::RunError;
 use hushed_mpc::plan::PlanError;
 use hushed_serve::ServeError;
 
+use crate::words::counted;
+
 /// An error that ended a run.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -26,13 +28,21 @@ pub enum CliError {
     #[error("{path} is larger than {limit} MiB: split it")]
     InputTooLarge { path: PathBuf, limit: u64 },
 
-    #[error("{path}, line {line}: not a document, an object with a \"text\"")]
-    NotADocument { path: PathBuf, line: usize },
+    #[error("{path} already exists and is not overwritten: give another --out, or take it further with --add")]
+    Exists { path: PathBuf },
+
+    #[error("{path}, line {line}: {why}")]
+    NotADocument { path: PathBuf, line: usize, why: String },
 
     #[error(
-        "{path}, line {line}, column {column}: not a list of messages, [{{\"role\": \"user\", \"content\": \"…\"}}, …] with the roles system, user and assistant"
+        "{path}: files that end in .{ending} are not read: write a .jsonl file, an object {{\"text\": \"…\", \"id\": …, \"metadata\": …}} per line"
     )]
-    Messages { path: PathBuf, line: usize, column: usize },
+    NotDocuments { path: PathBuf, ending: String },
+
+    #[error(
+        "{path}, line {line}, column {column}: {why}; a list of messages is expected, [{{\"role\": \"user\", \"content\": \"…\"}}, …] with the roles system, user and assistant"
+    )]
+    Messages { path: PathBuf, line: usize, column: usize, why: &'static str },
 
     #[error("labels, line {line}: expected {expected}, separated by tabs")]
     Labels { line: usize, expected: &'static str },
@@ -52,7 +62,7 @@ pub enum CliError {
     #[error(transparent)]
     Model(#[from] ModelError),
 
-    #[error("this folder is not supported, for {problems} reason(s): see above")]
+    #[error("this folder is not supported, for {}: see above", counted(*problems, "reason"))]
     Unsupported { problems: usize },
 
     #[error(transparent)]
@@ -140,6 +150,7 @@ impl CliError {
             | Self::NotText { .. }
             | Self::NoText { .. }
             | Self::NotADocument { .. }
+            | Self::NotDocuments { .. }
             | Self::Messages { .. }
             | Self::InputTooLarge { .. }
             | Self::Labels { .. }
@@ -172,7 +183,7 @@ impl CliError {
                 FheError::Io { .. } => 8,
                 _ => 70,
             },
-            Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
+            Self::Write(_) | Self::WriteFile { .. } | Self::Exists { .. } | Self::Signals(_) => 8,
             Self::NoTrust
             | Self::NoBucket
             | Self::NoGeneration
@@ -195,7 +206,8 @@ impl CliError {
             Self::ReadInput { .. } => "input-unreadable",
             Self::NotText { .. } => "input-not-text",
             Self::NoText { .. } => "input-empty",
-            Self::NotADocument { .. } => "not-a-document",
+            Self::Exists { .. } => "file-exists",
+            Self::NotADocument { .. } | Self::NotDocuments { .. } => "not-a-document",
             Self::Messages { .. } => "messages-malformed",
             Self::InputTooLarge { .. } => "input-too-large",
             Self::Labels { .. } | Self::NoSuchLabel { .. } => "labels-malformed",

@@ -33,6 +33,11 @@ pub enum Read {
 }
 
 impl Given {
+    /// Whether a text is on the command line.
+    pub fn is_shown(&self) -> bool {
+        self.text.is_some()
+    }
+
     /// Reads at least one text or image.
     pub fn read(&self) -> Result<Read, CliError> {
         if !self.image.is_empty() {

@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use hushed_model::folder::Public;
-use hushed_model::{Message, Role, TokenIds, TooLong, without_mark};
+use hushed_model::{Message, Role, TokenIds, TooLong, json_fault, without_mark};
 use hushed_serve::fhe::Item;
 
 use crate::error::CliError;
+use crate::output::Output;
 
 /// The maximum size of an input file, which is read whole.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
@@ -102,6 +103,35 @@ impl Prompt {
     }
 }
 
+/// A text to search for: the argument, or a whole file.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Query {
+    /// What to search for; other users of this machine may see it in the list of processes
+    query: Option<String>,
+
+    /// A file with the query, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: Option<PathBuf>,
+}
+
+/// Says that a text on the command line is not private on this machine.
+pub fn note_shown(out: &Output, given: bool) {
+    if given {
+        out.note(
+            "note: other users of this machine can see a text on the command line while this runs, and the shell keeps \
+             it: --input - reads it from standard input",
+        );
+    }
+}
+
+impl Query {
+    pub fn read(&self, out: &Output) -> Result<String, CliError> {
+        note_shown(out, self.query.is_some());
+        Prompt { prompt: self.query.clone(), input: self.input.clone() }.read()
+    }
+}
+
 /// A text to continue, or a conversation to answer.
 #[derive(clap::Args)]
 pub struct Said {
@@ -140,16 +170,18 @@ pub enum Asking {
 }
 
 impl Said {
-    pub fn read(&self) -> Result<Asking, CliError> {
+    pub fn read(&self, out: &Output) -> Result<Asking, CliError> {
+        note_shown(out, self.what.prompt.is_some() || self.what.chat.is_some());
         if let Some(path) = &self.what.messages {
             let messages = serde_json::from_slice(without_mark(&read(path)?));
             return messages.map(Asking::Chat).map_err(|error| CliError::Messages {
                 path: path.clone(),
                 line: error.line(),
                 column: error.column(),
+                why: json_fault(&error),
             });
         }
-        let message = |role, content: &String| Message { role, content: content.clone() };
+        let message = |role, content: &String| Message { role, content: content.clone(), name: None };
         if let Some(question) = &self.what.chat {
             let system = self.system.iter().map(|text| message(Role::System, text));
             let question = message(Role::User, question);
@@ -179,7 +211,8 @@ pub struct Asked {
 
 impl Asked {
     /// Like [`Texts::read`]; none for a job.
-    pub fn read(&self) -> Result<Vec<String>, CliError> {
+    pub fn read(&self, out: &Output) -> Result<Vec<String>, CliError> {
+        note_shown(out, self.text.is_some());
         let texts = Texts { text: self.text.clone(), input: self.input.clone() };
         texts.read()
     }

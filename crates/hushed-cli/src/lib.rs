@@ -15,6 +15,7 @@ mod output;
 mod passes;
 mod running;
 mod verbs;
+mod words;
 
 use std::ffi::OsString;
 

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
+use crate::words::counted;
 
 /// Counters by name.
 pub fn counters(counts: &Counts) -> Value {
@@ -139,7 +140,8 @@ pub fn answer_text(index: usize, tokens: usize, numbers: &[f64], labels: Option<
     classes.sort_by(|a, b| b.1.total_cmp(&a.1));
     let shown: Vec<String> = classes.iter().take(6).map(|(name, logit)| format!("{name} {logit:.4}")).collect();
     let more = if classes.len() > shown.len() { ", …" } else { "" };
-    format!("text {index}, {tokens} tokens: {}{more} ({} logits)", shown.join(", "), numbers.len())
+    let (tokens, logits) = (counted(tokens, "token"), counted(numbers.len(), "logit"));
+    format!("text {index}, {tokens}: {}{more} ({logits})", shown.join(", "))
 }
 
 /// A text with its control characters escaped, except line feeds and tabs.

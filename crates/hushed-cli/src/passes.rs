@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::connect::at_least_one;
 use crate::input::Truncate;
 use crate::output::Output;
+use crate::words::counted;
 
 /// How texts are put into passes.
 #[derive(clap::Args)]
@@ -103,10 +104,15 @@ impl Sum {
     }
 
     pub fn text(&self, setup: f64, stats: &Stats) -> String {
+        self.words(setup, stats, ("text", "token"))
+    }
+
+    /// The same of other things, which have a number of other units each.
+    pub fn words(&self, setup: f64, stats: &Stats, (what, unit): (&str, &str)) -> String {
         format!(
-            "{} text(s) in {:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
-             the server learned the number of texts and of tokens{}: {:?}",
-            self.tokens.len(),
+            "{} in {:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
+             the server learned the number of {what}s and of {unit}s{}: {:?}",
+            counted(self.tokens.len(), what),
             self.seconds,
             stats.bytes_sent as f64 / 1e6,
             stats.bytes_received as f64 / 1e6,

@@ -29,6 +29,10 @@ pub struct GatewayConfig {
     pub origins: Vec<String>,
     /// The model's name in the APIs; `None` derives one from its hash.
     pub model_name: Option<String>,
+    /// Further names of the model, which programs already use.
+    pub aliases: Vec<String>,
+    /// Accepts every name of a model.
+    pub any_model: bool,
     /// Number of simultaneous sessions with the server.
     pub sessions: usize,
     /// Most texts per pass.
@@ -39,6 +43,8 @@ pub struct GatewayConfig {
     pub patience: Duration,
     /// How long requests under way may take once the gateway is stopped.
     pub drain: Duration,
+    /// The longest time that a list of texts may take which its client is kept waiting for.
+    pub longest: Duration,
     /// Pads texts to a multiple of this many tokens.
     pub bucket: Option<usize>,
     /// Embeds the beginning of a text that is too long, unless the request says otherwise.
@@ -77,11 +83,14 @@ impl GatewayConfig {
             hosts: Vec::new(),
             origins: Vec::new(),
             model_name: None,
+            aliases: Vec::new(),
+            any_model: false,
             sessions: 1,
             batch: 8,
             max_waiting: 1024,
             patience: Duration::from_secs(600),
             drain: Duration::from_secs(120),
+            longest: Duration::from_secs(86_400),
             bucket: None,
             truncate: false,
             public_table: false,

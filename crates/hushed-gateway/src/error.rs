@@ -14,7 +14,7 @@ pub enum GatewayError {
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// The address cannot be used.
-    #[error("could not listen on {address}: {source}")]
+    #[error("could not listen on {address}: {}; choose another port, or 0 for any free one", source.kind())]
     Listen {
         /// The address as given.
         address: String,

@@ -12,6 +12,7 @@
 pub mod batches;
 pub mod config;
 pub mod error;
+mod half_closed;
 mod http;
 mod listen;
 mod sessions;

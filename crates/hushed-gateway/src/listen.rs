@@ -27,6 +27,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::{GatewayConfig, Listen};
 use crate::error::GatewayError;
+use crate::half_closed::HalfClosed;
 use crate::sessions::{Queue, Sessions};
 
 /// Most simultaneous connections; others wait in the system's queue.
@@ -275,7 +276,7 @@ async fn accept(
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD)
                 .max_buf_size(MAX_HEAD)
-                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+                .serve_connection(TokioIo::new(HalfClosed::new(stream)), TowerToHyperService::new(router));
             // If a client goes away or sends something that is not HTTP, that is its own business.
             let _ = watcher.watch(connection).await;
         });

@@ -41,8 +41,8 @@ pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate, cal
 pub use decoder::DecoderNetwork;
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
-    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Similarity, Stored, Summary, Warning,
-    WeightScale, check, without_mark,
+    Biases, Declared, FUNCTIONS, Matryoshka, NetworkConfig, Public, PublicFiles, Report, Similarity, Stored, Summary,
+    Warning, WeightScale, check, json_fault, without_mark,
 };
 pub use generate::drafts::prompt_lookup;
 pub use generate::{Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};
@@ -57,6 +57,6 @@ pub use plain::{PlainActs, PlainScores};
 pub use program::{Block, Edge, Kind, Program, Step, StepId, Values, here, same};
 pub use rows::{Rows, TextRows};
 pub use tokens::chat::{ChatError, ChatTemplate, Message, Prompt, Role};
-pub use tokens::{Decoder, TokenIds, Tokenizer, TooLong};
+pub use tokens::{Decoder, Piece, TokenIds, Tokenizer, TooLong};
 pub use vectors::{cosine, length, nearness};
 pub use vit::VisionNetwork;

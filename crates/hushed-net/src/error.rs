@@ -55,12 +55,12 @@ pub enum NetError {
     #[error("TLS: {0}")]
     Tls(#[from] TlsFault),
     /// The server cannot be reached.
-    #[error("could not connect to {address}: {kind}; check the address and that the server runs")]
+    #[error("could not connect to {address}: {reason}; check the address and that the server runs")]
     Connect {
         /// The requested address.
         address: String,
-        /// The system's answer.
-        kind: io::ErrorKind,
+        /// The answer of the system or of the resolver.
+        reason: String,
     },
     /// Listening on the address failed.
     #[error("could not listen on {address}: {kind}; choose another port, or 0 for any free one")]

@@ -125,7 +125,7 @@ impl Generator {
     fn chat(&self, py: Python<'_>, messages: Vec<(String, String)>, wanted: Wanted) -> PyResult<Generation> {
         let read = messages.into_iter().map(|(role, content)| {
             let role = Role::named(&role)?;
-            Some(Message { role, content })
+            Some(Message { role, content, name: None })
         });
         let messages: Option<Vec<Message>> = read.collect();
         let messages = messages.ok_or_else(|| errors::usage(py, "usage", "roles are system, user and assistant"))?;

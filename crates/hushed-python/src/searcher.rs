@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_serve::{Kept, ServeError, Task, Wanted};
+use hushed_serve::{Kept, Record, ServeError, Task, Wanted};
 use pyo3::prelude::*;
 
 use crate::connection::Connection;
@@ -19,8 +19,8 @@ pub struct Searcher {
     bundle: String,
 }
 
-/// The index of a document and, if requested, its text and score.
-type Hit = (u32, Option<String>, Option<f64>);
+/// The index of a document and, if requested, its text and score; then its id, and its metadata as JSON, if it has any.
+type Hit = (u32, Option<String>, Option<f64>, Option<String>, Option<String>);
 
 #[pymethods]
 impl Searcher {
@@ -63,8 +63,13 @@ impl Searcher {
         let call = move |_: work::Reporter<_, ()>| -> Result<Vec<Hit>, ServeError> {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             let found = kept.search(&query, wanted, &how.options(), &seen)?;
-            let hits = found.hits.into_iter();
-            Ok(hits.map(|hit| (hit.place, hit.record, hit.score)).collect())
+            let hits = found.hits.into_iter().map(|hit| {
+                let record = hit.record.as_deref().map(Record::parse);
+                let text = record.as_ref().map(|record| record.text.clone());
+                let (id, metadata) = record.map(|record| (record.id, record.metadata)).unwrap_or_default();
+                (hit.place, text, hit.score, id, metadata.map(|metadata| metadata.to_string()))
+            });
+            Ok(hits.collect())
         };
         let done = work::run(py, call, |_, ()| Ok(()), || stop.store(true, Ordering::Relaxed))?;
         done.map_err(|error| errors::serve(py, &error))

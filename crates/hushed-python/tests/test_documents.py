@@ -100,6 +100,16 @@ def test_targets_of_make_exist():
     assert named and named <= targets, named - targets
 
 
+def test_folders_of_models_are_those_that_exist():
+    """What `scripts/fetch_model.sh` makes, or a folder of this repository."""
+    fetched = {"all-MiniLM-L6-v2"}
+    named = {name for document in DOCUMENTS for name in re.findall(r"(?<![\w./])\.?models/([\w.-]+)", document.read_text())}
+    own = {name for document in DOCUMENTS for name in re.findall(r"(?<![\w./])data/[\w./-]*\w(?![\w*{])", document.read_text())}
+    assert named <= fetched, named - fetched
+    missing = {name for name in own if not (ROOT / name).exists()}
+    assert not missing, missing
+
+
 def anchors(document):
     """What links may lead to in a document: its headings, as GitHub names them."""
     text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.M | re.S)
@@ -174,7 +184,8 @@ def test_the_quickstart_runs(folder, tmp_path):
 
 def test_the_python_of_the_readme_runs(folder, tmp_path):
     """As it stands there, with the tiny model by the folder's name."""
-    (tmp_path / "all-MiniLM-L6-v2").symlink_to(folder)
+    (tmp_path / ".models").mkdir()
+    (tmp_path / ".models" / "all-MiniLM-L6-v2").symlink_to(folder)
     blocks = marked(ROOT / "README.md", "python")
     assert len(blocks) == 1
     done = subprocess.run([sys.executable, "-c", blocks[0]], cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -1,6 +1,7 @@
 """The gateway, as the clients that people have use it."""
 
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -15,13 +16,16 @@ import hushed
 openai = pytest.importorskip("openai", reason="openai needs Python 3.10")
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub needs Python 3.10")
 
+#: A folder of a classifier.
+GOLDEN_CLASSIFIER = pathlib.Path(__file__).resolve().parents[2] / "hushed-model/tests/golden/tiny/roberta-classifier"
+
 
 class Gateway:
     """The command of the wheel, before a server of its own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *options):
         self.server = hushed.serve(folder)
-        arguments = ["--server", self.server.address, "--pin", self.server.pin, "--listen", "127.0.0.1:0"]
+        arguments = ["--server", self.server.address, "--pin", self.server.pin, "--listen", "127.0.0.1:0", *options]
         program = [sys.executable, "-m", "hushed", "gateway", *arguments, "--json"]
         self.process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
         self.url = json.loads(self.process.stdout.readline())["address"]

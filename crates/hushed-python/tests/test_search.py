@@ -93,3 +93,21 @@ def test_a_server_that_is_killed_in_a_search_is_an_error_and_the_next_search_wor
             process.terminate()
             process.wait(60)
             process.stdout.close()
+
+
+def test_ids_and_metadata_come_with_a_document(folder, tmp_path):
+    documents, index = tmp_path / "documents.jsonl", tmp_path / "documents.index"
+    rows = [{"text": DOCUMENTS[0], "id": "first", "metadata": {"year": 2026}}, {"text": DOCUMENTS[1]}]
+    documents.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = [sys.executable, "-m", "hushed", "index", str(folder)]
+    subprocess.run([*command, str(documents), "--record-bytes", "80", "--out", str(index)], check=True, timeout=300)
+    again = subprocess.run([*command, str(documents), "--out", str(index)], capture_output=True, text=True, timeout=300)
+    assert again.returncode == 8 and "is not overwritten" in again.stderr
+    with hushed.serve(folder, index=index) as server:
+        with hushed.Searcher(server.address, pin=server.pin) as searcher:
+            (hit,) = searcher.search(DOCUMENTS[0], top=1)
+            assert hit == hushed.Hit(0, DOCUMENTS[0], None, "first", {"year": 2026})
+            (hit,) = searcher.search(DOCUMENTS[1], top=1)
+            assert hit == hushed.Hit(1, DOCUMENTS[1])
+    removed = [*command, "--add", str(index), "--remove-id", "first", "--out", str(index)]
+    subprocess.run(removed, check=True, timeout=300)

@@ -65,7 +65,7 @@ pub use twopc::{
     Answered, Class, Client, Cost, Drafted, Embedding, Encoded, Encoder, Facts, Finish, Found, GenerateOptions,
     Generated, Generation, Kept, Made, Offer, OnProgress, Options, Pass, Progress, Sent, Spent, Watch, Work,
 };
-pub use twopc::{IndexFault, IndexFile, MAX_PASS_TOKENS, Server, ServerConfig, read_prefix};
+pub use twopc::{Document, IndexFault, IndexFile, MAX_PASS_TOKENS, Record, Server, ServerConfig, read_prefix};
 
 pub use hushed_model::{ChatError, Kind, Message, Prompt, Public, Role, Task, TooLong};
 pub use hushed_mpc::{Hit, Penalties, StepCost, Terms, Wanted};

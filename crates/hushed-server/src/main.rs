@@ -19,7 +19,7 @@ use hushed_serve::{ServeArguments, ServeConfig, ServeError, Server, ServerConfig
     version,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  hushed-server models/minilm\n  hushed-server models/minilm --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem\n  hushed-server models/minilm --protocol fhe --manifest manifest.json --public minilm.public --store /var/lib/hushed\n  hushed-server run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints"
+    after_help = "Examples:\n  hushed-server DIR\n  hushed-server DIR --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem\n  hushed-server DIR --protocol fhe --manifest manifest.json --public minilm.public --store /var/lib/hushed\n  hushed-server run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints"
 )]
 struct Arguments {
     #[command(subcommand)]

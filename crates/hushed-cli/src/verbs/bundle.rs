@@ -19,8 +19,8 @@ holds it and the special tokens that it may name, as the bundle has it: docs/who
 model is not changed, and anyone can compute them from the published folder.
 
 Examples:
-  hushed bundle models/all-MiniLM-L6-v2
-  hushed bundle models/all-MiniLM-L6-v2 model.bundle
+  hushed bundle DIR
+  hushed bundle DIR model.bundle
   hushed embed --server HOST:PORT --pin SHA256 --bundle model.bundle \"a text\"
   hushed embed --server HOST:PORT --pin SHA256 --tokenizer-sha256 be50c362… \"a text\""
 )]

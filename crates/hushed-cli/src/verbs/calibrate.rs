@@ -36,10 +36,10 @@ like the texts to come, and texts made to leave intervals with --hostile.
 The ranges reveal something of the weights and of the sample: all that is written stays with the server, except functions.json.
 
 Examples:
-  hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt
-  hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt --declare
-  hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt --output /tmp/c.json --json
-  hushed calibrate models/all-MiniLM-L6-v2 --protocol fhe --input data/sample.txt --hostile data/hostile.txt --rows 128"
+  hushed calibrate DIR --input data/sample.txt
+  hushed calibrate DIR --input data/sample.txt --declare
+  hushed calibrate DIR --input data/sample.txt --output /tmp/c.json --json
+  hushed calibrate DIR --protocol fhe --input data/sample.txt --hostile data/hostile.txt --rows 128"
 )]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
 use crate::output::Output;
+use crate::words::counted;
 
 /// Say whether a model folder is supported, with every reason why not
 #[derive(clap::Args)]
@@ -20,9 +21,9 @@ those of every token of its vocabulary in the first layers: a few neurons that f
 private answer is wrong. Other texts, and later layers, are not checked: `hushed calibrate` measures texts like those to come.
 
 Examples:
-  hushed check models/all-MiniLM-L6-v2
-  hushed check models/all-MiniLM-L6-v2 --json
-  hushed check models/all-MiniLM-L6-v2 --layers 0     the vocabulary is not run: seconds instead of a minute"
+  hushed check DIR
+  hushed check DIR --json
+  hushed check DIR --layers 0     the vocabulary is not run: seconds instead of a minute"
 )]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
@@ -104,8 +105,8 @@ impl Args {
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
                 (Some(labels), _) => format!(
-                    "; a classifier of {} classes ({})",
-                    labels.len(),
+                    "; a classifier of {} ({})",
+                    counted(labels.len(), "class"),
                     shortened(labels)
                 ),
                 (None, _) if generates => match (chat.is_null(), chat["problem"].as_str()) {

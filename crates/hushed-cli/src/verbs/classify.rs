@@ -7,8 +7,10 @@ use serde_json::json;
 use crate::connect::ConnectArgs;
 use crate::error::CliError;
 use crate::images::{Given, Read, pixels};
+use crate::input::note_shown;
 use crate::output::{Output, answer_text};
 use crate::passes::{PassArgs, Sum, progress};
+use crate::words::counted;
 
 /// Classify private texts or images with a server that sees neither them nor their classes
 #[derive(clap::Args)]
@@ -37,6 +39,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        note_shown(out, self.given.is_shown());
         let given = self.given.read()?;
         let mut client = self.connect.client(out, false)?;
         let setup = client.setup().time.as_secs_f64();
@@ -62,11 +65,15 @@ impl Args {
         let options = self.passes.options();
         let labels = client.public().labels().map(<[String]>::to_vec);
         let exclusive = client.public().config.exclusive;
+        let what = match images {
+            Some(_) => ("image", "row"),
+            None => ("text", "token"),
+        };
         let each = |index, answer: Answered<Class>| {
             sum.add(index, &answer);
             // The session continues to its end even if nobody reads, so that the server does not wait.
             if written.is_ok() {
-                written = show(out, index, &answer, (labels.as_deref(), exclusive));
+                written = show(out, index, &answer, (labels.as_deref(), exclusive), what);
             }
         };
         match images {
@@ -85,7 +92,7 @@ impl Args {
         if answers == Answers::Logits {
             end["labels"] = json!(labels);
         }
-        out.summary(end, &sum.text(setup, &stats))
+        out.summary(end, &sum.words(setup, &stats, what))
     }
 }
 
@@ -94,6 +101,7 @@ fn show(
     index: usize,
     answer: &Answered<Class>,
     (labels, exclusive): (Option<&[String]>, bool),
+    (what, unit): (&str, &str),
 ) -> Result<(), CliError> {
     let (class, tokens) = (&answer.values, answer.tokens);
     // The largest logit names the class only where one class excludes the others.
@@ -114,6 +122,6 @@ fn show(
     }
     out.result(object, || match &class.logits {
         Some(logits) => answer_text(index, tokens, logits, labels),
-        None => format!("text {index}, {tokens} tokens: {}", class.top.join(", ")),
+        None => format!("{what} {index}, {}: {}", counted(tokens, unit), class.top.join(", ")),
     })
 }

@@ -12,6 +12,7 @@ use crate::images::Given;
 use crate::input::{Truncate, items, read_lines};
 use crate::output::{Output, answer, answer_text};
 use crate::verbs::fhe::decrypt::{show_choices, show_likelihoods};
+use crate::words::counted;
 
 /// The number of tokens that a generator adds by default.
 const MAX_TOKENS: usize = 32;
@@ -22,13 +23,13 @@ const MAX_TOKENS: usize = 32;
     override_usage = "hushed clear [OPTIONS] <DIR> <TEXT|--input <FILE>|--image <FILE>|--choices <FILE>|--perplexity <FILE>>"
 )]
 #[command(after_help = "Examples:
-  hushed clear models/all-MiniLM-L6-v2 \"a small test\"
-  hushed clear models/all-MiniLM-L6-v2 --input texts.txt --json
-  hushed clear models/gpt2 --max-tokens 32 \"Once upon a time\"
-  hushed clear models/gpt2 --max-tokens 100 --draft 3 \"Once upon a time\"
-  hushed clear models/gpt2 --public-prefix system.txt \"Which clause covers this?\"
-  hushed clear models/gpt2 --perplexity texts.txt
-  hushed clear models/vit-base --image cat.jpg")]
+  hushed clear DIR \"a small test\"
+  hushed clear DIR --input texts.txt --json
+  hushed clear DIR --max-tokens 32 \"Once upon a time\"
+  hushed clear DIR --max-tokens 100 --draft 3 \"Once upon a time\"
+  hushed clear DIR --public-prefix system.txt \"Which clause covers this?\"
+  hushed clear DIR --perplexity texts.txt
+  hushed clear DIR --image cat.jpg")]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
     #[arg(value_name = "DIR")]
@@ -101,7 +102,10 @@ impl Args {
         if let Some(labels) = labels {
             end["labels"] = json!(labels);
         }
-        out.summary(end, &format!("{} text(s) in {seconds:.2} s, model read in {load_seconds:.2} s", given.len()))
+        out.summary(
+            end,
+            &format!("{} in {seconds:.2} s, model read in {load_seconds:.2} s", counted(given.len(), "text")),
+        )
     }
 
     /// Shows the likelihoods of texts or endings.
@@ -172,7 +176,7 @@ impl Args {
             "texts": texts.len(), "generated_tokens": made, "seconds": seconds, "load_seconds": load_seconds,
             "draft": (drafts > 0).then(|| json!({ "passes": passes, "drafts": guessed, "right": right })),
         });
-        let mut note = format!("{made} token(s) in {seconds:.2} s, model read in {load_seconds:.2} s");
+        let mut note = format!("{} in {seconds:.2} s, model read in {load_seconds:.2} s", counted(made, "token"));
         if drafts > 0 {
             note += &format!("; {passes} passes, {right} of {guessed} drafts right");
         }

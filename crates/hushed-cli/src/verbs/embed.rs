@@ -26,7 +26,7 @@ lets the server learn is printed before anything is sent; compare the manifest's
 operator's file with --manifest.
 
 Examples:
-  hushed embed --server 127.0.0.1:7450 --pin 9f86d0… \"a private question\"
+  hushed embed --server 127.0.0.1:7450 --pin 9f86d0… --input -
   hushed embed --server 127.0.0.1:7450 --pin 9f86d0… --input texts.txt --bucket 32 --batch 8
   hushed embed --server models.example.org:7450 --ca ca.pem --token-file token --input texts.txt --json
   hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys --input texts.txt
@@ -62,7 +62,7 @@ impl Args {
             return Err(CliError::OtherProtocol { option });
         }
         self.fhe.refuse()?;
-        let texts = self.texts.read()?;
+        let texts = self.texts.read(out)?;
         let mut client = self.connect.client(out, false)?;
         let setup = client.setup();
         out.note(&format!(

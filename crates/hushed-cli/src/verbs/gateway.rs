@@ -17,12 +17,13 @@ use crate::output::Output;
 /// Offer a private server to programs on this machine, through the APIs of OpenAI and of text-embeddings-inference
 #[derive(clap::Args)]
 #[command(
-    after_help = "Programs change their base URL and nothing else. Texts end at the gateway: it tokenizes, and takes part in each pass as the
+    after_help = "Programs change their base URL, and the model's name unless --model-alias or --any-model takes theirs. Texts end at the gateway: it tokenizes, and takes part in each pass as the
 client. The server learns what it learns from `hushed embed` or `hushed generate`, and which texts share a pass. The page at the
 printed address shows what left this machine.
 
 Equal texts share one pass for ten minutes, so that a retry costs nothing. What would take longer than its client waits is refused
-before anything is sent (413); clients say how long they wait by the header x-stainless-read-timeout, or wait --patience seconds.
+before anything is sent (413); clients say how long they wait by the header x-stainless-read-timeout, or wait --patience seconds. A
+list of texts that takes longer is worked through, up to --max-request, while its connection is kept alive.
 
 Without --tls-cert, --tls-key and --api-key-file it listens on a loopback address or a Unix socket only. Any program of this machine
 can then use it; --api-key-file asks for a key there too.
@@ -78,6 +79,14 @@ pub struct Args {
     #[arg(long, value_name = "NAME", env = "HUSHED_MODEL_NAME")]
     model_name: Option<String>,
 
+    /// A further name of the model, such as one that a program has built in; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    model_alias: Vec<String>,
+
+    /// Accept every model's name in requests
+    #[arg(long, env = "HUSHED_ANY_MODEL", value_parser = clap::builder::FalseyValueParser::new())]
+    any_model: bool,
+
     /// Number of concurrent sessions with the server
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_SESSIONS")]
     sessions: usize,
@@ -97,6 +106,10 @@ pub struct Args {
     /// Seconds that requests under way may take after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 120, env = "HUSHED_DRAIN")]
     drain: u64,
+
+    /// Longest time in seconds for a list of texts whose client is kept waiting, by a space every 10 s
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(1..), env = "HUSHED_MAX_REQUEST")]
+    max_request: u64,
 
     /// Pad texts to a multiple of N tokens: the server learns only the padded lengths
     #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
@@ -163,7 +176,8 @@ impl Args {
         let address = self.address(gateway.address(), gateway.has_tls());
         let task = match gateway.task() {
             Task::Generate => "generate",
-            _ => "embed",
+            Task::Classify => "classify",
+            Task::Embed => "embed",
         };
         let (model, bundle) = (gateway.model_name().to_owned(), gateway.bundle_hash());
         let object = json!({
@@ -268,11 +282,14 @@ impl Args {
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
             model_name: self.model_name.clone(),
+            aliases: self.model_alias.clone(),
+            any_model: self.any_model,
             sessions: self.sessions,
             batch: self.batch,
             max_waiting: self.max_waiting,
             patience: Duration::from_secs(self.patience),
             drain: Duration::from_secs(self.drain),
+            longest: Duration::from_secs(self.max_request),
             bucket: self.bucket,
             truncate: self.truncate,
             public_table: self.public_table,

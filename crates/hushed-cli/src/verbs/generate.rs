@@ -118,7 +118,7 @@ impl Args {
         if self.protocol == Protocol::Fhe {
             return Err(CliError::NoGeneration);
         }
-        let said = self.said.read()?;
+        let said = self.said.read(out)?;
         let public_prefix = self.public_prefix.as_deref().map(read_prefix).transpose()?;
         let mut client = self.connect.client(out, matches!(said, Asking::Chat(_)))?;
         let setup = client.setup().time.as_secs_f64();

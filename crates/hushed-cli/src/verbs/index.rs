@@ -1,33 +1,36 @@
 //! `hushed index`: documents of an operator, embedded in the clear, for private searches.
 
-use std::path::{Path, PathBuf};
+mod documents;
+
+use std::path::PathBuf;
 
 use hushed_model::Model;
 use hushed_serve::{IndexFile, ServeError};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::error::CliError;
-use crate::input::read_lines;
 use crate::output::Output;
+use crate::words::counted;
 
 /// Make an index of your documents, in the clear, for clients of `hushed serve --index` to search with private queries
 #[derive(clap::Args)]
 #[command(
-    after_help = "The documents are a file with one a line, or a .jsonl file of objects with a \"text\". A document is known by its place: the number of
-its line, from 0. It is embedded by as many of its tokens as the model takes. What a search returns of it is its record: the first
---record-bytes bytes of its text, of the same length for all, so that the server does not see which was fetched.
+    after_help = "The documents are a file with one a line, or objects with a \"text\" and, if you like, an \"id\" and \"metadata\" of any kind: a .jsonl file
+with one a line, or a .json file with a list of them. A document is known by its place, from 0, and by its id. It is embedded by as many of its tokens as the model takes. What a search returns of it is its record: the first
+--record-bytes bytes of its id, metadata and text, of the same length for all, so that the server does not see which was fetched.
 
 With --vectors the embeddings are not computed but read: a safetensors file whose tensor \"vectors\" (f32) has a row a document, of any length
 but zero. They must be the server's model's own, which nothing checks.
 
-With --add an existing index gets the documents behind its own, with --remove it loses some; later ones then move up.
+With --add an existing index gets the documents behind its own, with --remove or --remove-id it loses some; later ones then move up, and
+keep their ids.
 
 Examples:
-  hushed index models/all-MiniLM-L6-v2 documents.jsonl --out documents.index
-  hushed index models/all-MiniLM-L6-v2 notes.txt --record-bytes 0 --out notes.index
-  hushed index models/all-MiniLM-L6-v2 more.jsonl --add documents.index --out documents.index
-  hushed index models/all-MiniLM-L6-v2 --add documents.index --remove 3,17 --out documents.index
-  hushed index models/all-MiniLM-L6-v2 documents.jsonl --vectors documents.safetensors --out documents.index"
+  hushed index DIR documents.jsonl --out documents.index
+  hushed index DIR notes.txt --record-bytes 0 --out notes.index
+  hushed index DIR more.jsonl --add documents.index --out documents.index
+  hushed index DIR --add documents.index --remove 3,17 --out documents.index
+  hushed index DIR documents.jsonl --vectors documents.safetensors --out documents.index"
 )]
 pub struct Args {
     /// The server's model folder
@@ -35,14 +38,15 @@ pub struct Args {
     dir: PathBuf,
 
     /// The documents
-    #[arg(value_name = "DOCUMENTS", required_unless_present = "remove")]
+    #[arg(value_name = "DOCUMENTS", required_unless_present_any = ["remove", "remove_id"])]
     documents: Option<PathBuf>,
 
     /// The file to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
-    /// Bytes of each document's text that a search returns; 0 returns only places
+    /// Bytes of each document's record, at most 4096: its id, its metadata and the beginning of its text, which a
+    /// search returns; 0 returns only places
     #[arg(long, value_name = "N", default_value_t = 512, conflicts_with = "add")]
     record_bytes: usize,
 
@@ -57,26 +61,34 @@ pub struct Args {
     /// Places of documents to remove from that index
     #[arg(long, value_name = "PLACES", value_delimiter = ',', requires = "add")]
     remove: Vec<usize>,
+
+    /// Ids of documents to remove from that index
+    #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "add")]
+    remove_id: Vec<String>,
 }
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let texts = match &self.documents {
-            Some(path) => documents(path)?,
+        let documents = match &self.documents {
+            Some(path) => documents::read(path)?,
             None => Vec::new(),
         };
+        if self.out.exists() && self.add.as_ref() != Some(&self.out) {
+            return Err(CliError::Exists { path: self.out.clone() });
+        }
         let model = Model::load(&self.dir)?;
         let mut index = match &self.add {
             Some(path) => IndexFile::read(path)?,
             None => IndexFile::empty(&model, self.record_bytes)?,
         };
-        let removed = index.remove(&self.remove);
-        removed.map_err(ServeError::from)?;
+        let mut removed = self.remove.clone();
+        removed.extend(index.places(&self.remove_id).map_err(ServeError::from)?);
+        index.remove(&removed).map_err(ServeError::from)?;
         match &self.vectors {
-            Some(path) => index.add_ready(&model, &texts, path)?,
+            Some(path) => index.add_ready(&model, &documents, path)?,
             None => {
-                let bar = out.progress(texts.len() as u64, "embedding");
-                index.add(&model, &texts, || bar.inc(1))?;
+                let bar = out.progress(documents.len() as u64, "embedding");
+                index.add(&model, &documents, || bar.inc(1))?;
                 bar.finish_and_clear();
             }
         }
@@ -85,26 +97,13 @@ impl Args {
         out.summary(
             json!({ "documents": documents, "record_bytes": bytes, "index": self.out }),
             &format!(
-                "{documents} document(s), of which a search returns {bytes} bytes each, in {}\n\
+                "{}, of which a search returns {bytes} bytes each, in {}\n\
                  serve it:  hushed serve {} --index {}",
+                counted(documents, "document"),
                 self.out.display(),
                 self.dir.display(),
                 self.out.display()
             ),
         )
     }
-}
-
-/// Reads the texts of a file of documents.
-fn documents(path: &Path) -> Result<Vec<String>, CliError> {
-    let lines = read_lines(path)?;
-    if path.extension().is_none_or(|e| e != "jsonl") {
-        return Ok(lines);
-    }
-    let text = |(i, line): (usize, &String)| {
-        let document = serde_json::from_str::<Value>(line).ok();
-        let text = document.as_ref().and_then(|d| d.get("text")?.as_str());
-        text.map(str::to_owned).ok_or_else(|| CliError::NotADocument { path: path.to_owned(), line: i + 1 })
-    };
-    lines.iter().enumerate().map(text).collect()
 }

@@ -31,16 +31,16 @@ With --protocol fhe the plan is for a batch that the server computes alone: leve
 are counts times prices, from a table or, with --measure, of this machine.
 
 Examples:
-  hushed plan models/all-MiniLM-L6-v2 --protocol 2pc --tokens 16
-  hushed plan models/all-MiniLM-L6-v2 --tokens 9,14,30 --bucket 16
-  hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json
-  hushed plan models/gpt2 --tokens 32 --max-tokens 20
-  hushed plan models/gpt2 --tokens 32 --max-tokens 20 --ahead 19
-  hushed plan models/gpt2 --tokens 32 --max-tokens 20 --ahead 19 --draft 3
-  hushed plan models/gpt2 --tokens 32 --public-prefix system.txt
-  hushed plan models/llama-7b --tokens 8 --max-memory 8 --max-sessions 1
-  hushed plan models/vit-base --images 1 --answers logits
-  hushed plan models/all-MiniLM-L6-v2 --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json --max-memory 22"
+  hushed plan DIR --protocol 2pc --tokens 16
+  hushed plan DIR --tokens 9,14,30 --bucket 16
+  hushed plan DIR --tokens 16,128 --steps --json
+  hushed plan DIR --tokens 32 --max-tokens 20
+  hushed plan DIR --tokens 32 --max-tokens 20 --ahead 19
+  hushed plan DIR --tokens 32 --max-tokens 20 --ahead 19 --draft 3
+  hushed plan DIR --tokens 32 --public-prefix system.txt
+  hushed plan DIR --tokens 8 --max-memory 8 --max-sessions 1
+  hushed plan DIR --images 1 --answers logits
+  hushed plan DIR --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json --max-memory 22"
 )]
 pub struct Args {
     /// The model folder; its weights are not read

@@ -13,6 +13,7 @@ use crate::error::CliError;
 use crate::images::Given;
 use crate::input::Truncate;
 use crate::output::Output;
+use crate::words::counted;
 use measures::Known;
 
 /// One item in this many is not fitted, but compared.
@@ -31,10 +32,10 @@ DIR2 is a model folder that every other verb takes. Which layers were pruned is 
 keys of DIR are not DIR2's: make them again. functions.json is left out: make it by `hushed calibrate --declare` of DIR2.
 
 Examples:
-  hushed prune models/all-MiniLM-L6-v2 --layers 5 --input data/calibration.txt --out models/pruned
-  hushed prune models/all-MiniLM-L6-v2 --layers 5 --input data/calibration.txt --labels pairs.tsv --out models/pruned
-  hushed prune models/classifier --layers 2 --input texts.txt --labels labelled.tsv --out models/pruned
-  hushed prune models/gpt2 --layers 1,3-5 --input texts.txt --perplexity held-out.txt --truncate --out models/gpt2-pruned --json"
+  hushed prune DIR --layers 5 --input data/calibration.txt --out pruned
+  hushed prune DIR --layers 5 --input data/calibration.txt --labels pairs.tsv --out pruned
+  hushed prune DIR --layers 2 --input texts.txt --labels labelled.tsv --out pruned
+  hushed prune DIR --layers 1,3-5 --input texts.txt --perplexity held-out.txt --truncate --out pruned --json"
 )]
 pub struct Args {
     /// The model folder
@@ -84,7 +85,7 @@ impl Args {
         let measures = self.known.measures(&whole, &held, &self.too_long)?;
         let before = measures.iter().map(|measure| measure.of(&whole));
         let before = before.collect::<Result<Vec<_>, _>>()?;
-        out.note(&format!("fitting {} layer(s) to {} texts or images …", layers.len(), sample.len()));
+        out.note(&format!("fitting {} to {} texts or images …", counted(layers.len(), "layer"), sample.len()));
         let mut pruned = whole.clone();
         for fit in prune(&mut pruned, &layers, &sample)? {
             let object = json!({ "layer": fit.layer, "rows": fit.rows, "explained": fit.explained });

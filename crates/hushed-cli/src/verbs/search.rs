@@ -1,13 +1,14 @@
 //! `hushed search`: search the server's documents with a private query.
 
-use hushed_serve::{Options, Wanted};
+use hushed_serve::{Options, Record, Wanted};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
-use crate::input::{Prompt, Truncate};
+use crate::input::{Query, Truncate};
 use crate::output::Output;
 use crate::passes::progress;
+use crate::words::counted;
 
 /// Search a server's documents with a private query: the server sees neither the query nor what was found
 #[derive(clap::Args)]
@@ -20,16 +21,16 @@ only with --scores, where the operator allows it (`serve --search-scores`). Each
 and so do each text that is fetched and each score.
 
 Examples:
-  hushed search --server 127.0.0.1:7450 --pin 9f86d0… \"which contracts end this year?\"
-  hushed search --server 127.0.0.1:7450 --pin 9f86d0… \"side effects of …\" --top 10 --places --json
-  hushed search --server 127.0.0.1:7450 --pin 9f86d0… --input query.txt --bucket 32"
+  hushed search --server 127.0.0.1:7450 --pin 9f86d0… --input -
+  hushed search --server 127.0.0.1:7450 --pin 9f86d0… --input query.txt --bucket 32
+  hushed search --server 127.0.0.1:7450 --pin 9f86d0… --input query.txt --top 10 --places --json"
 )]
 pub struct Args {
     #[command(flatten)]
     connect: ConnectArgs,
 
     #[command(flatten)]
-    query: Prompt,
+    query: Query,
 
     /// Number of documents to find, at most 100
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100), env = "HUSHED_TOP")]
@@ -57,13 +58,14 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let query = self.query.read()?;
+        let query = self.query.read(out)?;
         let mut client = self.connect.client(out, false)?;
         let setup = client.setup().time.as_secs_f64();
         let documents = client.documents();
         out.note(&format!(
-            "connected to {}, set up in {setup:.1} s; it has {documents} document(s)",
+            "connected to {}, set up in {setup:.1} s; it has {}",
             self.connect.server(),
+            counted(documents, "document"),
         ));
         let options = Options { bucket: self.bucket, public_table: self.public_table, ..self.too_long.choice().into() };
         let records = !self.places && client.has_records();
@@ -78,14 +80,23 @@ impl Args {
         let stats = client.close()?;
         for (rank, hit) in found.hits.iter().enumerate() {
             let (rank, place) = (rank + 1, hit.place);
-            let mut object = json!({ "rank": rank, "place": place, "text": hit.record });
+            let record = hit.record.as_deref().map(Record::parse).unwrap_or_default();
+            let mut object = json!({ "rank": rank, "place": place, "text": hit.record.as_ref().map(|_| &record.text) });
+            if let Some(metadata) = &record.metadata {
+                object["metadata"] = metadata.clone();
+            }
+            let mut name = format!("document {place}");
+            if let Some(id) = &record.id {
+                object["id"] = json!(id);
+                name = shown(id);
+            }
             let mut score = String::new();
             if let Some(cosine) = hit.score {
                 object["score"] = json!(cosine);
                 score = format!("{cosine:.4}  ");
             }
-            let text = hit.record.as_deref().map(shown).unwrap_or_default();
-            out.result(object, || format!("{rank}. {score}document {place}  {text}"))?;
+            let text = shown(&record.text);
+            out.result(object, || format!("{rank}. {score}{name}  {text}"))?;
         }
         let seconds = found.cost.time.as_secs_f64();
         out.summary(
@@ -103,13 +114,14 @@ impl Args {
                 "rounds": stats.rounds,
             }),
             &format!(
-                "{} of {documents} documents in {seconds:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
-                 the server learned {} tokens, how many documents were asked for and that their texts were {}",
+                "{} of {} in {seconds:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
+                 the server learned {}, how many documents were asked for and that their texts were {}",
                 found.hits.len(),
+                counted(documents, "document"),
                 stats.bytes_sent as f64 / 1e6,
                 stats.bytes_received as f64 / 1e6,
                 stats.rounds,
-                found.rows,
+                counted(found.rows, "token"),
                 if records { "fetched" } else { "not fetched" },
             ),
         )

@@ -23,9 +23,9 @@ model, token vectors included; the server prints who sees what when it starts. C
 anyone with the id of a job, 256 bits, can fetch its reply, which only the owner of its keys can decrypt.
 
 Examples:
-  hushed serve models/all-MiniLM-L6-v2 --listen 127.0.0.1:7450
-  hushed serve models/all-MiniLM-L6-v2 --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt --metrics 127.0.0.1:9750
-  hushed serve models/minilm --protocol fhe --manifest manifest.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
+  hushed serve DIR --listen 127.0.0.1:7450
+  hushed serve DIR --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt --metrics 127.0.0.1:9750
+  hushed serve DIR --protocol fhe --manifest manifest.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -84,6 +84,7 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
         Task::Classify => "classify",
         Task::Generate => "generate",
     };
+    let tried = if config.index.is_some() { "search" } else { verb };
     let given = match server.reads_images() {
         true => "--image FILE",
         false => "\"a private text\"",
@@ -103,7 +104,7 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
             server.listener().metrics_addr().map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
         format!(
             "listening on {address}\ncertificate sha256 {pin}\nbundle {bundle}{metrics}\n\n\
-             try:  hushed {verb} --server {address} --pin {pin} {given}"
+             try:  hushed {tried} --server {address} --pin {pin} {given}"
         )
     })?;
     server.run(stop)?;

@@ -121,7 +121,9 @@ fn request(line: &[u8], ids: &mut BTreeSet<String>) -> Result<(String, Fields), 
 impl Line {
     fn of(custom_id: String, body: Fields, model: &Model) -> (Line, Vec<Zeroizing<String>>) {
         let width = model.client.plan().width;
-        let checked = Wanted::of(body, &model.named, width).and_then(|wanted| {
+        let mut body = body;
+        let whole = body.only("dimensions", |given| given.as_u64() == Some(width as u64));
+        let checked = whole.and_then(|()| Wanted::of(body, &model.named)).and_then(|wanted| {
             let counted = wanted.texts.iter().enumerate().map(|(index, text)| {
                 let counted = model.client.count(index, text, model.too_long);
                 counted.map_err(|error| refused(&error))

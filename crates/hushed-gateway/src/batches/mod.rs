@@ -75,7 +75,7 @@ impl BatchGateway {
         }
         let limits = Limits { places: client.places()?, gather, share: Share::new(gateway.max_waiting, door.keys()) };
         let hash = Digest(client.plan().hash());
-        let named = http::wanted::Named::new(gateway.model_name, hash);
+        let named = http::wanted::Named::new(&gateway, hash);
         let model = Model { client, named, too_long };
         let board = Arc::new(Board::new(model, limits));
         let stop = Arc::new(AtomicBool::new(false));

@@ -11,19 +11,20 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use hushed_serve::{GenerateOptions, Message, Penalties, Prompt};
-use serde_json::{Value, json};
+use hushed_serve::{GenerateOptions, Message, Penalties, Prompt, Task};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
+use super::fields::harmless::{CALLER, CHAT, COMPLETIONS, GENERATE, STREAM};
 use super::fields::{Fields, wrong};
 use super::prepare::{Asker, other_task, text_refused};
 use super::refusal::{Refusal, Shape};
 use super::served::Served;
-use crate::sessions::Queue;
 use crate::sessions::failure::Failure;
 use crate::sessions::generate::{Event, Job};
-use answer::{Answer, Route, next};
+use crate::sessions::{Queue, Shared};
+use answer::{Answer, Coming, Route};
 
 /// OpenAI's defaults.
 const MAX_TOKENS: usize = 16;
@@ -44,9 +45,9 @@ struct Asked {
     usage: bool,
 }
 
-/// The text to continue.
+/// The text or texts to continue.
 enum Text {
-    Plain(Zeroizing<String>),
+    Plain(Vec<Zeroizing<String>>),
     Chat(Vec<Message>),
 }
 
@@ -69,19 +70,17 @@ async fn answer(served: &Arc<Served>, asker: Asker, body: &[u8], route: Route) -
     let (stream, with_usage) = (asked.stream, asked.usage);
     let submitting = Arc::clone(served);
     let submitted = tokio::task::spawn_blocking(move || submit(&submitting, asked, asker));
-    let (prompt_tokens, mut events) = submitted.await.map_err(|_| Failure::defect())??;
-    // An error before the first token becomes a status, not an event.
-    let first = next(&mut events).await?;
+    let (prompt_tokens, events) = submitted.await.map_err(|_| Failure::defect())??;
     let answer = Answer::new(served, route, stream, prompt_tokens);
     match stream {
-        true => Ok(answer.stream(first, events, with_usage)),
-        false => answer.whole(first, events).await,
+        true => Ok(answer.stream(Coming::new(events), with_usage)),
+        false => answer.whole(Coming::new(events)).await,
     }
 }
 
 fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Refusal> {
     let text = match route {
-        Route::Completions => Text::Plain(prompt(&mut fields)?),
+        Route::Completions => Text::Plain(prompts(&mut fields)?),
         Route::Chat => Text::Chat(chat::messages(&mut fields)?),
     };
     let stops = match fields.take("stop") {
@@ -95,14 +94,11 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
     };
     let mut max_tokens = None;
     // The second is the newer name.
-    let names: &[&str] = match route {
-        Route::Completions => &["max_tokens"],
-        Route::Chat => &["max_tokens", "max_completion_tokens"],
-    };
-    for name in names {
-        let given = fields.whole(name)?;
+    for name in ["max_tokens", "max_completion_tokens"] {
+        let from_one = || wrong(name, "a whole number from 1");
+        let given = fields.whole(name).map_err(|_| from_one())?;
         if given == Some(0) {
-            return Err(wrong(name, "a whole number from 1"));
+            return Err(from_one());
         }
         max_tokens = given.or(max_tokens);
     }
@@ -118,11 +114,7 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
         // The API's seeds may be negative; any 64 bits will do.
         seed: match fields.take("seed") {
             None => None,
-            Some(seed) => Some(
-                seed.as_u64()
-                    .or_else(|| seed.as_i64().map(|s| s as u64))
-                    .ok_or_else(|| wrong("seed", "a whole number"))?,
-            ),
+            Some(seed) => Some(any_64_bits(&seed).ok_or_else(|| wrong("seed", "a whole number"))?),
         },
         penalties: penalties(&mut fields, served.shared.public.config.vocabulary)?,
         stop: stops,
@@ -138,24 +130,33 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
         Some(Value::Object(inside)) => {
             let mut inside = Fields::of(inside);
             let usage = inside.flag("include_usage")?.unwrap_or(false);
-            // Padding that hides the sizes of chunks: the connection is loopback or TLS to the client itself.
-            inside.take("include_obfuscation");
+            inside.harmless(&[STREAM], false)?;
             inside.finish()?;
             usage
         }
         Some(_) => return Err(wrong("stream_options", "an object")),
     };
-    refuse_others(&mut fields)?;
+    let own = match route {
+        Route::Completions => COMPLETIONS,
+        Route::Chat => CHAT,
+    };
+    fields.harmless(&[CALLER, GENERATE, own], temperature == 0.0)?;
     fields.finish()?;
     Ok(Asked { text, max_tokens: max_tokens.map(|n| usize::try_from(n).unwrap_or(usize::MAX)), options, stream, usage })
 }
 
-fn prompt(fields: &mut Fields) -> Result<Zeroizing<String>, Refusal> {
+/// A whole number, however it is written.
+fn any_64_bits(seed: &Value) -> Option<u64> {
+    let whole = || seed.as_f64().filter(|x| x.fract() == 0.0).map(|x| x as i64 as u64);
+    seed.as_u64().or_else(|| seed.as_i64().map(|s| s as u64)).or_else(whole)
+}
+
+fn prompts(fields: &mut Fields) -> Result<Vec<Zeroizing<String>>, Refusal> {
     let ids = "prompts of token ids are not supported: send text";
-    let mut prompts = fields.texts("prompt", ids)?;
-    match (prompts.pop(), prompts.is_empty()) {
-        (Some(prompt), true) => Ok(prompt),
-        _ => Err(wrong("prompt", "one string")),
+    let prompts = fields.texts("prompt", ids)?;
+    match prompts.is_empty() {
+        true => Err(wrong("prompt", "a string or a list of strings")),
+        false => Ok(prompts),
     }
 }
 
@@ -176,41 +177,43 @@ fn penalties(fields: &mut Fields, tokens: usize) -> Result<Penalties, Refusal> {
     Ok(penalties)
 }
 
-/// Refuses what would change which token is drawn: the server draws it from shares, so nobody here has probabilities.
-fn refuse_others(fields: &mut Fields) -> Result<(), Refusal> {
-    let number = |only: f64| move |value: &Value| value.as_f64() == Some(only);
-    fields.only("top_p", number(1.0))?;
-    fields.only("n", number(1.0))?;
-    fields.only("best_of", number(1.0))?;
-    // A factor; shares only take sums.
-    fields.only("repetition_penalty", number(1.0))?;
-    fields.only("echo", |value| value == &Value::Bool(false))?;
-    fields.only("logprobs", |value| value == &Value::Bool(false))?;
-    for name in ["top_k", "min_p", "top_logprobs", "suffix"] {
-        fields.only(name, |_| false)?;
-    }
-    let none = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
-    for name in ["tools", "functions"] {
-        fields.only(name, none)?;
-    }
-    for name in ["tool_choice", "function_call"] {
-        fields.only(name, |value| value == "none")?;
-    }
-    fields.only("response_format", |value| value == &json!({ "type": "text" }))?;
-    // The end user's name: not used here.
-    fields.take("user");
-    Ok(())
-}
+type Submitted = (usize, Vec<mpsc::Receiver<Event>>);
 
-fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<(usize, mpsc::Receiver<Event>), Refusal> {
+/// Queues a job per prompt; the tokens of all prompts, and where those of the answers come.
+fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Submitted, Refusal> {
     let Queue::Generate(queue) = &*served.queue else {
-        return Err(other_task("this model embeds texts: use /v1/embeddings"));
+        return Err(other_task(match served.shared.public.task() {
+            Task::Classify => "this model classifies texts: use /predict",
+            _ => "this model embeds texts: use /v1/embeddings",
+        }));
     };
     let shared = &served.shared;
-    let prompt = match &asked.text {
-        Text::Plain(text) => Prompt::text(text.as_str()),
-        Text::Chat(messages) => shared.public.chat(messages)?,
+    let prompts = match &asked.text {
+        Text::Plain(texts) => texts.iter().map(|text| Prompt::text(text.as_str())).collect(),
+        Text::Chat(messages) => vec![shared.public.chat(messages)?],
     };
+    let (mut jobs, mut coming, mut tokens) = (Vec::new(), Vec::new(), 0);
+    for prompt in prompts {
+        let (rows, most) = room(shared, &prompt, &asked)?;
+        tokens += rows;
+        let rows = shared.rows(rows, shared.max_tokens + 1 - most);
+        let (events, answer) = mpsc::channel(AHEAD);
+        let options = GenerateOptions { max_tokens: most, ..asked.options.clone() };
+        let planned = shared.pace.answer(rows, most);
+        jobs.push(Job { caller: asker.caller, prompt, rows, options, planned, events });
+        coming.push(answer);
+    }
+    // A stream's client waits as long as something comes; padded output comes all at once.
+    let counted = match asked.stream && !asked.options.pad_output {
+        true => 1,
+        false => usize::MAX,
+    };
+    queue.submit(jobs, counted, &shared.admission(asker.patience))?;
+    Ok((tokens, coming))
+}
+
+/// The tokens of a prompt, and the most of its answer.
+fn room(shared: &Shared, prompt: &Prompt, asked: &Asked) -> Result<(usize, usize), Refusal> {
     let tokenizer = shared.public.tokenizer();
     let ids = tokenizer.and_then(|tokenizer| prompt.encode(tokenizer, shared.max_tokens));
     let prompt_tokens = match ids {
@@ -226,8 +229,7 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<(usize, mpsc::R
             CHAT_TOKENS.min(room).max(1)
         }
     });
-    let room = all.saturating_sub(most);
-    if prompt_tokens > room {
+    if prompt_tokens > all.saturating_sub(most) {
         let message = format!(
             "a prompt of {prompt_tokens} tokens and {most} tokens of answer do not fit {}, the most that this server takes",
             shared.max_tokens
@@ -239,22 +241,5 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<(usize, mpsc::R
         let message = format!("this server takes at most {} tokens a session: lower `max_tokens`", shared.max_texts);
         return Err(Refusal::field("max_tokens", "too-many-texts", message));
     }
-    let rows = shared.rows(prompt_tokens, room);
-    let planned = shared.pace.answer(rows, most);
-    // A stream's client waits as long as something comes; padded output comes all at once.
-    let counted = match asked.stream && !asked.options.pad_output {
-        true => 1,
-        false => planned.tokens.len(),
-    };
-    let (events, coming) = mpsc::channel(AHEAD);
-    let job = Job {
-        caller: asker.caller,
-        prompt,
-        rows,
-        options: GenerateOptions { max_tokens: most, ..asked.options },
-        planned,
-        events,
-    };
-    queue.submit(job, counted, &shared.admission(asker.patience))?;
-    Ok((prompt_tokens, coming))
+    Ok((prompt_tokens, most))
 }

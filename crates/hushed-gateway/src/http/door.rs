@@ -2,18 +2,20 @@
 //! through a browser (DNS rebinding); by key, if there are keys; and for JSON, if there is a body.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod names;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use hushed_model::without_mark;
 use hushed_serve::Digest;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
-use super::names;
 use super::refusal::Refusal;
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
@@ -24,7 +26,9 @@ const HASHED: &[u8] = b"sha256:";
 /// Permitted lengths of a key.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
 /// Paths that need no key: those that a browser loads before its user can give it one, and that a supervisor polls.
-const OPEN: [&str; 3] = ["/", "/health", "/ready"];
+const OPEN: [&str; 4] = ["/", "/health", "/ready", "/ping"];
+/// Those of them that a load balancer polls in HTTP/1.0, where a request may name no host. A browser always names one.
+const POLLED: [&str; 3] = ["/health", "/ready", "/ping"];
 
 /// Where a form is accepted besides JSON.
 const FORM: &str = "/v1/files";
@@ -101,7 +105,11 @@ impl Door {
     /// # Errors
     /// 403 by host or origin, 401 by key, 415 by content type.
     pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        let host = self.host(uri, headers)?;
+        let polled = POLLED.contains(&uri.path()) && (*method == Method::GET || *method == Method::HEAD);
+        let host = match polled && !headers.contains_key(header::HOST) && uri.authority().is_none() {
+            true => "",
+            false => self.host(uri, headers)?,
+        };
         self.origin(host, headers)?;
         // With OPTIONS a browser asks, without the key, whether it may send a request with it.
         let reads = method == Method::GET || method == Method::HEAD;
@@ -110,6 +118,12 @@ impl Door {
             true => Caller::default(),
             false => self.key(headers)?,
         };
+        if let Some(coding) = headers.get(header::CONTENT_ENCODING)
+            && !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity")
+        {
+            let message = "compressed bodies are not read: send it without `Content-Encoding`";
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-encoding", message));
+        }
         // A page elsewhere could send a form unasked, but the origin check above refuses it.
         let form = uri.path() == FORM && is_type(headers, b"multipart/form-data");
         match *method == Method::POST && !form && !is_type(headers, b"application/json") {
@@ -179,7 +193,7 @@ impl Door {
         let Some(keys) = &*known else {
             return Ok(Caller::default());
         };
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         let shown: [u8; 32] = Sha256::digest(shown.unwrap_or_default()).into();
         let none = Choice::from(0);
         let known = keys.iter().fold(none, |found, key| found | key.ct_eq(&shown));
@@ -192,6 +206,13 @@ impl Door {
             )),
         }
     }
+}
+
+/// The token of `Bearer TOKEN`: the scheme is written in any case, and spaces may follow it (RFC 9110, §11).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.trim_ascii().split_at_checked(6)?;
+    let token = rest.trim_ascii_start();
+    (scheme.eq_ignore_ascii_case(b"bearer") && token.len() < rest.len()).then_some(token)
 }
 
 fn is_type(headers: &HeaderMap, wanted: &[u8]) -> bool {
@@ -213,7 +234,7 @@ fn read_keys(path: &Path) -> Result<Vec<[u8; 32]>, GatewayError> {
     let text = Zeroizing::new(text);
     let wrong = |line| GatewayError::KeyFile { path: path.to_owned(), line };
     let mut keys = Vec::new();
-    for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
+    for (line, number) in without_mark(&text).split(|b| *b == b'\n').zip(1..) {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
             continue;

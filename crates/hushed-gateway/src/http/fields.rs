@@ -1,7 +1,10 @@
 //! The fields of a request's JSON, taken out one by one: anything left over was not understood and is refused by name.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub mod harmless;
+
 use axum::http::StatusCode;
+use hushed_model::{json_fault, without_mark};
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
@@ -18,10 +21,13 @@ impl Fields {
     /// 400 for anything but one JSON object. The message gives the position, not the text there.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let bad = |why: String| Refusal::new(StatusCode::BAD_REQUEST, "json", why);
-        match serde_json::from_slice(body) {
+        match serde_json::from_slice(without_mark(body)) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
             Ok(_) => Err(bad("the body is not a JSON object".to_owned())),
-            Err(error) => Err(bad(format!("the body is not JSON: line {}, column {}", error.line(), error.column()))),
+            Err(error) => {
+                let (line, column, why) = (error.line(), error.column(), json_fault(&error));
+                Err(bad(format!("the body is not JSON: line {line}, column {column}: {why}")))
+            }
         }
     }
 
@@ -65,7 +71,9 @@ impl Fields {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
-        value.as_u64().map(Some).ok_or_else(|| wrong(name, "a whole number from 0"))
+        // Some clients write every number with a point.
+        let whole = value.as_f64().filter(|x| x.fract() == 0.0 && (0.0..1e15).contains(x)).map(|x| x as u64);
+        value.as_u64().or(whole).map(Some).ok_or_else(|| wrong(name, "a whole number from 0"))
     }
 
     /// Takes a number.
@@ -114,7 +122,9 @@ impl Fields {
 fn one(name: &str, value: Value, tokens: &'static str) -> Result<Zeroizing<String>, Refusal> {
     match value {
         Value::String(text) => Ok(Zeroizing::new(text)),
-        Value::Number(_) | Value::Array(_) => Err(Refusal::field(name, "token-ids", tokens)),
+        Value::Number(_) => Err(Refusal::field(name, "token-ids", tokens)),
+        Value::Array(inside) if inside.iter().all(Value::is_number) => Err(Refusal::field(name, "token-ids", tokens)),
+        Value::Array(_) => Err(wrong(name, "a list of strings, not a list of lists")),
         _ => Err(wrong(name, "a string or a list of strings")),
     }
 }

@@ -7,9 +7,9 @@ mod completions;
 mod door;
 pub mod fields;
 mod metrics;
-mod names;
 mod openai;
 mod page;
+mod paths;
 mod prepare;
 pub mod refusal;
 mod search;
@@ -37,26 +37,6 @@ pub use served::{Edge, Served};
 /// Time limit for a request's body.
 const BODY: Duration = Duration::from_secs(30);
 
-/// The routes, as named in the metrics.
-const ROUTES: [&str; 16] = [
-    "/",
-    "/v1/embeddings",
-    "/v1/completions",
-    "/v1/chat/completions",
-    "/v1/search",
-    "/v1/models",
-    "/v1/files",
-    "/v1/batches",
-    "/embed",
-    "/similarity",
-    "/info",
-    "/health",
-    "/ready",
-    "/metrics",
-    "/ledger",
-    "/v1/models/{name}",
-];
-
 /// All routes.
 pub fn router(served: Arc<Served>) -> Router {
     let edge = Arc::clone(&served.edge);
@@ -69,7 +49,15 @@ pub fn router(served: Arc<Served>) -> Router {
         .route("/v1/search", post(search::search))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{name}", get(openai::model))
+        .route("/embeddings", post(openai::embeddings))
         .route("/embed", post(tei::embed_route))
+        .route("/embed_all", post(tei::pooled_only))
+        .route("/embed_sparse", post(tei::pooled_only))
+        .route("/predict", post(tei::predict::route))
+        .route("/tokenize", post(tei::tokens::tokenize))
+        .route("/decode", post(tei::tokens::decode))
+        .route("/openapi.json", get(paths::openapi::document))
+        .route("/ping", get(tei::health))
         .route("/similarity", post(tei::similarity))
         .route("/info", get(tei::info))
         .route("/health", get(tei::health))
@@ -78,13 +66,17 @@ pub fn router(served: Arc<Served>) -> Router {
     entered(routes.with_state(served), edge)
 }
 
-/// Routes behind the door.
+/// Routes behind the door. What stands before them may still change a request's path.
 pub fn entered(routes: Router, edge: Arc<Edge>) -> Router {
-    routes.fallback(missing).method_not_allowed_fallback(other_method).layer(from_fn_with_state(edge, enter))
+    let routes = routes.fallback(missing).method_not_allowed_fallback(other_method);
+    Router::new().fallback_service(routes).layer(from_fn_with_state(edge, enter))
 }
 
 /// Applies the checks for every request: the door, and a bound on its body in bytes and time.
-async fn enter(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
+async fn enter(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
+    if let Some(plain) = paths::plain(request.uri()) {
+        *request.uri_mut() = plain;
+    }
     let (path, method) = (request.uri().path().to_owned(), request.method().clone());
     let door = &edge.door;
     let checked = door.check(&method, request.uri(), request.headers());
@@ -116,7 +108,7 @@ async fn enter(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> R
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
-    let request = served::Request { route: route(&path), status: response.status().as_u16() };
+    let request = served::Request { route: paths::label(&path), status: response.status().as_u16() };
     edge.metrics.requests.get_or_create(&request).inc();
     response
 }
@@ -164,23 +156,11 @@ async fn whole(request: Request) -> Result<Request, Refusal> {
 }
 
 async fn missing(request: Request) -> Response {
-    let message = "there is no such route: see GET /";
-    Refusal::new(StatusCode::NOT_FOUND, "route", message).answer(Shape::of(request.uri().path()))
+    let path = request.uri().path();
+    Refusal::new(StatusCode::NOT_FOUND, "route", paths::hint(path)).answer(Shape::of(path))
 }
 
 async fn other_method(request: Request) -> Response {
     let message = "this route takes another method";
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method", message).answer(Shape::of(request.uri().path()))
-}
-
-/// A label with few possible values, whatever paths are requested.
-fn route(path: &str) -> &'static str {
-    let known = ROUTES.iter().find(|route| **route == path).copied();
-    let below = |prefix: &str| path.starts_with(prefix);
-    known.unwrap_or(match () {
-        () if below("/v1/models/") => "/v1/models/{name}",
-        () if below("/v1/files/") => "/v1/files",
-        () if below("/v1/batches/") => "/v1/batches",
-        () => "other",
-    })
 }

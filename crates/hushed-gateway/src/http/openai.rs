@@ -7,9 +7,11 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use hushed_model::Task;
 use serde_json::Value;
 
 use super::fields::Fields;
+use super::prepare::how::How;
 use super::prepare::{Asker, embed};
 use super::refusal::{Refusal, Shape};
 use super::served::Served;
@@ -22,13 +24,17 @@ pub async fn embeddings(State(served): State<Arc<Served>>, asker: Asker, body: B
 }
 
 async fn answer(served: &Arc<Served>, asker: Asker, body: &[u8]) -> Result<Response, Refusal> {
-    let width = served.shared.public.config.width;
-    let wanted = Wanted::of(Fields::parse(body)?, &served.named, width)?;
-    let answers = embed(served, wanted.texts, served.truncate, asker).await?;
-    let answers = answers.iter().map(|a| (a.values.as_slice(), a.tokens));
-    let answers: Vec<_> = answers.collect();
-    let embeddings = Embeddings::new(&served.named.model, &answers, wanted.base64);
-    Ok(Json(embeddings).into_response())
+    let mut fields = Fields::parse(body)?;
+    let how = How::of(served, &mut fields)?;
+    let wanted = Wanted::of(fields, &served.named)?;
+    let (named, base64) = (served.named.model.clone(), wanted.base64);
+    let texts = how.texts(wanted.texts);
+    embed(served, texts, how.too_long, (Task::Embed, asker), move |answers| {
+        let vectors: Vec<_> = answers.iter().map(|answer| (how.vector(&answer.values), answer.tokens)).collect();
+        let vectors: Vec<_> = vectors.iter().map(|(vector, tokens)| (vector.as_slice(), *tokens)).collect();
+        Json(Embeddings::new(&named, &vectors, base64)).into_response()
+    })
+    .await
 }
 
 /// `GET /v1/models`

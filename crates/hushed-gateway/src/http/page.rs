@@ -8,6 +8,7 @@ use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hushed_model::Task;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -52,9 +53,10 @@ pub async fn ledger(State(served): State<Arc<Served>>) -> Json<Value> {
         "certificate_sha256": served.pin,
         "model": served.named.model,
         "bundle": shared.bundle.to_string(),
-        "task": match *served.queue {
-            crate::sessions::Queue::Embed(_) => "embed",
-            crate::sessions::Queue::Generate(_) => "generate",
+        "task": match shared.public.task() {
+            Task::Embed => "embed",
+            Task::Classify => "classify",
+            Task::Generate => "generate",
         },
         "max_tokens": shared.max_tokens,
         "needs_key": served.edge.door.has_keys(),

@@ -1,6 +1,9 @@
 //! The texts of a request: checked, queued, and waited for.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub mod how;
+mod kept_alive;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +12,16 @@ use axum::extract::FromRequestParts;
 use axum::extract::rejection::ExtensionRejection;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
-use hushed_model::TextError;
+use axum::response::Response;
+use hushed_model::{Task, TextError};
 use hushed_serve::TooLong;
 use zeroize::Zeroizing;
 
 use super::refusal::Refusal;
 use super::served::Served;
+use kept_alive::kept_alive;
+
+use crate::sessions::admission::{Admission, Refused, Wait};
 use crate::sessions::failure::Failure;
 use crate::sessions::share::Caller;
 use crate::sessions::texts::{Answer, Prepared, Ticket};
@@ -22,6 +29,8 @@ use crate::sessions::{Queue, Shared};
 
 /// Most texts per request: OpenAI's limit.
 pub const MOST_TEXTS: usize = 2048;
+/// A client that waits no longer than this cannot be kept waiting by a byte now and then.
+const LEAST: Duration = Duration::from_secs(1);
 /// The longest patience that makes a difference.
 const DAY: f64 = 86_400.0;
 
@@ -34,20 +43,30 @@ pub struct Asker {
     pub patience: Duration,
 }
 
-/// The answers to texts, in order.
+/// The response that `give` makes of the answers to texts, in order, by a model for `task`. A request that its client
+/// would not wait for is answered over a connection that is kept alive.
 ///
 /// # Errors
 /// A fault in a text, a refusal by the admission, or the reason why there is no answer.
 pub async fn embed(
     served: &Arc<Served>,
     texts: Vec<Zeroizing<String>>,
-    truncate: bool,
-    asker: Asker,
-) -> Result<Vec<Arc<Answer>>, Refusal> {
-    let served = Arc::clone(served);
+    too_long: TooLong,
+    (task, asker): (Task, Asker),
+    give: impl FnOnce(Vec<Arc<Answer>>) -> Response + Send + 'static,
+) -> Result<Response, Refusal> {
+    let submitting = Arc::clone(served);
     // Tokenising two megabytes takes a while, and the only HTTP thread has others to serve.
-    let submitted = tokio::task::spawn_blocking(move || submit(&served, texts, truncate, asker));
-    let tickets = submitted.await.map_err(|_| Failure::defect())??;
+    let submitted = tokio::task::spawn_blocking(move || submit(&submitting, texts, too_long, (task, asker)));
+    let (tickets, wait) = submitted.await.map_err(|_| Failure::defect())??;
+    let answered = async move { answers(tickets).await.map(give) };
+    match wait {
+        Wait::Short => answered.await,
+        Wait::Long => Ok(kept_alive(answered, asker.patience)),
+    }
+}
+
+async fn answers(tickets: Vec<Ticket>) -> Result<Vec<Arc<Answer>>, Refusal> {
     let mut answers = Vec::with_capacity(tickets.len());
     for ticket in tickets {
         answers.push(match ticket {
@@ -65,31 +84,53 @@ pub async fn embed(
 fn submit(
     served: &Served,
     texts: Vec<Zeroizing<String>>,
-    truncate: bool,
-    asker: Asker,
-) -> Result<Vec<Ticket>, Refusal> {
+    too_long: TooLong,
+    (task, asker): (Task, Asker),
+) -> Result<(Vec<Ticket>, Wait), Refusal> {
     let Queue::Embed(queue) = &*served.queue else {
         return Err(other_task("this model generates text: use /v1/completions"));
     };
+    if served.shared.public.task() != task {
+        return Err(other_task(match task {
+            Task::Classify => "this model embeds texts: use /embed or /v1/embeddings",
+            _ => "this model classifies texts: use /predict",
+        }));
+    }
     if texts.len() > MOST_TEXTS {
         let message = format!("{} texts were given, and a request takes at most {MOST_TEXTS}", texts.len());
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too-many-texts", message));
     }
-    let too_long = match truncate {
-        true => TooLong::Cut,
-        false => TooLong::Refuse,
-    };
     let shared = &served.shared;
     let mut prepared = Vec::with_capacity(texts.len());
     for (index, text) in texts.into_iter().enumerate() {
         let tokens = tokens(shared, index, &text, too_long)?;
         let rows = shared.rows(tokens, shared.max_tokens);
         let planned = shared.pace.text(rows);
-        prepared.push(Prepared { caller: asker.caller, text, rows, planned });
+        prepared.push(Prepared { caller: asker.caller, text, too_long, rows, planned });
     }
-    let tickets = queue.submit(prepared, &shared.admission(asker.patience))?;
+    let bound = (asker.patience > LEAST).then(|| served.longest.as_secs_f64());
+    let admission = Admission { bound, ..shared.admission(asker.patience) };
+    let (tickets, wait) = queue.submit(prepared, &admission).map_err(|refused| too_many(&refused))?;
     served.count_texts(&tickets);
-    Ok(tickets)
+    Ok((tickets, wait))
+}
+
+/// The refusal of a list, with the setting of each client that makes it shorter or waits longer.
+fn too_many(refused: &Refused) -> Refusal {
+    let refusal = Refusal::from(refused.clone());
+    let fits = match refused {
+        Refused::TooSlow { fits, .. } => *fits,
+        Refused::TooMany { limit, .. } => *limit,
+        _ => return refusal,
+    };
+    let settings = match fits {
+        0 => "raise the client's own limit: `timeout` in openai, LangChain, LlamaIndex and huggingface_hub".to_owned(),
+        fits => format!(
+            "set `chunk_size={fits}` in LangChain, `embed_batch_size={fits}` in LlamaIndex, `batch_size={fits}` in \
+             Haystack, or a longer `timeout` in any of them"
+        ),
+    };
+    Refusal { message: format!("{}; {settings}", refusal.message), ..refusal }
 }
 
 /// Number of tokens of a text.

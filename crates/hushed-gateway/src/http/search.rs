@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hushed_mpc::Index;
-use hushed_serve::{Found, ServeError, TooLong, Wanted};
-use serde_json::json;
+use hushed_serve::{Found, Record, ServeError, TooLong, Wanted};
+use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
@@ -54,11 +54,19 @@ async fn answer(served: &Arc<Served>, asker: Asker, body: &[u8]) -> Result<Respo
     let found = coming.await.map_err(|_| Failure::stopping())??;
     let hits = found.hits.iter().zip(1..);
     let hits = hits.map(|(hit, rank)| {
-        let mut object = json!({ "rank": rank, "place": hit.place, "text": hit.record });
-        if let (Some(score), Some(object)) = (hit.score, object.as_object_mut()) {
-            object.insert("score".to_owned(), json!(score));
+        let record = hit.record.as_deref().map(Record::parse);
+        let mut object = Map::new();
+        object.insert("rank".to_owned(), json!(rank));
+        object.insert("place".to_owned(), json!(hit.place));
+        object.insert("text".to_owned(), json!(record.as_ref().map(|record| &record.text)));
+        let (id, metadata) = record.map(|record| (record.id, record.metadata)).unwrap_or_default();
+        let more = [("id", id.map(Value::from)), ("metadata", metadata), ("score", hit.score.map(Value::from))];
+        for (name, value) in more {
+            if let Some(value) = value {
+                object.insert(name.to_owned(), value);
+            }
         }
-        object
+        Value::from(object)
     });
     let body = json!({
         "object": "list",

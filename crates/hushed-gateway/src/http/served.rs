@@ -42,6 +42,8 @@ pub struct Served {
     /// SHA-256 of its certificate, if it is known by that.
     pub(super) pin: Option<String>,
     pub(super) patience: Duration,
+    /// The longest work for one request whose client can be kept waiting.
+    pub(super) longest: Duration,
     pub(super) truncate: bool,
     pub(super) answers: AtomicU64,
 }
@@ -52,7 +54,7 @@ impl Served {
         let shared = Arc::clone(&sessions.shared);
         Self {
             edge: Arc::new(Edge::new(door)),
-            named: Named::new(config.model_name.clone(), shared.bundle),
+            named: Named::new(config, shared.bundle),
             queue: Arc::clone(&sessions.queue),
             server: config.client.server.clone(),
             pin: match &config.client.trust {
@@ -60,6 +62,7 @@ impl Served {
                 ServerTrust::Pins(_) | ServerTrust::CaFile(_) => None,
             },
             patience: config.patience,
+            longest: config.longest,
             truncate: config.truncate,
             answers: AtomicU64::new(0),
             shared,

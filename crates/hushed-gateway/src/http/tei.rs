@@ -1,6 +1,11 @@
-//! text-embeddings-inference's `/embed`, `/`, `/similarity`, `/info`, `/health` and `/ready`.
+//! text-embeddings-inference's routes.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub mod predict;
+mod request;
+pub mod tokens;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -8,26 +13,18 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use hushed_model::Task;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::fields::{Fields, wrong};
-use super::prepare::{Asker, MOST_TEXTS, embed};
+use super::prepare::how::{How, unit};
+use super::prepare::{Asker, MOST_TEXTS, embed, other_task};
 use super::refusal::{Refusal, Shape};
 use super::served::Served;
 use crate::sessions::Queue;
 use crate::sessions::failure::Failure;
-
-const TOKEN_IDS: &str = "lists of token ids are not supported: send strings";
-
-/// Parameters of a request besides its texts.
-struct Parameters {
-    truncate: bool,
-    /// Put before every text.
-    prompt: String,
-    /// Whether to scale the answers to length one here.
-    normalise: bool,
-}
+use request::{TOKEN_IDS, harmless, merged, shaped};
 
 /// `POST /embed`
 pub async fn embed_route(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) -> Response {
@@ -38,12 +35,16 @@ pub async fn embed_route(State(served): State<Arc<Served>>, asker: Asker, body: 
     shaped(answered.await)
 }
 
-/// `POST /`: embeddings or similarities, depending on `inputs`.
+/// `POST /`: embeddings, similarities or classes, depending on `inputs` and the model.
 pub async fn root(State(served): State<Arc<Served>>, asker: Asker, body: Bytes) -> Response {
     let answered = async {
         let mut fields = merged(Fields::parse(&body)?)?;
         match fields.take("inputs") {
             Some(Value::Object(sentences)) => cosines(&served, asker, fields, Fields::of(sentences)).await,
+            inputs if served.shared.public.task() == Task::Classify => {
+                fields.put("inputs", inputs);
+                predict::classes(&served, asker, fields, true).await
+            }
             inputs => {
                 fields.put("inputs", inputs);
                 vectors(&served, asker, &mut fields).await
@@ -65,17 +66,20 @@ pub async fn similarity(State(served): State<Arc<Served>>, asker: Asker, body: B
     shaped(answered.await)
 }
 
-fn shaped(answered: Result<Response, Refusal>) -> Response {
-    answered.unwrap_or_else(|refusal| refusal.answer(Shape::Tei))
-}
-
 async fn vectors(served: &Arc<Served>, asker: Asker, fields: &mut Fields) -> Result<Response, Refusal> {
     let texts = fields.texts("inputs", TOKEN_IDS)?;
-    let parameters = parameters(served, fields)?;
+    let how = parameters(served, fields)?;
     std::mem::take(fields).finish()?;
-    let vectors = run(served, asker, texts, &parameters).await?;
-    let vectors: Vec<&[f32]> = vectors.iter().map(|vector| vector.as_slice()).collect();
-    Ok(Json(vectors).into_response())
+    if texts.is_empty() {
+        return Err(Refusal::field("inputs", "missing", "there is no text"));
+    }
+    let texts = how.texts(texts);
+    embed(served, texts, how.too_long, (Task::Embed, asker), move |answers| {
+        let vectors: Vec<_> = answers.iter().map(|answer| how.vector(&answer.values)).collect();
+        let vectors: Vec<&[f32]> = vectors.iter().map(|vector| vector.as_slice()).collect();
+        Json(vectors).into_response()
+    })
+    .await
 }
 
 /// The cosines of a text with others.
@@ -89,86 +93,33 @@ async fn cosines(
     let source = source.ok_or_else(|| wrong("source_sentence", "a string"))?;
     let mut texts = sentences.texts("sentences", TOKEN_IDS)?;
     sentences.finish()?;
-    let parameters = Parameters { normalise: true, ..parameters(served, &mut fields)? };
+    let how = parameters(served, &mut fields)?;
     fields.finish()?;
     texts.push(Zeroizing::new(source));
-    let mut vectors = run(served, asker, texts, &parameters).await?;
-    let source = vectors.pop().unwrap_or_default();
-    let cosine = |vector: &Zeroizing<Vec<f32>>| -> f32 { vector.iter().zip(source.iter()).map(|(a, b)| a * b).sum() };
-    let cosines: Vec<f32> = vectors.iter().map(cosine).collect();
-    Ok(Json(cosines).into_response())
+    let texts = how.texts(texts);
+    embed(served, texts, how.too_long, (Task::Embed, asker), move |answers| {
+        let mut vectors: Vec<_> = answers.iter().map(|answer| unit(&how.vector(&answer.values))).collect();
+        let source = vectors.pop().unwrap_or_default();
+        let cosine =
+            |vector: &Zeroizing<Vec<f32>>| -> f32 { vector.iter().zip(source.iter()).map(|(a, b)| a * b).sum() };
+        let cosines: Vec<f32> = vectors.iter().map(cosine).collect();
+        Json(cosines).into_response()
+    })
+    .await
 }
 
-async fn run(
-    served: &Arc<Served>,
-    asker: Asker,
-    texts: Vec<Zeroizing<String>>,
-    parameters: &Parameters,
-) -> Result<Vec<Zeroizing<Vec<f32>>>, Refusal> {
-    if texts.is_empty() {
-        return Err(Refusal::field("inputs", "missing", "there is no text"));
-    }
-    let texts = match parameters.prompt.as_str() {
-        "" => texts,
-        prompt => {
-            let joined = texts.iter().map(|text| [prompt, text].concat());
-            joined.map(Zeroizing::new).collect()
-        }
-    };
-    let answers = embed(served, texts, parameters.truncate, asker).await?;
-    let vectors = answers.iter().map(|answer| match parameters.normalise {
-        true => unit(&answer.values),
-        false => answer.values.clone(),
-    });
-    Ok(vectors.collect())
+/// `POST /embed_all` and `/embed_sparse`
+pub async fn pooled_only() -> Response {
+    let message = "a private run opens one embedding per text, not one per token: use /embed";
+    other_task(message).answer(Shape::Tei)
 }
 
-fn unit(vector: &[f32]) -> Zeroizing<Vec<f32>> {
-    let length = vector.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
-    let scale = length.sqrt().max(f64::MIN_POSITIVE).recip();
-    let scaled = vector.iter().map(|&x| (f64::from(x) * scale) as f32);
-    Zeroizing::new(scaled.collect())
-}
-
-/// The fields, with those of `parameters` merged in.
-fn merged(mut fields: Fields) -> Result<Fields, Refusal> {
-    match fields.take("parameters") {
-        None => {}
-        Some(Value::Object(inside)) => {
-            for (name, value) in inside {
-                fields.put(&name, Some(value));
-            }
-        }
-        Some(_) => return Err(wrong("parameters", "an object")),
-    }
-    Ok(fields)
-}
-
-fn parameters(served: &Served, fields: &mut Fields) -> Result<Parameters, Refusal> {
-    let public = &served.shared.public;
-    let truncate = fields.flag("truncate")?.unwrap_or(served.truncate);
-    fields.only("truncation_direction", |side| side.as_str().is_some_and(|side| side.eq_ignore_ascii_case("right")))?;
-    let width = public.config.width as u64;
-    fields.only("dimensions", |given| given.as_u64() == Some(width))?;
-    let normalise = fields.flag("normalize")?.unwrap_or(true);
-    if !normalise && public.normalise {
-        let message = "this model returns only normalised embeddings";
-        return Err(Refusal::field("normalize", "unsupported", message));
-    }
-    let prompt = match fields.text("prompt_name")? {
-        None => String::new(),
-        Some(name) => {
-            let refused = |why: String| Refusal::field("prompt_name", "unsupported", why);
-            if !public.pools_prompts {
-                let why = "this model leaves prompts out of its pooling, which is not supported";
-                return Err(refused(why.to_owned()));
-            }
-            let found = public.prompts.get(&name).cloned();
-            let names: Vec<&str> = public.prompts.keys().map(String::as_str).collect();
-            found.ok_or_else(|| refused(format!("this model's prompts are: {}", names.join(", "))))?
-        }
-    };
-    Ok(Parameters { truncate, prompt, normalise: normalise && !public.normalise })
+/// Reads the fields besides the texts. These routes scale embeddings to length one unless they are asked not to.
+fn parameters(served: &Served, fields: &mut Fields) -> Result<How, Refusal> {
+    harmless(fields)?;
+    let normalise = fields.take("normalize").unwrap_or(Value::Bool(true));
+    fields.put("normalize", Some(normalise));
+    How::of(served, fields)
 }
 
 /// `GET /info`
@@ -177,7 +128,14 @@ pub async fn info(State(served): State<Arc<Served>>) -> Json<Value> {
     let held = served.queue.held();
     let most = shared.share.most();
     let kind = match &*served.queue {
-        Queue::Embed(_) => json!({ "embedding": { "pooling": pooling(&served) } }),
+        Queue::Embed(_) => match shared.public.labels() {
+            Some(names) if shared.public.task() == Task::Classify => {
+                let by_id: BTreeMap<String, &String> = names.iter().zip(0..).map(|(n, i)| (i.to_string(), n)).collect();
+                let by_name: BTreeMap<&String, usize> = names.iter().zip(0..).collect();
+                json!({ "classifier": { "id2label": by_id, "label2id": by_name } })
+            }
+            _ => json!({ "embedding": { "pooling": pooling(&served) } }),
+        },
         Queue::Generate(_) => json!({ "generation": {} }),
     };
     Json(json!({

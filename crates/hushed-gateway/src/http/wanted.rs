@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::clock::now;
+use super::fields::harmless::{CALLER, EMBEDDINGS};
 use super::fields::{Fields, wrong};
 use super::refusal::{Refusal, Shape};
+use crate::config::GatewayConfig;
 
 const TOKEN_IDS: &str = "lists of token ids are not supported: they are of another model's vocabulary. Send strings \
                          (LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False))";
@@ -23,8 +25,12 @@ const TOKEN_IDS: &str = "lists of token ids are not supported: they are of anoth
 pub struct Named {
     /// Its name.
     pub model: String,
-    /// A second name that is accepted: the hash of its bundle or of its manifest.
+    /// Another name that is accepted: the hash of its bundle or of its manifest.
     pub hash: Digest,
+    /// Further names, which programs already use.
+    aliases: Vec<String>,
+    /// Whether every other name is accepted too.
+    any: bool,
     /// When the gateway started, in seconds since 1970.
     began: u64,
 }
@@ -67,11 +73,11 @@ struct Usage {
 }
 
 impl Wanted {
-    /// Reads the fields of a body, for a model of this width.
+    /// Reads the fields of a body, but those that say [how](super::prepare::how::How) its texts are run.
     ///
     /// # Errors
     /// 400 for a field, 404 for another model.
-    pub fn of(mut fields: Fields, named: &Named, width: usize) -> Result<Wanted, Refusal> {
+    pub fn of(mut fields: Fields, named: &Named) -> Result<Wanted, Refusal> {
         named.check(&mut fields)?;
         let texts = fields.texts("input", TOKEN_IDS)?;
         let base64 = match fields.text("encoding_format")?.as_deref() {
@@ -79,14 +85,7 @@ impl Wanted {
             Some("base64") => true,
             Some(_) => return Err(wrong("encoding_format", "\"float\" or \"base64\"")),
         };
-        if let Some(dimensions) = fields.whole("dimensions")?
-            && dimensions != width as u64
-        {
-            let message = format!("this model has {width} dimensions, and no others");
-            return Err(Refusal::field("dimensions", "unsupported", message));
-        }
-        // The end user's name: not used here.
-        fields.take("user");
+        fields.harmless(&[CALLER, EMBEDDINGS], false)?;
         fields.finish()?;
         match texts.is_empty() {
             true => Err(Refusal::field("input", "missing", "`input` is empty")),
@@ -120,12 +119,11 @@ impl<'a> Embeddings<'a> {
 }
 
 impl Named {
-    /// This name, or one derived from the hash.
-    pub fn new(model: Option<String>, hash: Digest) -> Named {
+    /// The name that is configured, or one derived from the hash.
+    pub fn new(config: &GatewayConfig, hash: Digest) -> Named {
         let digits: String = hash.to_string().chars().take(12).collect();
-        let model = model.unwrap_or_else(|| format!("hushed-{digits}"));
-        let began = now();
-        Named { model, hash, began }
+        let model = config.model_name.clone().unwrap_or_else(|| format!("hushed-{digits}"));
+        Named { model, hash, aliases: config.aliases.clone(), any: config.any_model, began: now() }
     }
 
     /// Checks that a request is for this model. Without a name it is for the only one there is.
@@ -138,32 +136,39 @@ impl Named {
 
     /// Whether this is one of its names.
     pub fn is(&self, name: &str) -> bool {
-        name == self.model || name == self.hash.to_string()
+        let known = name == self.model || name == self.hash.to_string() || self.aliases.iter().any(|a| a == name);
+        known || self.any
     }
 
     /// OpenAI's list of models.
     pub fn list(&self) -> Json<Value> {
-        Json(json!({ "object": "list", "data": [self.object()] }))
+        let names = std::iter::once(&self.model).chain(&self.aliases);
+        let all: Vec<Value> = names.map(|name| self.object(name)).collect();
+        Json(json!({ "object": "list", "data": all }))
     }
 
     /// The model of this name, in OpenAI's JSON.
     pub fn found(&self, name: &str) -> Response {
         match self.is(name) {
-            true => Json(self.object()).into_response(),
+            true => Json(self.object(name)).into_response(),
             false => self.unknown().answer(Shape::OpenAi),
         }
     }
 
-    fn object(&self) -> Value {
+    fn object(&self, name: &str) -> Value {
         json!({
-            "id": self.model, "object": "model", "created": self.began, "owned_by": "hushed",
+            "id": name, "object": "model", "created": self.began, "owned_by": "hushed",
             "root": self.hash.to_string(),
         })
     }
 
     /// The 404 refusal.
     pub fn unknown(&self) -> Refusal {
-        let message = format!("there is no such model; this gateway has `{}` (--model-name renames it)", self.model);
+        let message = format!(
+            "there is no such model; this gateway has `{}` (--model-name renames it, --model-alias adds a name, and \
+             --any-model takes every name)",
+            self.model
+        );
         Refusal { param: Some("model".to_owned()), ..Refusal::new(StatusCode::NOT_FOUND, "model_not_found", message) }
     }
 }

@@ -23,6 +23,8 @@ pub struct Admission<'a> {
     pub pace: &'a Pace,
     /// How long the client waits.
     pub patience: Duration,
+    /// The longest time, in seconds, for a client that can be [kept waiting](Wait::Long); `None` if it cannot.
+    pub bound: Option<f64>,
     /// Sessions that work in parallel.
     pub sessions: usize,
     /// Most texts per pass, if the parts of a request are texts to embed. `None` if they are the tokens of an answer,
@@ -49,6 +51,15 @@ pub struct Load {
     pub planned: f64,
     /// Planned seconds and start times of running work.
     pub running: Vec<(f64, Instant)>,
+}
+
+/// How a request's client waits for its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// No longer than it said.
+    Short,
+    /// Longer, while it is sent something now and then.
+    Long,
 }
 
 /// Why a request is not accepted.
@@ -106,9 +117,9 @@ impl Admission<'_> {
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn check(&self, planned: &[f64], places: usize, load: &Load) -> Result<(), Refused> {
+    pub fn check(&self, planned: &[f64], places: usize, load: &Load) -> Result<Wait, Refused> {
         if planned.is_empty() {
-            return Ok(());
+            return Ok(Wait::Short);
         }
         if let Some(failure) = &self.away {
             return Err(Refused::Away(failure.clone()));
@@ -121,6 +132,13 @@ impl Admission<'_> {
         if alone > patience && nothing && self.pace.probe(whole / lanes as f64, !self.open, patience) {
             alone = patience;
         }
+        let before = self.before(load);
+        // A pass that is slow only because of others is sent away, and may come again.
+        let list = self.batch.is_some_and(|batch| planned.len() > batch);
+        let (wait, patience) = match self.bound {
+            Some(bound) if alone > patience || list && before + alone > patience => (Wait::Long, bound),
+            _ => (Wait::Short, patience),
+        };
         if alone > patience {
             let mut sum = 0.0;
             let ends = planned.iter().zip(1..).map(|(one, n)| {
@@ -137,7 +155,6 @@ impl Admission<'_> {
         if places > self.share.most() {
             return Err(Refused::TooMany { given: places, limit: self.share.most() });
         }
-        let before = self.before(load);
         let full = !self.share.admits(places, load.own, load.waiting);
         if full || before + alone > patience {
             // A place is free once enough of the work before it has been answered.
@@ -147,18 +164,20 @@ impl Admission<'_> {
             };
             return Err(Refused::Busy { after: (after.ceil() as u64).max(1) });
         }
-        Ok(())
+        Ok(wait)
     }
 
-    /// Checks whether a client can wait for what others have already requested, up to the last of `load`.
+    /// Checks whether a client can wait for what has already been requested, up to the last of `load`.
     ///
     /// # Errors
     /// [`Refused::Busy`].
-    pub fn check_joined(&self, load: &Load) -> Result<(), Refused> {
-        let late = self.setup() + self.before(load) - self.patience.as_secs_f64();
-        match late > 0.0 {
-            true => Err(Refused::Busy { after: (late.ceil() as u64).max(1) }),
-            false => Ok(()),
+    pub fn check_joined(&self, load: &Load) -> Result<Wait, Refused> {
+        let ends = self.setup() + self.before(load);
+        let patience = self.patience.as_secs_f64();
+        match self.bound {
+            _ if ends <= patience => Ok(Wait::Short),
+            Some(bound) if ends <= bound => Ok(Wait::Long),
+            _ => Err(Refused::Busy { after: ((ends - patience).ceil() as u64).max(1) }),
         }
     }
 

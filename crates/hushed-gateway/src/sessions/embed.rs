@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use hushed_model::Task;
 use hushed_serve::{Client, Options, ServeError, TooLong};
 use zeroize::Zeroizing;
 
@@ -50,23 +51,39 @@ fn run(kept: &mut Kept, shared: &Shared, pass: &Pass) -> Result<Vec<Answer>, Fai
 }
 
 fn embed(client: &mut Client, shared: &Shared, pass: &Pass, options: Options) -> Result<Vec<Answer>, ServeError> {
-    let texts: Vec<&str> = pass.texts.iter().map(|text| text.as_str()).collect();
-    let answers = client.embed(&texts, options, None)?;
-    for (i, answer) in answers.iter().enumerate() {
-        if i == answer.pass.first {
-            let cost = &answer.pass.cost;
-            let rows = pass.rows.iter().skip(i).take(answer.pass.texts).copied();
-            shared.ledger.pass(rows.collect(), answer.pass.texts, cost);
-            if answer.pass.texts == pass.texts.len() {
+    let mut ids = Vec::with_capacity(pass.texts.len());
+    for (text, too_long) in &pass.texts {
+        ids.extend(client.tokens(&[text.as_str()], &Options { too_long: *too_long, ..options })?);
+    }
+    let charge = client.charge();
+    let mut answers = Vec::with_capacity(ids.len());
+    let narrow = |values: Vec<f64>| {
+        let values = Zeroizing::new(values);
+        Zeroizing::new(values.iter().map(|&x| x as f32).collect())
+    };
+    let mut add = |answered: &hushed_serve::Pass, answer| {
+        if answers.len() == answered.first {
+            let cost = &answered.cost;
+            let rows = pass.rows.iter().skip(answers.len()).take(answered.texts).copied();
+            shared.ledger.pass(rows.collect(), answered.texts * charge, cost);
+            if answered.texts == pass.texts.len() {
                 shared.pace.pass_took(pass.planned, cost.time);
             }
         }
+        answers.push(answer);
+    };
+    match client.public().task() {
+        Task::Classify => client.classify_tokens(&ids, &options, |_, answer| {
+            let hushed_serve::Class { top: labels, logits } = answer.values;
+            let values = narrow(logits.unwrap_or_default());
+            add(&answer.pass, Answer { values, labels, tokens: answer.tokens });
+        })?,
+        _ => client.embed_tokens(&ids, &options, None, |_, answer| {
+            let values = narrow(answer.values);
+            add(&answer.pass, Answer { values, labels: Vec::new(), tokens: answer.tokens });
+        })?,
     }
-    let answers = answers.into_iter().map(|answer| {
-        let values = Zeroizing::new(answer.values);
-        Answer { values: Zeroizing::new(values.iter().map(|&x| x as f32).collect()), tokens: answer.tokens }
-    });
-    Ok(answers.collect())
+    Ok(answers)
 }
 
 /// A text that is too long was refused earlier, unless its client asked for its beginning.

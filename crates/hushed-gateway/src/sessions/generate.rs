@@ -80,22 +80,23 @@ enum Next {
 }
 
 impl Prompts {
-    /// Takes a prompt into the queue; its client waits for the first `counted` tokens.
+    /// Takes the prompts of a request into the queue, all or none; its client waits for the first `counted` tokens of
+    /// each.
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn submit(&self, job: Job, counted: usize, admission: &Admission<'_>) -> Result<(), Refused> {
+    pub fn submit(&self, jobs: Vec<Job>, counted: usize, admission: &Admission<'_>) -> Result<(), Refused> {
         let mut state = self.lock();
         if state.closed {
             return Err(Refused::Stopping);
         }
         state.waiting.retain(|job| !job.events.is_closed());
-        let planned = &job.planned.tokens;
-        let counted = planned.get(..counted).unwrap_or(planned);
-        admission.check(counted, 1, &state.load(job.caller))?;
-        state.waiting.push_back(job);
+        let caller = jobs.first().map(|job| job.caller).unwrap_or_default();
+        let planned: Vec<f64> = jobs.iter().flat_map(|job| job.planned.tokens.iter().take(counted)).copied().collect();
+        admission.check(&planned, jobs.len(), &state.load(caller, jobs.len()))?;
+        state.waiting.extend(jobs);
         drop(state);
-        self.changed.notify_one();
+        self.changed.notify_all();
         Ok(())
     }
 
@@ -165,11 +166,11 @@ impl State {
         }
     }
 
-    fn load(&self, caller: Caller) -> Load {
+    fn load(&self, caller: Caller, new: usize) -> Load {
         let own = self.waiting.iter().filter(|job| job.caller == caller);
         let own = own.count();
         let planned = self.waiting.iter().map(|job| (job.caller, job.planned.tokens.iter().sum()));
-        let (first, planned) = before(planned, caller, own, own + 1);
+        let (first, planned) = before(planned, caller, own, own + new);
         Load {
             waiting: self.waiting.len(),
             own,

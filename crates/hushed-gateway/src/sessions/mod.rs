@@ -76,7 +76,7 @@ impl Sessions {
         let began = Instant::now();
         let client = Client::look(&config.client)?;
         let task = client.public().task();
-        if task == Task::Classify {
+        if client.public().images.is_some() {
             return Err(GatewayError::NoRoute);
         }
         client.allows(config.ahead, config.draft)?;

@@ -33,6 +33,7 @@ pub struct Pace {
     terms: Terms,
     unit: bool,
     generates: bool,
+    classifies: bool,
     /// Rows of the server's public prefix.
     public: usize,
     /// What the server opens in a pass.
@@ -115,6 +116,7 @@ impl Pace {
             terms,
             unit: model.normalise,
             generates: model.task() == Task::Generate,
+            classifies: model.task() == Task::Classify,
             public,
             answers,
             ahead,
@@ -239,6 +241,7 @@ impl Pace {
                 let before = Before { public: self.public, held, ahead: self.ahead > 0, ..Before::default() };
                 Plan::next_tokens(&self.program, before, &[rows], self.terms, self.answers)?
             }
+            Part::Pass(_, rows) if self.classifies => Plan::classes(&self.program, &[rows], self.terms, self.answers)?,
             Part::Pass(_, rows) => Plan::twopc(&self.program, &[rows], self.terms, self.unit)?,
             Part::Ahead(passes) => Plan::ahead(&self.program, passes, self.terms)?,
         };

@@ -77,6 +77,7 @@ impl Shared {
         Admission {
             pace: &self.pace,
             patience,
+            bound: None,
             sessions: self.sessions,
             batch: self.batch,
             open: self.is_open(),

@@ -11,11 +11,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use hushed_serve::TooLong;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use super::admission::{Admission, Held, Load, Refused};
+use super::admission::{Admission, Held, Load, Refused, Wait};
 use super::failure::Failure;
 use super::search::Job;
 use super::share::{Caller, Turns, before};
@@ -34,16 +35,20 @@ pub struct Prepared {
     pub caller: Caller,
     /// The text.
     pub text: Zeroizing<String>,
+    /// Which part of it is embedded if it is too long.
+    pub too_long: TooLong,
     /// Its tokens, padding included, as the server will see them.
     pub rows: usize,
     /// Planned seconds.
     pub planned: f64,
 }
 
-/// An answer. No `Debug`: it is private.
+/// An answer of a model that reads whole texts. No `Debug`: it is private.
 pub struct Answer {
-    /// The embedding, wiped on drop.
+    /// The embedding, or a classifier's logits if the server opens them; wiped on drop.
     pub values: Zeroizing<Vec<f32>>,
+    /// The names of the likeliest classes, the likeliest first; empty for an embedding.
+    pub labels: Vec<String>,
     /// Number of tokens of the text.
     pub tokens: usize,
 }
@@ -63,8 +68,8 @@ pub enum Ticket {
 pub struct Pass {
     /// Their keys, for [`Texts::finish`].
     pub keys: Vec<Key>,
-    /// The texts themselves.
-    pub texts: Vec<Zeroizing<String>>,
+    /// The texts themselves, and which part is embedded of one that is too long.
+    pub texts: Vec<(Zeroizing<String>, TooLong)>,
     /// Their rows.
     pub rows: Vec<usize>,
     /// Planned seconds if each were to run alone.
@@ -141,9 +146,8 @@ impl Texts {
     ///
     /// # Errors
     /// [`Refused`] by the admission or because the queue is full; [`Refused::Stopping`].
-    pub fn submit(&self, texts: Vec<Prepared>, admission: &Admission<'_>) -> Result<Vec<Ticket>, Refused> {
-        let keyed: Vec<(Key, Prepared)> =
-            texts.into_iter().map(|text| (self.key(text.caller, &text.text), text)).collect();
+    pub fn submit(&self, texts: Vec<Prepared>, admission: &Admission<'_>) -> Result<(Vec<Ticket>, Wait), Refused> {
+        let keyed: Vec<(Key, Prepared)> = texts.into_iter().map(|text| (self.key(&text), text)).collect();
         let caller = keyed.first().map(|(_, text)| text.caller);
         let mut state = self.lock();
         if state.closed {
@@ -164,16 +168,15 @@ impl Texts {
         for (key, _) in &keyed {
             costs.extend(new.remove(key));
         }
-        if costs.is_empty()
-            && let Some(load) = state.load_up_to(caller, &keyed, self.limits.texts)
-        {
-            admission.check_joined(&load)?;
-        }
-        admission.check(&costs, costs.len(), &load)?;
+        let joined = match state.load_up_to(caller, &keyed, self.limits.texts) {
+            Some(load) if costs.is_empty() => admission.check_joined(&load)?,
+            _ => Wait::Short,
+        };
+        let wait = joined.max(admission.check(&costs, costs.len(), &load)?);
         let tickets = keyed.into_iter().map(|(key, text)| state.join(key, text)).collect();
         drop(state);
         self.changed.notify_one();
-        Ok(tickets)
+        Ok((tickets, wait))
     }
 
     /// Takes a search into the queue.
@@ -308,8 +311,11 @@ impl Texts {
         self.changed.notify_all();
     }
 
-    fn key(&self, caller: Caller, text: &str) -> Key {
-        Sha256::new().chain_update(self.salt).chain_update(caller.0).chain_update(text).finalize().into()
+    /// Texts differ in their answers only if they are cut at different ends.
+    fn key(&self, text: &Prepared) -> Key {
+        let left = [u8::from(text.too_long == TooLong::CutLeft)];
+        let salted = Sha256::new().chain_update(self.salt).chain_update(text.caller.0).chain_update(left);
+        salted.chain_update(&*text.text).finalize().into()
     }
 
     /// Another thread's panic leaves entries whole.
@@ -366,7 +372,7 @@ impl State {
             if let Some(Entry::Waiting(text, waiters)) = self.entries.remove(&key) {
                 self.entries.insert(key, Entry::Running(waiters));
                 pass.keys.push(key);
-                pass.texts.push(text.text);
+                pass.texts.push((text.text, text.too_long));
                 pass.rows.push(text.rows);
                 pass.planned += text.planned;
             }
@@ -413,15 +419,20 @@ impl State {
         }
     }
 
+    /// The time of an answer begins anew while a request waits for others and holds it.
     fn forget(&mut self, now: Instant) {
-        while let Some(key) = self.kept.front() {
-            match self.entries.get(key) {
+        while let Some(key) = self.kept.pop_front() {
+            match self.entries.get_mut(&key) {
                 Some(Entry::Kept(_, since)) if now.saturating_duration_since(*since) < KEPT => {
+                    self.kept.push_front(key);
                     return;
                 }
+                Some(Entry::Kept(answer, since)) if Arc::strong_count(answer) > 1 => {
+                    *since = now;
+                    self.kept.push_back(key);
+                }
                 _ => {
-                    self.entries.remove(key);
-                    self.kept.pop_front();
+                    self.entries.remove(&key);
                 }
             }
         }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use hushed_gateway::{Gateway, GatewayConfig, GatewayError};
 use hushed_model::Model;
-use hushed_model::testing::{tiny_folder, tiny_generator_folder};
-use hushed_serve::{ClientConfig, IndexFile, ServeError, Server, ServerConfig, ServerTrust};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, tiny_generator_folder};
+use hushed_serve::{ClientConfig, Document, IndexFile, ServeError, Server, ServerConfig, ServerTrust};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -31,6 +31,21 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         tiny_folder(&folder.path().join("model")).unwrap();
         Self::start(Arc::new(folder), "127.0.0.1:0")
+    }
+
+    /// A server of the tiny encoder, changed, such as in its `config.json`.
+    pub fn embeds_with(change: impl FnOnce(&std::path::Path)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(&folder.path().join("model")).unwrap();
+        change(&folder.path().join("model"));
+        Self::start(Arc::new(folder), "127.0.0.1:0")
+    }
+
+    /// A server of the tiny classifier.
+    pub fn classifies(change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_classifier_folder(&folder.path().join("model"), &TINY_LABELS).unwrap();
+        Self::with(Arc::new(folder), "127.0.0.1:0", change)
     }
 
     /// A server of the tiny generator.
@@ -58,7 +73,7 @@ impl Running {
     }
 
     /// A server of the tiny encoder with these documents, whose records have `record_bytes` bytes.
-    pub fn searches(documents: &[&str], record_bytes: usize) -> Self {
+    pub fn searches<D: Clone + Into<Document> + Sync>(documents: &[D], record_bytes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model");
         tiny_folder(&path).unwrap();

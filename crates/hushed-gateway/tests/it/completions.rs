@@ -46,6 +46,7 @@ fn whole_and_as_a_stream() {
     streamed["prompt"] = json!([PROMPT]);
     let reply = door.post("/v1/completions", &streamed);
     assert!(reply.header("content-type").unwrap().starts_with("text/event-stream"));
+    assert!(reply.body.starts_with(':'), "a comment comes at once");
     let events = events(&reply);
     let (done, chunks) = events.split_last().unwrap();
     assert_eq!(done, "[DONE]");
@@ -118,7 +119,8 @@ fn what_is_asked_for_in_vain() {
         ("tools", json!([{ "type": "function" }])),
         ("seed", json!("x")),
         ("stop", json!(["a", "b", "c", "d", "e"])),
-        ("prompt", json!(["a", "b"])),
+        ("prompt", json!(["a", 1])),
+        ("prompt", json!([])),
         ("prompt", json!([1, 2])),
     ] {
         let mut body = json!({ "prompt": PROMPT });
@@ -202,8 +204,7 @@ fn a_conversation_is_answered_by_its_template() {
 
     for (name, value) in [
         ("tools", json!([{ "type": "function" }])),
-        ("tool_choice", json!("auto")),
-        ("top_p", json!(0.9)),
+        ("tool_choice", json!("required")),
         ("n", json!(2)),
         ("logit_bias", json!({ "1": 101 })),
         ("logit_bias", json!({ "99999999": 1 })),
@@ -226,4 +227,64 @@ fn a_conversation_is_answered_by_its_template() {
     body.as_object_mut().unwrap().remove("model");
     let reply = other.post("/v1/chat/completions", &body);
     assert_eq!((reply.status, reply.code().as_str()), (400, "text-refused"));
+}
+
+#[test]
+fn several_prompts_have_a_choice_each() {
+    let server = Running::generates();
+    let door = Door::open(&server, |_| ());
+    let one = |prompt: &str| {
+        let body = json!({ "prompt": prompt, "max_tokens": 4, "temperature": 0 });
+        door.post("/v1/completions", &body).json()
+    };
+    let (first, second) = (one("the thing"), one("a"));
+    let mut body = json!({ "prompt": ["the thing", "a"], "max_tokens": 4, "temperature": 0 });
+    let both = door.post("/v1/completions", &body).json();
+    for (index, alone) in [&first, &second].into_iter().enumerate() {
+        let choice = &both["choices"][index];
+        assert_eq!(choice["index"], json!(index));
+        assert_eq!(choice["text"], alone["choices"][0]["text"]);
+        assert_eq!(choice["finish_reason"], alone["choices"][0]["finish_reason"]);
+    }
+    let tokens = |answer: &Value| answer["usage"]["total_tokens"].as_u64().unwrap();
+    assert_eq!(tokens(&both), tokens(&first) + tokens(&second));
+
+    body["stream"] = json!(true);
+    let events = events(&door.post("/v1/completions", &body));
+    let (done, chunks) = events.split_last().unwrap();
+    assert_eq!(done, "[DONE]");
+    let mut texts = [String::new(), String::new()];
+    for chunk in chunks {
+        let chunk: Value = serde_json::from_str(chunk).unwrap();
+        let choice = &chunk["choices"][0];
+        texts[choice["index"].as_u64().unwrap() as usize].push_str(choice["text"].as_str().unwrap());
+    }
+    assert_eq!(json!(texts), json!([first["choices"][0]["text"], second["choices"][0]["text"]]));
+}
+
+/// The head of a stream and a comment come while another answer holds the only session.
+#[test]
+fn a_stream_that_waits_is_heard_at_once() {
+    let server = Running::generates();
+    let door = Door::open(&server, |_| ());
+    let body = |tokens: usize| {
+        let body = json!({ "prompt": "a", "max_tokens": tokens, "temperature": 0, "stream": true });
+        posted("/v1/completions", &body.to_string(), "")
+    };
+    let mut first = door.connect();
+    first.write_all(body(60).as_bytes()).unwrap();
+    eventually("the first runs", || door.get("/info").json()["running"] == json!(1));
+    let mut second = door.connect();
+    second.write_all(body(1).as_bytes()).unwrap();
+    let mut text = String::new();
+    while !text.contains("\r\n\r\n") || !text.contains("\r\n:") {
+        let mut some = [0; 512];
+        let read = second.read(&mut some).unwrap();
+        assert!(read > 0, "{text}");
+        text.push_str(std::str::from_utf8(&some[..read]).unwrap());
+    }
+    assert!(text.starts_with("HTTP/1.1 200") && !text.contains("data:"), "{text}");
+    drop(first);
+    second.read_to_string(&mut text).unwrap();
+    assert!(text.contains("[DONE]"), "{text}");
 }

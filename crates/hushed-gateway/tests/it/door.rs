@@ -29,8 +29,12 @@ fn hosts_origins_and_kinds_of_content() {
         assert_eq!(get(host, ""), 403, "{host}");
     }
     assert_eq!(get("localhost", "Host: evil.example\r\n"), 403);
-    let nameless = door.send("GET /info HTTP/1.0\r\n\r\n");
-    assert_eq!(nameless.status, 403);
+    let nameless = |path: &str| door.send(&format!("GET {path} HTTP/1.0\r\n\r\n")).status;
+    assert_eq!(nameless("/info"), 403);
+    for polled in ["/health", "/ready", "/ping"] {
+        assert_eq!(nameless(polled), 200, "{polled}");
+        assert_eq!(door.send(&format!("GET {polled} HTTP/1.0\r\nHost: evil.example\r\n\r\n")).status, 403);
+    }
     let elsewhere = "GET http://evil.example/info HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(door.send(elsewhere).status, 403);
 
@@ -123,6 +127,10 @@ fn keys() {
     for wrong in ["Bearer first-key-of-sixtee", "Bearer ", "first-key-of-sixteen", "Basic first-key-of-sixteen"] {
         assert_eq!(post(&format!("Authorization: {wrong}\r\n")), 401, "{wrong}");
     }
+    for fine in ["bearer first-key-of-sixteen", "BEARER   first-key-of-sixteen ", "Bearer\tfirst-key-of-sixteen"] {
+        assert_eq!(post(&format!("Authorization: {fine}\r\n")), 200, "{fine}");
+    }
+    assert_eq!(post("Authorization: Bearerfirst-key-of-sixteen\r\n"), 401);
     // The page can ask for the key; its contents cannot be had without one.
     assert_eq!((door.get("/").status, door.get("/health").status), (200, 200));
     let head = "HEAD /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

@@ -58,7 +58,7 @@ fn what_openai_asks_for_in_vain() {
     for (body, status, code, says) in [
         (json!({ "input": [1, 2] }), 400, "token-ids", "check_embedding_ctx_length=False"),
         (json!({ "input": [[1, 2], [3]] }), 400, "token-ids", "check_embedding_ctx_length=False"),
-        (json!({ "input": "a", "dimensions": 16 }), 400, "unsupported", "32"),
+        (json!({ "input": "a", "dimensions": 16 }), 400, "unsupported", "matryoshka_dimensions"),
         (json!({ "input": "a", "model": "text-embedding-3-small" }), 404, "model_not_found", &door.model),
         (json!({ "input": "a", "encoding_format": "int8" }), 400, "wrong-type", "base64"),
         (json!({ "input": [] }), 400, "missing", "input"),
@@ -140,4 +140,113 @@ fn text_embeddings_inference() {
     ] {
         assert!(metrics.body.contains(line), "{line}: {}", metrics.body);
     }
+}
+
+/// A model that says so has its embeddings cut, and scaled to length one again.
+#[test]
+fn embeddings_are_cut_where_the_folder_says_that_they_may_be() {
+    let server = Running::embeds_with(|folder| {
+        let path = folder.join("config.json");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        config["matryoshka_dimensions"] = json!([8, 16, 32]);
+        std::fs::write(&path, config.to_string()).unwrap();
+    });
+    let door = Door::open(&server, |_| ());
+    let whole = door.post("/v1/embeddings", &json!({ "input": TEXTS[0] })).json();
+    let whole = numbers(&whole["data"][0]["embedding"]);
+    for (path, body) in [
+        ("/v1/embeddings", json!({ "input": TEXTS[0], "dimensions": 8 })),
+        ("/embed", json!({ "inputs": TEXTS[0], "dimensions": 8 })),
+    ] {
+        let reply = door.post(path, &body).json();
+        let cut = match path {
+            "/embed" => numbers(&reply[0]),
+            _ => numbers(&reply["data"][0]["embedding"]),
+        };
+        let length: f64 = cut.iter().map(|x| x * x).sum();
+        assert!(cut.len() == 8 && (length - 1.0).abs() < 1e-5);
+        assert!(cosine(&whole[..8], &cut) > 0.999_999);
+    }
+    for other in [4, 33, 0] {
+        let reply = door.post("/v1/embeddings", &json!({ "input": "a", "dimensions": other }));
+        assert!(reply.status == 400 && reply.body.contains("8, 16, 32"), "{}", reply.body);
+    }
+    assert_eq!(server.counted("hushed_texts_total"), 1);
+}
+
+#[test]
+fn either_end_of_a_text_that_is_too_long() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |_| ());
+    let long = format!("{}{}", "a ".repeat(30), "hello private world ".repeat(20));
+    let model = Model::load(&server.model()).unwrap();
+    let of = |end| model.embed(vec![model.tokens(&long, end).unwrap()]).unwrap().remove(0);
+    let (beginning, end) = (of(TooLong::Cut), of(TooLong::CutLeft));
+    assert!(cosine(&beginning, &end) < 0.99);
+    let openai = |more: (&str, Value)| {
+        let mut body = json!({ "input": long });
+        body[more.0] = more.1;
+        numbers(&door.post("/v1/embeddings", &body).json()["data"][0]["embedding"])
+    };
+    for cut in [("truncate", json!(true)), ("truncate", json!("END")), ("truncate_prompt_tokens", json!(-1))] {
+        assert!(cosine(&beginning, &openai(cut)) > 0.999);
+    }
+    assert!(cosine(&end, &openai(("truncate", json!("START")))) > 0.999);
+    let left = json!({ "inputs": long, "truncate": true, "truncation_direction": "Left" });
+    assert!(cosine(&end, &numbers(&door.post("/embed", &left).json()[0])) > 0.999);
+    let reply = door.post("/v1/embeddings", &json!({ "input": long }));
+    assert_eq!((reply.status, reply.code().as_str()), (400, "context_length_exceeded"));
+}
+
+#[test]
+fn tokens_and_texts() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |_| ());
+    let pieces = door.post("/tokenize", &json!({ "inputs": "Hello  world" })).json();
+    let pieces = pieces[0].as_array().unwrap();
+    let texts: Vec<&str> = pieces.iter().map(|piece| piece["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["[CLS]", "Hello", "world", "[SEP]"]);
+    assert_eq!((&pieces[0]["special"], &pieces[0]["start"]), (&json!(true), &json!(null)));
+    assert_eq!((&pieces[2]["start"], &pieces[2]["stop"]), (&json!(7), &json!(12)));
+    let ids: Vec<&Value> = pieces.iter().map(|piece| &piece["id"]).collect();
+    assert_eq!(door.post("/decode", &json!({ "ids": ids })).json(), json!(["hello world"]));
+    let whole = json!({ "ids": [ids], "skip_special_tokens": false });
+    assert_eq!(door.post("/decode", &whole).json(), json!(["[CLS] hello world [SEP]"]));
+    let bare = json!({ "inputs": ["a", "b"], "add_special_tokens": false });
+    let bare = door.post("/tokenize", &bare).json();
+    assert_eq!(bare.as_array().unwrap().iter().map(|text| text.as_array().unwrap().len()).sum::<usize>(), 2);
+    assert_eq!(door.post("/decode", &json!({ "ids": ["a"] })).status, 400);
+    let all = door.post("/embed_all", &json!({ "inputs": "a" }));
+    assert!(all.status == 400 && all.body.contains("one embedding per text"));
+    assert_eq!((server.counted("hushed_texts_total"), door.get("/ping").status), (0, 200));
+}
+
+#[test]
+fn classes() {
+    let server = Running::classifies(|_| ());
+    let door = Door::open(&server, |_| ());
+    let one = door.post("/predict", &json!({ "inputs": TEXTS[0] })).json();
+    assert!(one[0]["label"].is_string() && one[0]["score"].is_null(), "{one}");
+    assert_eq!(one.as_array().unwrap().len(), 1);
+    let several = door.post("/predict", &json!({ "inputs": [[TEXTS[0]], [TEXTS[1]]] })).json();
+    assert_eq!((several.as_array().unwrap().len(), &several[0]), (2, &one));
+    // As Hugging Face's client reads it.
+    assert_eq!(door.post("/", &json!({ "inputs": TEXTS[0] })).json()[0], one);
+    assert_eq!(door.post("/v1/embeddings", &json!({ "input": "a" })).code(), "other-task");
+    assert_eq!(door.post("/v1/completions", &json!({ "prompt": "a" })).code(), "other-task");
+    assert!(door.get("/info").json()["model_type"]["classifier"]["id2label"]["0"].is_string());
+    assert_eq!(door.get("/ledger").json()["task"], "classify");
+
+    let open = Running::classifies(|config| config.answers = hushed_mpc::Answers::Logits);
+    let door = Door::open(&open, |_| ());
+    let scores = door.post("/predict", &json!({ "inputs": TEXTS[0] })).json();
+    let sum: f64 = scores.as_array().unwrap().iter().map(|class| class["score"].as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-6 && scores.as_array().unwrap().len() == 3);
+    assert_eq!(scores[0]["label"], one[0]["label"]);
+    let raw = door.post("/predict", &json!({ "inputs": TEXTS[0], "raw_scores": true })).json();
+    assert_eq!(raw[0]["label"], scores[0]["label"]);
+    // Three logits count as three texts.
+    assert_eq!((door.total("passes"), door.total("counted")), (1, 3));
+    let reply = Door::open(&Running::embeds(), |_| ()).post("/predict", &json!({ "inputs": "a" }));
+    assert!(reply.status == 400 && reply.body.contains("/embed"));
 }

@@ -6,6 +6,7 @@ mod common;
 mod completions;
 mod door;
 mod embeddings;
+mod harmless;
 mod later;
 mod queue;
 mod search;

@@ -188,3 +188,36 @@ fn a_gateway_that_is_stopped_tells_who_waits() {
     assert_eq!((reply.status, reply.code().as_str()), (503, "stopping"));
     assert!(server.counted("hushed_texts_total") < 30);
 }
+
+/// A list that outlasts its client is worked through while the connection is kept alive, and what was done for a client
+/// that went is there when it comes again.
+#[test]
+fn a_long_list_is_worked_through() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |config| config.max_waiting = 2048);
+    let texts: Vec<String> = (0..100).map(|i| format!("text {i} of a long list")).collect();
+    let body = json!({ "input": texts });
+    // A client that waits for a second or less is told how long it takes, and which settings to change.
+    let refused = door.post_with("/v1/embeddings", &body, "x-stainless-read-timeout: 0.01\r\n");
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    for setting in ["timeout", "takes about"] {
+        assert!(message.contains(setting), "{message}");
+    }
+    let fits = door.post_with("/v1/embeddings", &body, "x-stainless-read-timeout: 0.9\r\n");
+    if fits.status == 413 && !fits.body.contains("not even the first") {
+        assert!(fits.body.contains("chunk_size=") && fits.body.contains("embed_batch_size="), "{}", fits.body);
+    }
+    let seconds: f64 = message.split("about ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let patience = format!("x-stainless-read-timeout: {}\r\n", (seconds * 0.9).max(1.01));
+    let mut gone = door.connect();
+    gone.write_all(posted("/v1/embeddings", &body.to_string(), &patience).as_bytes()).unwrap();
+    eventually("some are done", || door.total("texts") >= 16);
+    drop(gone);
+    let reply = door.post_with("/v1/embeddings", &body, &patience);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(reply.json()["data"].as_array().unwrap().len(), 100);
+    // Not announced by its length: its head was sent before the answer was there.
+    assert!(reply.head.to_ascii_lowercase().contains("transfer-encoding: chunked"), "{}", reply.head);
+    // Each was run once.
+    assert_eq!(server.counted("hushed_texts_total"), 100);
+}

@@ -1,5 +1,6 @@
 //! Searches the server's documents over HTTP.
 
+use hushed_serve::Document;
 use serde_json::{Value, json};
 
 use crate::common::{Door, Running};
@@ -85,4 +86,21 @@ fn what_cannot_be_searched_is_refused() {
     let writer = Running::generates();
     let door = Door::open(&writer, |_| ());
     assert_eq!(door.post("/v1/search", &places).code(), "other-task");
+}
+
+#[test]
+fn ids_and_metadata_come_with_a_document() {
+    let document = |id: &str, text: &str| Document {
+        id: Some(json!(id)),
+        metadata: Some(json!({ "year": 2026 })),
+        ..Document::from(text)
+    };
+    let documents = [document("a", "hello private world"), Document::from("the quick brown fox")];
+    let server = Running::searches(&documents, 64);
+    let door = Door::open(&server, |_| ());
+    let first = |query: &str| door.post("/v1/search", &json!({ "query": query, "top": 1 })).json()["hits"][0].clone();
+    let found =
+        json!({ "rank": 1, "place": 0, "text": "hello private world", "id": "a", "metadata": { "year": 2026 } });
+    assert_eq!(first("hello private world"), found);
+    assert_eq!(first("the quick brown fox"), json!({ "rank": 1, "place": 1, "text": "the quick brown fox" }));
 }

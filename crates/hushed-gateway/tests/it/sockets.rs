@@ -1,6 +1,6 @@
 //! Where it listens: loopback, a Unix socket, TLS with keys; nothing else.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -127,4 +127,24 @@ fn tls_with_a_key() {
     let mut answer = Vec::new();
     let _ = std::io::Read::read_to_end(&mut socket, &mut answer);
     assert!(!answer.starts_with(b"HTTP"));
+}
+
+/// A client may close its sending side and wait for the answer, in either version of HTTP.
+#[test]
+fn a_client_that_has_said_all_gets_its_answer() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |_| ());
+    for version in ["HTTP/1.1", "HTTP/1.0"] {
+        let body = format!("{{\"input\": \"a text in {}\"}}", version.replace('/', " "));
+        let request = posted("/v1/embeddings", &body, "").replace("HTTP/1.1", version);
+        let mut socket = door.connect();
+        socket.write_all(request.as_bytes()).unwrap();
+        socket.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        // An interim response comes first if the answer takes long.
+        let answer = text.trim_start_matches("HTTP/1.1 100 Continue\r\n\r\n");
+        assert!(answer.starts_with(&format!("{version} 200")), "{text}");
+        assert!(answer.contains("\"embedding\""), "{text}");
+    }
 }

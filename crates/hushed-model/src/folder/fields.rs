@@ -18,7 +18,7 @@ use crate::arch::Architecture;
 use crate::folder::json::Fields;
 
 pub(crate) use generation::GENERATION;
-pub(crate) use sentence::{MODULE, POOLING, SENTENCE, SENTENCE_TRANSFORMERS};
+pub(crate) use sentence::{MODULE, NORMALIZE, POOLING, SENTENCE, SENTENCE_TRANSFORMERS};
 pub(crate) use tokenizer::{PREPROCESSOR, TOKENIZER_CONFIG};
 
 use table::Use::{Nothing, Only, Read};
@@ -34,6 +34,8 @@ const COMMON: Table = &[
     ("merged_feed_forward", Read),
     // Of classifiers, and of no effect elsewhere.
     ("problem_type", Read),
+    ("is_matryoshka", Read),
+    ("matryoshka_dimensions", Read),
     ("id2label", Read),
     ("num_labels", Read),
     ("label2id", Nothing),

@@ -8,11 +8,13 @@ use serde_json::Value;
 
 use crate::blocks::Pool;
 use crate::error::Problem;
+use crate::folder::config::CONFIG;
 use crate::folder::fields;
 use crate::folder::json::{self, Fields};
 
 pub(crate) const MODULES: &str = "modules.json";
 pub(crate) const POOLING: &str = "1_Pooling/config.json";
+pub(crate) const NORMALIZE: &str = "2_Normalize/config.json";
 pub(crate) const SENTENCE: &str = "sentence_bert_config.json";
 pub(crate) const PROMPTS: &str = "config_sentence_transformers.json";
 
@@ -118,6 +120,56 @@ pub(crate) fn pooling(bytes: &[u8], width: Option<usize>, problems: &mut Vec<Pro
     }
 }
 
+/// Checks `2_Normalize/config.json`: the embedding is normalised, and nothing else.
+pub(crate) fn normalize(bytes: &[u8], problems: &mut Vec<Problem>) {
+    if let Some(object) = json::object(NORMALIZE, bytes, problems) {
+        fields::refuse(&mut Fields::new(NORMALIZE, &object, problems), &[fields::NORMALIZE]);
+    }
+}
+
+/// To which lengths an embedding may be cut, and scaled to length one again: what a model was trained for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Matryoshka {
+    /// To none.
+    #[default]
+    No,
+    /// To any.
+    Any,
+    /// To these.
+    To(Vec<usize>),
+}
+
+impl Matryoshka {
+    /// Whether an embedding may be cut to its first `dimensions` numbers.
+    #[must_use]
+    pub fn allows(&self, dimensions: usize) -> bool {
+        match self {
+            Self::No => false,
+            Self::Any => dimensions > 0,
+            Self::To(these) => these.contains(&dimensions),
+        }
+    }
+}
+
+/// Reads `is_matryoshka` and `matryoshka_dimensions` of `config.json`.
+pub(crate) fn matryoshka(bytes: &[u8], width: usize, problems: &mut Vec<Problem>) -> Matryoshka {
+    let Some(object) = json::object(CONFIG, bytes, problems) else {
+        return Matryoshka::No;
+    };
+    let mut f = Fields::new(CONFIG, &object, problems);
+    let any = f.flag_or("is_matryoshka", false);
+    let size = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| (1..=width).contains(n));
+    match f.get("matryoshka_dimensions").map(|given| given.as_array().map(|list| list.iter().map(size).collect())) {
+        None if any => Matryoshka::Any,
+        None => Matryoshka::No,
+        Some(Some(Some(these))) => Matryoshka::To(these),
+        Some(_) => {
+            f.unsupported("matryoshka_dimensions", "a list of whole numbers from 1 to the embedding's length");
+            Matryoshka::No
+        }
+    }
+}
+
 /// Whether `1_Pooling/config.json` pools the rows of a prompt with the text's own, as a private run always does.
 /// `include_prompt: false` concerns texts after a prompt; without a prompt it changes nothing.
 pub(crate) fn pools_prompts(bytes: &[u8], problems: &mut Vec<Problem>) -> bool {
@@ -211,6 +263,34 @@ pub(crate) fn published(bytes: &[u8], problems: &mut Vec<Problem>) -> Published 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_to_which_embeddings_may_be_cut() {
+        let read = |text: &str| {
+            let mut problems = Vec::new();
+            let read = matryoshka(text.as_bytes(), 32, &mut problems);
+            (read, problems.len())
+        };
+        assert_eq!(read("{}"), (Matryoshka::No, 0));
+        assert_eq!(read(r#"{"is_matryoshka":true}"#), (Matryoshka::Any, 0));
+        let (to, _) = read(r#"{"is_matryoshka":true,"matryoshka_dimensions":[8,16]}"#);
+        assert!(to.allows(8) && !to.allows(9) && !Matryoshka::No.allows(8) && !Matryoshka::Any.allows(0));
+        for wrong in ["[0]", "[33]", "8", "[\"8\"]"] {
+            assert_eq!(read(&format!(r#"{{"matryoshka_dimensions":{wrong}}}"#)).1, 1, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_normalize_module_takes() {
+        let problems = |text: &str| {
+            let mut problems = Vec::new();
+            normalize(text.as_bytes(), &mut problems);
+            problems.len()
+        };
+        assert_eq!(problems("{}"), 0);
+        assert_eq!(problems(r#"{"module_input_name":"sentence_embedding","module_output_name":null}"#), 0);
+        assert_eq!(problems(r#"{"module_input_name":"token_embeddings"}"#), 1);
+    }
 
     #[test]
     fn chains() {

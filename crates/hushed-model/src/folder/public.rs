@@ -12,7 +12,7 @@ use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
 use crate::folder::config::ends::{self, GENERATION};
 use crate::folder::config::{self, CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
-use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE, Similarity};
+use crate::folder::pooling::{self, MODULES, Matryoshka, NORMALIZE, POOLING, PROMPTS, SENTENCE, Similarity};
 use crate::folder::small::read_small;
 use crate::folder::vision::{self, PREPROCESSOR};
 use crate::images::{Pixels, Preprocess};
@@ -26,6 +26,7 @@ const FILES: &[(&str, u64)] = &[
     (PREPROCESSOR, 1 << 16),
     (MODULES, 1 << 20),
     (POOLING, 1 << 20),
+    (NORMALIZE, 1 << 16),
     (SENTENCE, 1 << 20),
     (PROMPTS, 1 << 20),
     (FUNCTIONS, 1 << 17),
@@ -73,6 +74,8 @@ pub struct Public {
     pub prompts: BTreeMap<String, String>,
     /// How embeddings are compared.
     pub similarity: Similarity,
+    /// To which lengths an embedding may be cut.
+    pub matryoshka: Matryoshka,
     /// Whether a prompt before a text is pooled with it. If not, a text after a prompt would get another answer here
     /// than from the published model.
     pub pools_prompts: bool,
@@ -249,6 +252,13 @@ impl PublicFiles {
                 None => problems.push(Problem::MissingFile { file: POOLING.to_owned(), hint: "modules.json names it" }),
             }
         }
+        if let Some(b) = bytes(NORMALIZE).filter(|_| modules.is_some_and(|m| m.normalise)) {
+            pooling::normalize(b, problems);
+        }
+        let matryoshka = match (bytes(CONFIG), &config) {
+            (Some(b), Some(config)) => pooling::matryoshka(b, config.width, problems),
+            _ => Matryoshka::No,
+        };
         let sentence = bytes(SENTENCE).and_then(|b| pooling::sentence(b, problems)).unwrap_or_default();
         if sentence.lower_case && tokenizer.as_ref().is_some_and(|t| !t.lower_case()) {
             problems.push(Problem::UnsupportedValue {
@@ -278,6 +288,7 @@ impl PublicFiles {
             max_tokens,
             prompts: published.prompts,
             similarity: published.similarity,
+            matryoshka,
             pools_prompts,
             chat: chat.filter(|_| task == Task::Generate),
         })

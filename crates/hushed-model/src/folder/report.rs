@@ -14,7 +14,7 @@ use crate::folder::config::{self, CONFIG};
 use crate::folder::declared::FUNCTIONS;
 use crate::folder::fields;
 use crate::folder::json::without_mark;
-use crate::folder::pooling::{MODULES, POOLING, PROMPTS, SENTENCE};
+use crate::folder::pooling::{MODULES, NORMALIZE, POOLING, PROMPTS, SENTENCE};
 use crate::folder::public::{Public, PublicFiles};
 use crate::folder::small::read_small;
 use crate::folder::vision::PREPROCESSOR;
@@ -110,6 +110,7 @@ fn warnings(folder: &Path) -> Vec<Warning> {
         (TOKENIZER_CONFIG, Some(vec![fields::TOKENIZER_CONFIG])),
         (MODULES, Some(vec![fields::MODULE])),
         (POOLING, Some(vec![fields::POOLING])),
+        (NORMALIZE, Some(vec![fields::NORMALIZE])),
         (SENTENCE, Some(vec![fields::SENTENCE])),
         (PROMPTS, Some(vec![fields::SENTENCE_TRANSFORMERS])),
         (PREPROCESSOR, sees.then(|| vec![fields::PREPROCESSOR])),

@@ -84,19 +84,24 @@ pub struct Message {
     pub role: Role,
     /// Its text.
     pub content: String,
+    /// The author's own name, which few templates write.
+    #[serde(default)]
+    pub name: Option<String>,
 }
 
 impl Message {
     /// The same with everything but white space replaced by `x`.
     fn blanked(&self) -> Self {
         let blank = |c: char| if c.is_whitespace() { c } else { 'x' };
-        Self { role: self.role, content: self.content.chars().map(blank).collect() }
+        let blanked = |text: &String| text.chars().map(blank).collect();
+        Self { role: self.role, content: blanked(&self.content), name: self.name.as_ref().map(blanked) }
     }
 }
 
 impl Drop for Message {
     fn drop(&mut self) {
         self.content.zeroize();
+        self.name.zeroize();
     }
 }
 
@@ -225,7 +230,8 @@ impl ChatTemplate {
         if count == 0 || count > MAX_MESSAGES {
             return Err(ChatError::Messages { messages: count });
         }
-        let bytes = messages.iter().map(|message| message.content.len()).sum();
+        let bytes = messages.iter().map(|message| message.content.len() + message.name.as_ref().map_or(0, String::len));
+        let bytes = bytes.sum();
         if bytes > MAX_TEXT_BYTES {
             let limit = MAX_TEXT_BYTES;
             return Err(TextError::TooManyBytes { bytes, limit }.into());
@@ -245,7 +251,7 @@ impl ChatTemplate {
     /// # Errors
     /// [`ChatError`].
     pub fn check(&self, tokenizer: &Tokenizer) -> Result<(), ChatError> {
-        let question = Message { role: Role::User, content: "a question".to_owned() };
+        let question = Message { role: Role::User, content: "a question".to_owned(), name: None };
         self.render(&[question], tokenizer).map(|_| ())
     }
 
@@ -267,7 +273,8 @@ impl ChatTemplate {
         let env = environment(fuel as u64, now).map_err(failed)?;
         let said = messages.iter().map(|message| {
             let role = ("role", message.role.name());
-            Value::from_pairs([role, ("content", &message.content)])
+            let name = message.name.as_ref().map(|name| ("name", name.as_str()));
+            Value::from_pairs([role, ("content", &message.content)].into_iter().chain(name))
         });
         let given = [
             ("messages", Value::from(said.collect::<Vec<_>>())),
@@ -342,6 +349,7 @@ fn no_special(messages: &[Message], tokenizer: &Tokenizer) -> Result<(), ChatErr
     let mut joined = Zeroizing::new(String::new());
     let mut ends = Vec::with_capacity(messages.len());
     for message in messages {
+        joined.push_str(message.name.as_deref().unwrap_or_default());
         joined.push_str(message.content.trim());
         ends.push(joined.len());
     }

@@ -8,6 +8,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tokenizers::Decoder as _;
+use tokenizers::decoders::byte_fallback::ByteFallback;
+use tokenizers::decoders::wordpiece::WordPiece;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::metaspace::Metaspace;
+
 use super::pipeline::{Kind, SPACE, character_of, name_of};
 
 /// The bytes of every token.
@@ -44,6 +50,20 @@ pub(super) fn bytes_of(
         }
     }
     bytes.into()
+}
+
+/// The text that tokens make together, special ones included.
+pub(super) fn joined(kind: Kind, tokens: Vec<String>) -> String {
+    let decoded = match kind {
+        Kind::WordPiece => WordPiece::new("##".to_owned(), true).decode(tokens),
+        Kind::Bytes => ByteLevel::default().decode(tokens),
+        Kind::Pieces | Kind::Unigram => {
+            let bytes = ByteFallback::default().decode_chain(tokens);
+            bytes.and_then(|tokens| Metaspace::default().decode(tokens))
+        }
+    };
+    // None of these refuses a token.
+    decoded.unwrap_or_default()
 }
 
 /// Text from token ids. No `Debug`: it is the private answer.

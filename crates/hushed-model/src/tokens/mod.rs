@@ -85,6 +85,19 @@ pub enum TooLong {
     Refuse,
     /// Use its beginning.
     Cut,
+    /// Use its end.
+    CutLeft,
+}
+
+/// A token as it stands in a text. No `Debug`: it is private.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The token.
+    pub id: u32,
+    /// What it stands for in the text, or a special token's name.
+    pub text: String,
+    /// Where that is: the characters from the first up to the second. `None` for a special token around the text.
+    pub span: Option<(usize, usize)>,
 }
 
 /// A checked `tokenizer.json`.
@@ -229,8 +242,42 @@ impl Tokenizer {
         if tokens > limit && too_long == TooLong::Refuse {
             return Err(TextError::TooLong { tokens, limit });
         }
-        let kept = inside.iter().copied().take(limit.saturating_sub(around));
-        Ok(kept.collect())
+        let room = limit.saturating_sub(around);
+        let left_out = match too_long {
+            TooLong::CutLeft => inside.len().saturating_sub(room),
+            TooLong::Refuse | TooLong::Cut => 0,
+        };
+        Ok(inside.iter().copied().skip(left_out).take(room).collect())
+    }
+
+    /// The tokens of a text of any length, between the special ones if they are wanted.
+    ///
+    /// # Errors
+    /// [`TextError`] for a text of too many bytes.
+    pub fn pieces(&self, text: &str, around: bool) -> Result<Vec<Piece>, TextError> {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(TextError::TooManyBytes { bytes: text.len(), limit: MAX_TEXT_BYTES });
+        }
+        let encoding = self.library.encode_char_offsets(text, false).map_err(|_| TextError::Tokenizer)?;
+        let characters: Vec<char> = text.chars().collect();
+        let inside = encoding.get_ids().iter().zip(encoding.get_offsets()).map(|(&id, &(from, to))| {
+            let text = characters.get(from..to).unwrap_or_default().iter().collect();
+            Piece { id, text, span: Some((from, to)) }
+        });
+        let special = |id: Option<u32>| id.filter(|_| around).map(|id| Piece { id, text: self.name(id), span: None });
+        let [first, last] = self.around;
+        Ok(special(first).into_iter().chain(inside).chain(special(last)).collect())
+    }
+
+    fn name(&self, id: u32) -> String {
+        self.library.id_to_token(id).unwrap_or_default()
+    }
+
+    /// The text of these tokens, as the `tokenizers` library puts it together; ids without a token are left out.
+    #[must_use]
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        let shown = ids.iter().copied().filter(|id| !(skip_special && self.special.contains(id)));
+        decoder::joined(self.kind, shown.filter_map(|id| self.library.id_to_token(id)).collect())
     }
 
     /// The ids of the output of a chat template: special tokens in it count as such, and none is added.

@@ -50,7 +50,7 @@ fn messages(conversation: &Value) -> Vec<Message> {
 }
 
 fn said(contents: &[&str]) -> Vec<Message> {
-    let message = |content: &&str| Message { role: Role::User, content: (*content).to_owned() };
+    let message = |content: &&str| Message { role: Role::User, content: (*content).to_owned(), name: None };
     contents.iter().map(message).collect()
 }
 

@@ -18,18 +18,27 @@ const POLL: Duration = Duration::from_millis(10);
 /// # Errors
 /// [`NetError::Connect`] with the last failure.
 pub fn connect(address: &str, within: Duration) -> Result<TcpStream, NetError> {
-    let failed = |e: &io::Error| NetError::Connect { address: address.to_owned(), kind: e.kind() };
+    let failed = |reason: String| NetError::Connect { address: address.to_owned(), reason };
     let give_up = Instant::now() + within;
-    let mut last = NetError::Connect { address: address.to_owned(), kind: io::ErrorKind::NotFound };
-    for resolved in address.to_socket_addrs().map_err(|e| failed(&e))? {
+    let mut last = failed("the host has no address".to_owned());
+    for resolved in address.to_socket_addrs().map_err(|e| failed(unresolved(&e)))? {
         // The system rejects a zero timeout; one millisecond ends as quickly.
         let left = give_up.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&resolved, left) {
             Ok(stream) => return Ok(stream),
-            Err(e) => last = failed(&e),
+            Err(e) => last = failed(e.kind().to_string()),
         }
     }
     Err(last)
+}
+
+/// What the resolver says, or that the text is no address.
+fn unresolved(error: &io::Error) -> String {
+    let words = error.to_string();
+    match words.strip_prefix("failed to lookup address information: ") {
+        Some(reason) => format!("its host was not found ({reason})"),
+        None => words,
+    }
 }
 
 /// A channel over a connected socket.
@@ -134,5 +143,19 @@ impl Listener {
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_resolver_are_kept() {
+        let failed = |address| connect(address, Duration::from_secs(5)).err().unwrap().to_string();
+        for (address, says) in [("no.such.host.invalid:1", "not found"), ("nowhere", "address"), ("a:port", "")] {
+            let message = failed(address);
+            assert!(message.contains(says) && !message.contains("uncategorized"), "{message}");
+        }
     }
 }

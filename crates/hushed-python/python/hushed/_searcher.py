@@ -1,7 +1,8 @@
 """Documents of a server, searched with private queries."""
 
+import json
 import weakref
-from typing import List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 from . import _native
 from ._session import Session
@@ -17,6 +18,10 @@ class Hit(NamedTuple):
     """The beginning of its text; ``None`` where texts were not asked for."""
     score: Optional[float] = None
     """Its cosine to the query, rounded to 2^-12; ``None`` where scores were not asked for."""
+    id: Optional[str] = None
+    """The operator's name for it, which stays when others are removed; ``None`` where it has none, or without texts."""
+    metadata: Any = None
+    """What the operator keeps with it; ``None`` where there is none, or without texts."""
 
 
 class Searcher(Session):
@@ -76,7 +81,8 @@ class Searcher(Session):
             raise TypeError(f"query must be a str, not {type(query).__name__}")
         how = How(batch=1, bucket=self._bucket, truncate=self._truncate, public_table=self._public_table)
         wanted = (at_least(1, top, "top"), bool(texts), bool(scores))
-        return [Hit(*hit) for hit in self._native.search(query, wanted, how)]
+        found = self._native.search(query, wanted, how)
+        return [Hit(*hit[:4], None if hit[4] is None else json.loads(hit[4])) for hit in found]
 
     def __len__(self) -> int:
         """How many documents the server has."""

@@ -76,7 +76,7 @@ def serve(
     (:class:`Generator`). ``answers`` is what clients get of a text that is classified or continued:
     ``"label"``, ``"top:K"``, of a classifier also ``"logits"``. The limits are those of ``hushed serve``.
 
-    >>> with hushed.serve("models/all-MiniLM-L6-v2") as server:
+    >>> with hushed.serve("DIR") as server:
     ...     enc = hushed.SentenceEncoder(server.address, pin=server.pin)
     """
     temporary = None

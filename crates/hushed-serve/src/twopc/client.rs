@@ -240,7 +240,10 @@ impl Client {
     }
 
     /// Like [`Client::embed_each`] for the output of [`Client::tokens`], at most [`Client::texts_left`].
-    pub(super) fn embed_tokens(
+    ///
+    /// # Errors
+    /// As [`Client::embed`].
+    pub fn embed_tokens(
         &mut self,
         ids: &[TokenIds],
         options: &Options,
@@ -254,7 +257,10 @@ impl Client {
     }
 
     /// Like [`Client::classify_each`] for the output of [`Client::tokens`], at most [`Client::texts_left`].
-    pub(super) fn classify_tokens(
+    ///
+    /// # Errors
+    /// As [`Client::embed`].
+    pub fn classify_tokens(
         &mut self,
         ids: &[TokenIds],
         options: &Options,
@@ -384,13 +390,13 @@ impl Client {
     ///
     /// # Errors
     /// [`ServeError::Text`] and [`ServeError::TextAboveLimit`], with the index of the text.
-    pub(super) fn tokens<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
+    pub fn tokens<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
         let too_long = options.too_long;
         let public = self.public();
         let limit = self.max_tokens();
         let one = |(index, text): (usize, &S)| {
             let (own, theirs) = match too_long {
-                TooLong::Cut => (limit, limit),
+                TooLong::Cut | TooLong::CutLeft => (limit, limit),
                 TooLong::Refuse => (public.max_tokens, limit),
             };
             let refused = |source| ServeError::Text { index, source };

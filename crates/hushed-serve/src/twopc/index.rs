@@ -6,8 +6,9 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod fault;
+mod record;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
@@ -22,6 +23,7 @@ use crate::error::ServeError;
 use crate::files;
 pub use fault::IndexFault;
 use fault::MAX_INDEX_BYTES;
+pub use record::{Document, Record};
 
 /// The text whose embedding tells one model from another.
 const PROBE: &str = "hushed index 1";
@@ -64,30 +66,27 @@ impl IndexFile {
         })
     }
 
-    /// Adds documents: their vectors in the clear, and as much of each text as a record holds. A text longer than the
-    /// model accepts is embedded by its beginning. `each` is called after every document.
+    /// Adds documents, or texts alone: their vectors in the clear, and records with their ids, their metadata and as
+    /// much of each text as fits. A text longer than the model accepts is embedded by its beginning. `each` is called
+    /// after every document.
     ///
     /// # Errors
     /// [`IndexFault`]; the index is then as it was.
-    pub fn add<S: AsRef<str> + Sync>(
+    pub fn add<D: Clone + Into<Document> + Sync>(
         &mut self,
         model: &Model,
-        texts: &[S],
+        documents: &[D],
         each: impl Fn() + Sync,
     ) -> Result<(), ServeError> {
-        self.is_of(model)?;
-        let documents = self.documents() + texts.len();
-        if documents > MAX_DOCUMENTS {
-            return Err(IndexFault::Documents(documents).into());
-        }
+        let (documents, records) = self.written(model, documents)?;
         let first = self.documents();
-        let one = |(i, text): (usize, &S)| {
-            let row = vector(model, first + i, text.as_ref());
+        let one = |(i, document): (usize, &Document)| {
+            let row = vector(model, first + i, &document.text);
             each();
             row
         };
-        let rows: Result<Vec<_>, ServeError> = texts.par_iter().enumerate().map(one).collect();
-        self.push(rows?, texts);
+        let rows: Result<Vec<_>, ServeError> = documents.par_iter().enumerate().map(one).collect();
+        self.push(rows?, &records);
         Ok(())
     }
 
@@ -96,20 +95,21 @@ impl IndexFile {
     ///
     /// # Errors
     /// [`ServeError::File`]; [`IndexFault`]; the index is then as it was.
-    pub fn add_ready<S: AsRef<str>>(&mut self, model: &Model, texts: &[S], path: &Path) -> Result<(), ServeError> {
-        self.is_of(model)?;
-        let documents = self.documents() + texts.len();
-        if documents > MAX_DOCUMENTS {
-            return Err(IndexFault::Documents(documents).into());
-        }
+    pub fn add_ready<D: Clone + Into<Document>>(
+        &mut self,
+        model: &Model,
+        documents: &[D],
+        path: &Path,
+    ) -> Result<(), ServeError> {
+        let (_, records) = self.written(model, documents)?;
         let bytes = files::read(path, MAX_INDEX_BYTES)?;
         let file = SafeTensors::deserialize(&bytes);
         let tensor = file.and_then(|file| file.tensor(VECTORS));
-        let wanted = [texts.len(), self.width];
+        let wanted = [documents.len(), self.width];
         let ready = tensor.ok().filter(|t| t.dtype() == Dtype::F32 && t.shape() == wanted);
         let ready = ready.ok_or_else(|| IndexFault::NotVectors {
             path: path.to_owned(),
-            documents: texts.len(),
+            documents: documents.len(),
             width: self.width,
         })?;
         let (first, ready) = (self.documents(), numbers(&ready));
@@ -118,18 +118,59 @@ impl IndexFile {
             unit(&row, f64::MIN_POSITIVE..f64::MAX).ok_or(IndexFault::Length(first + i))
         });
         let rows: Result<Vec<_>, IndexFault> = rows.collect();
-        self.push(rows?, texts);
+        self.push(rows?, &records);
         Ok(())
     }
 
-    fn push<S: AsRef<str>>(&mut self, rows: Vec<Vec<f32>>, texts: &[S]) {
-        for (row, text) in rows.into_iter().zip(texts) {
+    /// The documents and their records, checked before any is embedded.
+    fn written<D: Clone + Into<Document>>(
+        &self,
+        model: &Model,
+        documents: &[D],
+    ) -> Result<(Vec<Document>, Vec<String>), ServeError> {
+        self.is_of(model)?;
+        let all = self.documents() + documents.len();
+        if all > MAX_DOCUMENTS {
+            return Err(IndexFault::Documents(all).into());
+        }
+        let documents: Vec<Document> = documents.iter().cloned().map(D::into).collect();
+        let mut ids: BTreeSet<String> = self.ids().flatten().collect();
+        let mut records = Vec::with_capacity(documents.len());
+        for (document, place) in documents.iter().zip(self.documents()..) {
+            records.push(document.record(place, self.record_bytes)?);
+            if let Some(id) = document.name()?
+                && !ids.insert(id.clone())
+            {
+                return Err(IndexFault::SameId(id).into());
+            }
+        }
+        Ok((documents, records))
+    }
+
+    fn push(&mut self, rows: Vec<Vec<f32>>, records: &[String]) {
+        for (row, record) in rows.into_iter().zip(records) {
             self.vectors.extend(row);
-            let text = cut(text.as_ref(), self.record_bytes);
             let end = self.records.len() + self.record_bytes;
-            self.records.extend_from_slice(text.as_bytes());
+            self.records.extend_from_slice(record.as_bytes());
             self.records.resize(end, 0);
         }
+    }
+
+    /// The id of every document that has one, in their order.
+    fn ids(&self) -> impl Iterator<Item = Option<String>> {
+        let records = self.records.chunks_exact(self.record_bytes.max(1)).map(String::from_utf8_lossy);
+        records.map(|record| Record::parse(record.trim_end_matches('\0')).id)
+    }
+
+    /// The places of the documents with these ids.
+    ///
+    /// # Errors
+    /// [`IndexFault::NoSuchId`].
+    pub fn places(&self, ids: &[String]) -> Result<Vec<usize>, IndexFault> {
+        let known: HashMap<String, usize> =
+            self.ids().enumerate().filter_map(|(place, id)| Some((id?, place))).collect();
+        let place = |id: &String| known.get(id).copied().ok_or_else(|| IndexFault::NoSuchId(id.clone()));
+        ids.iter().map(place).collect()
     }
 
     /// Removes documents by their places; later ones move up.
@@ -291,11 +332,6 @@ fn numbers(tensor: &TensorView<'_>) -> Vec<f32> {
     words.iter().map(|b| f32::from_le_bytes(*b)).collect()
 }
 
-/// As much of a text as fits `bytes`, in whole characters.
-fn cut(text: &str, bytes: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use hushed_model::testing::tiny_model;
@@ -329,6 +365,26 @@ mod tests {
         let alone = made(&["日本語", "a"], 7);
         assert_eq!(index.vectors, alone.vectors);
         assert_eq!(index.for_server(&model).unwrap().documents(), 2);
+    }
+
+    /// Ids and metadata come with a document, and stay when others are removed.
+    #[test]
+    fn documents_are_known_by_their_ids() {
+        let model = tiny_model();
+        let document = |id: &str, text: &str| Document { id: Some(id.into()), ..Document::from(text) };
+        let mut index = IndexFile::empty(&model, 40).unwrap();
+        index.add(&model, &[document("a", "hello"), document("b", "world"), Document::from("no id")], || ()).unwrap();
+        assert_eq!(index.places(&["b".to_owned(), "a".to_owned()]).unwrap(), [1, 0]);
+        index.remove(&[0]).unwrap();
+        assert_eq!(index.places(&["b".to_owned()]).unwrap(), [0]);
+        assert!(matches!(index.places(&["a".to_owned()]), Err(IndexFault::NoSuchId(_))));
+        let mut refused = |document: Document| {
+            let error = index.add(&model, &[document], || ()).err().unwrap();
+            assert_eq!((error.name(), index.documents()), ("index", 2));
+        };
+        refused(document("b", "again"));
+        refused(document(&"long".repeat(10), "a"));
+        assert!(IndexFile::empty(&model, 0).unwrap().add(&model, &[document("a", "a")], || ()).is_err());
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use client::{
 };
 #[cfg(feature = "client")]
 pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};
-pub use index::{IndexFault, IndexFile};
+pub use index::{Document, IndexFault, IndexFile, Record};
 #[cfg(feature = "client")]
 pub use kept::Kept;
 pub use prefix::read_prefix;

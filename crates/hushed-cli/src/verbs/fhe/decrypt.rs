@@ -11,6 +11,7 @@ use crate::connect::at_least_one;
 use crate::error::CliError;
 use crate::input::{Given, items, read_lines};
 use crate::output::{Output, answer, answer_text};
+use crate::words::counted;
 
 /// Decrypt the answers of a run
 #[derive(clap::Args)]
@@ -165,9 +166,9 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Res
     out.summary(
         object,
         &format!(
-            "{} text(s){words}; {told}; {} ciphertexts opened with this key so far",
-            opened.embeddings.len(),
-            opened.decryptions
+            "{}{words}; {told}; {} opened with this key so far",
+            counted(opened.embeddings.len(), "text"),
+            counted(usize::try_from(opened.decryptions).unwrap_or(usize::MAX), "ciphertext")
         ),
     )
 }

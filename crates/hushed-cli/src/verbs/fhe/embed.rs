@@ -141,7 +141,7 @@ impl FheArgs {
     ) -> Result<(), CliError> {
         let texts = match asked.job {
             Some(_) => Vec::new(),
-            None => asked.read()?,
+            None => asked.read(out)?,
         };
         let sent = match &asked.job {
             Some(id) => Sent::Job(id),

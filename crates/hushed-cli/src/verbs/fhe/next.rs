@@ -46,7 +46,7 @@ impl Args {
         let config = self.connect.of_batch()?;
         let texts = match self.texts.job {
             Some(_) => Vec::new(),
-            None => self.texts.read()?,
+            None => self.texts.read(out)?,
         };
         let sent = match &self.texts.job {
             Some(id) => Sent::Job(id),

@@ -20,9 +20,9 @@ Progress is a bar on a terminal and elsewhere a line now and then on standard er
 pace so far. There is none with --json or --quiet.
 
 Examples:
-  hushed run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply
-  hushed run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints --max-memory 22
-  hushed run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply --steps --json"
+  hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply
+  hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints --max-memory 22
+  hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply --steps --json"
 )]
 pub struct Args {
     #[command(flatten)]

@@ -274,9 +274,12 @@ impl Args {
         }
         let made = Made { choices: used, params: &params, bootstrap: &bootstrap, options: &options, report: &plan };
         // What a manifest declares depends on the weights, and is printed as it is written.
+        if self.public_plan.is_some() || self.public_model.is_some() {
+            out.note("planned; reading the weights and packing the public model …");
+        }
         let public = self.public(request.dir, &model)?;
         let offered = match &public {
-            Some(public) => self.offered(&model, public, &made)?,
+            Some(public) => self.offered(&model, public, &made, out)?,
             None => None,
         };
         if let Some(offered) = &offered {
@@ -299,10 +302,17 @@ impl Args {
     }
 
     /// The manifest, if it is asked for.
-    fn offered(&self, model: &Model, public: &PublicModel, made: &Made<'_>) -> Result<Option<FhePlan>, CliError> {
+    fn offered(
+        &self,
+        model: &Model,
+        public: &PublicModel,
+        made: &Made<'_>,
+        out: &Output,
+    ) -> Result<Option<FhePlan>, CliError> {
         let (Some(_), Some(calibration)) = (&self.public_plan, &self.calibration) else {
             return Ok(None);
         };
+        out.note("running the manifest's own texts in the clear …");
         let exposures = made.report.exposures.iter();
         let known = self.canary.as_deref();
         let known = known.map(|text| model.tokens(text, TooLong::Refuse));
@@ -322,7 +332,10 @@ impl Args {
             canary: self.canary(model, made.options.rows)?,
             exposures: exposures.map(|e| format!("{}: {}", e.who, e.sees)).collect(),
         };
-        Ok(Some(offer.plan()?))
+        out.note("adding up the errors of every step, which the manifest declares: a minute or two …");
+        let plan = offer.plan()?;
+        out.note("the manifest is made");
+        Ok(Some(plan))
     }
 
     /// Writes what clients need.

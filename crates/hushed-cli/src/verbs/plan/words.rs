@@ -6,6 +6,7 @@ use hushed_math::cpu::Cpu;
 use hushed_model::StepId;
 
 use crate::output::gib;
+use crate::words::counted;
 
 pub fn priced(point: &CurvePoint) -> String {
     format!(
@@ -68,7 +69,7 @@ pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
         ),
     };
     let mut text = format!(
-        "{} texts of {} rows (room for {}), protocol {}, parameters {} of {:.0} bits{assumed}\n\
+        "{} of {} (room for {}), protocol {}, parameters {} of {:.0} bits{assumed}\n\
          time               {:9.0} s on {} threads, prices {measured}; {:.1} s a text\n\
          bootstraps         {:9} ({} of columns, {} of sums and variances), {:.0} s of the time; {:.2} a text\n\
          key switches       {:9} ({} rotations, {} relinearisations); {:.1} a text\n\
@@ -79,8 +80,8 @@ pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
          failure            2^{:.0} for all of it\n\
          placement          columns uploaded with {} primes, {} before attention, {} before the feed-forward, {} for sums and variances; \
          {} and {} baby steps, {} heads and {} hidden columns at a time{}",
-        plan.texts,
-        plan.rows,
+        counted(plan.texts, "text"),
+        counted(plan.rows, "row"),
         plan.places,
         plan.protocol,
         plan.parameters,

@@ -35,15 +35,15 @@ two simulations more. It places the circuit as `hushed plan` does, in --max-memo
 cosines with the scores, in the clear and privately, and that of private with clear cosines: their agreement.
 
 Examples:
-  hushed verify models/all-MiniLM-L6-v2 --input data/sample.txt
-  hushed verify models/all-MiniLM-L6-v2 --labels pairs.tsv --json
+  hushed verify DIR --input data/sample.txt
+  hushed verify DIR --labels pairs.tsv --json
   hushed verify data/gpt2-small --input data/decoder-small/held-out.txt
   hushed verify data/vit-digits --image 7.png --image 3.png
-  hushed verify models/all-MiniLM-L6-v2 --protocol fhe --calibration data/calibration-fhe-minilm.json --input data/sample.txt \\
+  hushed verify DIR --protocol fhe --calibration data/calibration-fhe-minilm.json --input data/sample.txt \\
       --rows 32 --truncate --plot verify.svg
-  hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/search/documents.txt --queries data/search/queries.txt
-  hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/unseen.txt --truncate --rows 128 --texts 1
-  hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/sample.txt --rows 32 --truncate --layers 1 --encrypted --max-memory 20"
+  hushed verify DIR --protocol fhe --input data/search/documents.txt --queries data/search/queries.txt
+  hushed verify DIR --protocol fhe --input data/unseen.txt --truncate --rows 128 --texts 1
+  hushed verify DIR --protocol fhe --input data/sample.txt --rows 32 --truncate --layers 1 --encrypted --max-memory 20"
 )]
 #[command(group = clap::ArgGroup::new("source").required(true).args(["input", "labels", "image"]))]
 pub struct Args {

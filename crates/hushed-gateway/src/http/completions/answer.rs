@@ -2,6 +2,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -33,22 +34,51 @@ pub enum Route {
     Chat,
 }
 
-/// Waits for the next token.
-///
-/// # Errors
-/// The reason why there is none.
-pub async fn next(events: &mut mpsc::Receiver<Event>) -> Result<Token, Refusal> {
-    match events.recv().await {
-        Some(Event::Token { text, last }) => Ok(Token { text, last }),
-        Some(Event::Failed(failure)) => Err(failure.into()),
-        None => Err(Failure::unread().into()),
-    }
+/// The tokens of a request's answers, one answer per prompt, as they come.
+pub struct Coming {
+    /// `None` once an answer is complete.
+    answers: Vec<Option<mpsc::Receiver<Event>>>,
+    /// Which is looked at first.
+    turn: usize,
 }
 
-/// A token as a pass gave it.
+/// A token as a pass gave it, and the place of its answer.
 pub struct Token {
+    index: usize,
     text: Zeroizing<String>,
     last: Option<Finish>,
+}
+
+impl Coming {
+    /// One receiver per prompt, in their order.
+    pub fn new(answers: Vec<mpsc::Receiver<Event>>) -> Self {
+        Self { answers: answers.into_iter().map(Some).collect(), turn: 0 }
+    }
+
+    /// The next token of any answer; `None` once all are complete.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Token, Failure>>> {
+        let of = self.answers.len();
+        for place in 0..of {
+            let index = (self.turn + place) % of;
+            let Some(answer) = self.answers.get_mut(index) else { continue };
+            let Some(events) = answer else { continue };
+            let token = match events.poll_recv(cx) {
+                Poll::Pending => continue,
+                Poll::Ready(Some(Event::Token { text, last })) => Token { index, text, last },
+                Poll::Ready(Some(Event::Failed(failure))) => return Poll::Ready(Some(Err(failure))),
+                Poll::Ready(None) => return Poll::Ready(Some(Err(Failure::unread()))),
+            };
+            if token.last.is_some() {
+                *answer = None;
+            }
+            self.turn = index + 1;
+            return Poll::Ready(Some(Ok(token)));
+        }
+        match self.answers.iter().all(Option::is_none) {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
+        }
+    }
 }
 
 /// An answer under way.
@@ -81,40 +111,40 @@ impl Answer {
         }
     }
 
-    /// The whole answer, once it is complete.
+    /// The whole answers, once they are complete.
     ///
     /// # Errors
-    /// The reason, if it ended early.
-    pub async fn whole(mut self, first: Token, mut events: mpsc::Receiver<Event>) -> Result<Response, Refusal> {
-        let mut text = Zeroizing::new(String::new());
-        let mut token = first;
-        loop {
+    /// The reason, if one ended early.
+    pub async fn whole(mut self, mut coming: Coming) -> Result<Response, Refusal> {
+        let mut texts = vec![(Zeroizing::new(String::new()), None); coming.answers.len()];
+        while let Some(token) = poll_fn(|cx| coming.poll_next(cx)).await {
+            let token = token?;
             self.tokens += 1;
-            text.push_str(&token.text);
-            if let Some(last) = token.last {
-                let usage = self.usage();
-                let mut body = self.body(self.choice("message", &text, Some(last)));
-                put(&mut body, "usage", usage);
-                return Ok(Json(body).into_response());
+            if let Some((text, last)) = texts.get_mut(token.index) {
+                text.push_str(&token.text);
+                *last = token.last;
             }
-            token = next(&mut events).await?;
         }
+        let choices = texts.iter().enumerate().map(|(index, (text, last))| self.choice("message", index, text, *last));
+        let mut body = self.body(choices.collect());
+        put(&mut body, "usage", self.usage());
+        Ok(Json(body).into_response())
     }
 
-    /// Its tokens as they come.
-    pub fn stream(self, first: Token, events: mpsc::Receiver<Event>, usage: bool) -> Response {
-        let chunks = Chunks { answer: self, first: Some(first), events, usage, then: Then::Token };
+    /// The tokens as they come: first of all a comment, so that the client sees that it is heard.
+    pub fn stream(self, coming: Coming, usage: bool) -> Response {
+        let chunks = Chunks { answer: self, coming, usage, then: Then::Comment };
         let alive = KeepAlive::new().interval(ALIVE);
         axum::response::Sse::new(chunks).keep_alive(alive).into_response()
     }
 
     /// A token or the whole text. In a conversation `part` is a message, or what is added to it.
-    fn choice(&self, part: &str, text: &str, last: Option<Finish>) -> Value {
+    fn choice(&self, part: &str, index: usize, text: &str, last: Option<Finish>) -> Value {
         let reason = last.map(|last| match last {
             Finish::End | Finish::Stop => "stop",
             Finish::Length => "length",
         });
-        let mut choice = json!({ "index": 0, "logprobs": null, "finish_reason": reason });
+        let mut choice = json!({ "index": index, "logprobs": null, "finish_reason": reason });
         match self.route {
             Route::Completions => put(&mut choice, "text", text.into()),
             // The role is sent once.
@@ -127,9 +157,9 @@ impl Answer {
         choice
     }
 
-    fn body(&self, choice: Value) -> Value {
+    fn body(&self, choices: Value) -> Value {
         let mut body = self.head.clone();
-        put(&mut body, "choices", json!([choice]));
+        put(&mut body, "choices", choices);
         body
     }
 
@@ -151,14 +181,14 @@ fn put(object: &mut Value, name: &str, value: Value) {
 /// The events of a stream.
 struct Chunks {
     answer: Answer,
-    first: Option<Token>,
-    events: mpsc::Receiver<Event>,
+    coming: Coming,
     usage: bool,
     then: Then,
 }
 
 /// What comes next in a stream.
 enum Then {
+    Comment,
     Token,
     Usage,
     Done,
@@ -170,37 +200,39 @@ impl Stream for Chunks {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        let data = match this.then {
-            Then::Nothing => return Poll::Ready(None),
-            Then::Done => {
-                this.then = Then::Nothing;
-                "[DONE]".to_owned()
-            }
-            Then::Usage => {
-                this.then = Then::Done;
-                let mut chunk = this.answer.head.clone();
-                put(&mut chunk, "choices", json!([]));
-                put(&mut chunk, "usage", this.answer.usage());
-                chunk.to_string()
-            }
-            Then::Token => {
-                let event = match this.first.take() {
-                    Some(token) => Some(Ok(token)),
-                    None => match this.events.poll_recv(cx) {
-                        Poll::Pending => return Poll::Pending,
-                        Poll::Ready(Some(Event::Token { text, last })) => Some(Ok(Token { text, last })),
-                        Poll::Ready(Some(Event::Failed(failure))) => Some(Err(failure)),
-                        Poll::Ready(None) => None,
-                    },
-                };
-                match event.unwrap_or_else(|| Err(Failure::unread())) {
-                    Ok(token) => this.token(&token),
-                    Err(failure) => {
+        let data = loop {
+            break match this.then {
+                Then::Nothing => return Poll::Ready(None),
+                Then::Comment => {
+                    this.then = Then::Token;
+                    return Poll::Ready(Some(Ok(Sse::default().comment(""))));
+                }
+                Then::Done => {
+                    this.then = Then::Nothing;
+                    "[DONE]".to_owned()
+                }
+                Then::Usage => {
+                    this.then = Then::Done;
+                    let mut chunk = this.answer.body(json!([]));
+                    put(&mut chunk, "usage", this.answer.usage());
+                    chunk.to_string()
+                }
+                Then::Token => match this.coming.poll_next(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Some(Ok(token))) => this.token(&token),
+                    Poll::Ready(Some(Err(failure))) => {
                         this.then = Then::Nothing;
                         Refusal::from(failure).openai().to_string()
                     }
-                }
-            }
+                    Poll::Ready(None) => {
+                        this.then = match this.usage {
+                            true => Then::Usage,
+                            false => Then::Done,
+                        };
+                        continue;
+                    }
+                },
+            };
         };
         Poll::Ready(Some(Ok(Sse::default().data(data))))
     }
@@ -209,13 +241,7 @@ impl Stream for Chunks {
 impl Chunks {
     fn token(&mut self, token: &Token) -> String {
         self.answer.tokens += 1;
-        if token.last.is_some() {
-            self.then = match self.usage {
-                true => Then::Usage,
-                false => Then::Done,
-            };
-        }
-        let choice = self.answer.choice("delta", &token.text, token.last);
-        self.answer.body(choice).to_string()
+        let choice = self.answer.choice("delta", token.index, &token.text, token.last);
+        self.answer.body(json!([choice])).to_string()
     }
 }

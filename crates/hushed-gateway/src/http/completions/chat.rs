@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use hushed_serve::{ChatError, Message, Role};
 use serde_json::Value;
 
+use super::super::fields::harmless::{MESSAGE, PART};
 use super::super::fields::{Fields, wrong};
 use super::super::prepare::text_refused;
 use super::super::refusal::Refusal;
@@ -40,30 +41,32 @@ fn message(value: Value) -> Result<Message, Refusal> {
         Some(Value::Array(parts)) => parts.into_iter().map(part).collect::<Result<_, _>>()?,
         _ => return Err(wrong("content", "a string, or a list of parts of text")),
     };
-    // Fields of a model's message that is sent back as it came.
-    for empty in ["refusal", "annotations", "audio", "tool_calls", "function_call"] {
-        fields.only(empty, |value| value.as_array().is_some_and(Vec::is_empty))?;
-    }
+    let name = fields.text("name")?;
+    fields.harmless(&[MESSAGE], false)?;
     fields.finish()?;
-    Ok(Message { role, content })
+    Ok(Message { role, content, name })
 }
 
 fn part(value: Value) -> Result<String, Refusal> {
-    let text = |mut object: serde_json::Map<String, Value>| {
-        let kind = object.remove("type")?;
-        match (kind.as_str(), object.remove("text")) {
-            (Some("text"), Some(Value::String(text))) if object.is_empty() => Some(text),
-            _ => None,
-        }
-    };
-    let found = match value {
-        Value::Object(object) => text(object),
-        _ => None,
-    };
-    found.ok_or_else(|| {
+    let no_text = || {
         let message = "a part of a message is no text: images, sound and files are not supported";
         Refusal::field("content", "unsupported", message)
-    })
+    };
+    let object = match value {
+        Value::String(text) => return Ok(text),
+        Value::Object(object) => object,
+        _ => return Err(no_text()),
+    };
+    let mut fields = Fields::of(object);
+    // `input_text` and `output_text` are its newer names.
+    let text = match fields.text("type")?.as_deref() {
+        Some("text" | "input_text" | "output_text") => fields.text("text")?,
+        _ => None,
+    };
+    let text = text.ok_or_else(no_text)?;
+    fields.harmless(&[PART], false)?;
+    fields.finish()?;
+    Ok(text)
 }
 
 impl From<ChatError> for Refusal {
@@ -93,8 +96,11 @@ mod tests {
     fn roles_and_parts() {
         let read = of(r#"{"messages": [{"role": "developer", "content": "a"}, {"role": "user",
                 "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]},
-                {"role": "assistant", "content": "d", "refusal": null, "annotations": []}]}"#);
-        let read = read.ok().unwrap();
+                {"role": "assistant", "content": "d", "refusal": null, "annotations": []},
+                {"role": "user", "name": "bob", "content": [{"type": "text", "text": "e",
+                "cache_control": {"type": "ephemeral"}}]}]}"#);
+        let mut read = read.ok().unwrap();
+        assert_eq!(read.pop().and_then(|last| last.name.clone()).as_deref(), Some("bob"));
         let roles: Vec<_> = read.iter().map(|m| (m.role, m.content.as_str())).collect();
         let expected = [(Role::System, "a"), (Role::User, "bc"), (Role::Assistant, "d")];
         assert_eq!(roles, expected);
@@ -108,7 +114,8 @@ mod tests {
             (r#"{"role": "secret", "content": "a"}"#, "role"),
             (r#"{"role": "user"}"#, "content"),
             (r#"{"role": "user", "content": [{"type": "image_url", "image_url": "secret"}]}"#, "content"),
-            (r#"{"role": "user", "content": "a", "name": "secret"}"#, "name"),
+            (r#"{"role": "user", "content": "a", "name": ["secret"]}"#, "name"),
+            (r#"{"role": "user", "content": [{"type": "text", "text": "a", "odd": "secret"}]}"#, "odd"),
             (r#"{"role": "assistant", "content": "a", "tool_calls": [{"secret": 1}]}"#, "tool_calls"),
         ] {
             let refusal = of(&format!("{{\"messages\": [{message}]}}")).err().unwrap();

@@ -42,16 +42,18 @@ impl Queue {
         let prepared = texts.iter().map(|&(text, rows)| Prepared {
             caller,
             text: Zeroizing::new(text.to_owned()),
+            too_long: TooLong::Refuse,
             rows,
             planned: 1.0,
         });
-        self.texts.submit(prepared.collect(), &self.admission())
+        self.texts.submit(prepared.collect(), &self.admission()).map(|(tickets, _)| tickets)
     }
 
     fn admission(&self) -> Admission<'_> {
         Admission {
             pace: &self.pace,
             patience: self.patience,
+            bound: None,
             sessions: 1,
             batch: Some(LIMITS.texts),
             open: true,
@@ -99,13 +101,14 @@ impl Queue {
     }
 
     fn finish(&self, pass: &Pass) {
-        let answers = pass.rows.iter().map(|&tokens| Answer { values: Zeroizing::new(vec![0.5]), tokens });
+        let answers =
+            pass.rows.iter().map(|&tokens| Answer { values: Zeroizing::new(vec![0.5]), labels: Vec::new(), tokens });
         self.texts.finish(pass, Ok(answers.collect()));
     }
 }
 
 fn words(pass: &Pass) -> Vec<&str> {
-    pass.texts.iter().map(|text| text.as_str()).collect()
+    pass.texts.iter().map(|(text, _)| text.as_str()).collect()
 }
 
 fn outcome(ticket: Ticket) -> Outcome {
@@ -164,9 +167,11 @@ fn equal_texts_share_one_run_before_during_and_after_it() {
 #[test]
 fn an_answer_is_forgotten_after_its_time() {
     let queue = Queue::new();
-    let _tickets = queue.submit(&[("a", 4)]).unwrap();
+    let tickets = queue.submit(&[("a", 4)]).unwrap();
     let pass = queue.pass().unwrap();
     queue.finish(&pass);
+    // Its client has it.
+    drop(tickets);
     let now = Instant::now();
     queue.texts.forget(now + KEPT / 2);
     assert_eq!(held(&queue), (0, 1));
@@ -235,6 +240,7 @@ fn a_set_up_comes_first_where_no_session_is_open() {
     let admission = |open, seconds| Admission {
         pace: &queue.pace,
         patience: Duration::from_secs(seconds),
+        bound: None,
         sessions: 1,
         batch: Some(3),
         open,
@@ -285,7 +291,7 @@ fn keys_take_turns_for_the_places_of_a_pass() {
     let _few = queue.submit_of(other, &[("y", 9), ("z", 5)]).unwrap();
     let sorted = || {
         let pass = queue.pass().unwrap();
-        let mut texts: Vec<String> = pass.texts.iter().map(|t| t.to_string()).collect();
+        let mut texts: Vec<String> = pass.texts.iter().map(|(t, _)| t.to_string()).collect();
         texts.sort_unstable();
         // The server does not see whose turn it was.
         assert!(pass.rows.is_sorted_by(|a, b| a >= b), "{:?}", pass.rows);
@@ -363,6 +369,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
         let admission = Admission {
             pace: &queue.pace,
             patience: Duration::from_secs(seconds),
+            bound: None,
             sessions: 4,
             batch,
             open: true,
@@ -382,6 +389,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
     let admission = Admission {
         pace: &queue.pace,
         patience: Duration::from_secs(1),
+        bound: None,
         sessions: 4,
         batch: None,
         open: true,
@@ -404,6 +412,7 @@ fn who_asks_while_the_server_is_avoided_is_told_at_once() {
     let admission = Admission {
         pace: &queue.pace,
         patience: Duration::from_secs(100),
+        bound: None,
         sessions: 1,
         batch: Some(3),
         open: false,
@@ -413,7 +422,7 @@ fn who_asks_while_the_server_is_avoided_is_told_at_once() {
     let check = |planned: &[f64]| admission.check(planned, planned.len(), &Load::default());
     assert_eq!(check(&[1.0]), Err(Refused::Away(failure)));
     // Available answers need no session.
-    assert_eq!(check(&[]), Ok(()));
+    assert_eq!(check(&[]), Ok(Wait::Short));
 }
 
 #[test]
@@ -444,4 +453,67 @@ fn searches_are_counted_refused_and_abandoned() {
     let mut stays = stays;
     let told = stays.try_recv().unwrap();
     assert_eq!(told.err().unwrap().name, "stopping");
+}
+
+/// What its client would not wait for is taken if the client can be kept waiting, up to the bound; so is a retry, and
+/// what is slow only because of others is not.
+#[test]
+fn a_long_list_is_taken_if_its_client_can_be_kept_waiting() {
+    let mut queue = Queue::new();
+    queue.patience = Duration::from_secs(3);
+    let prepared = |texts: &[&str]| -> Vec<Prepared> {
+        let one = |&text: &&str| Prepared {
+            caller: Caller::default(),
+            text: Zeroizing::new(text.to_owned()),
+            too_long: TooLong::Refuse,
+            rows: 4,
+            planned: 1.0,
+        };
+        texts.iter().map(one).collect()
+    };
+    let submit = |texts: &[&str], bound: f64| {
+        let admission = Admission { bound: Some(bound), ..queue.admission() };
+        queue.texts.submit(prepared(texts), &admission)
+    };
+    let five = ["a", "b", "c", "d", "e"];
+    assert!(matches!(submit(&five, 4.0).err(), Some(Refused::TooSlow { fits: 4, of: 5, .. })));
+    let (first, wait) = submit(&five, 5.0).unwrap();
+    assert_eq!((first.len(), wait), (5, Wait::Long));
+    let (_again, wait) = submit(&five, 5.0).unwrap();
+    assert_eq!(wait, Wait::Long);
+    assert!(matches!(submit(&["f"], 50.0).err(), Some(Refused::Busy { .. })));
+    assert_eq!(queue.texts.held().waiting, 5);
+}
+
+/// What is done of a long list is kept while its client waits for the rest, and for a while after it has gone.
+#[test]
+fn what_is_done_is_kept_as_long_as_somebody_waits_for_the_rest() {
+    let queue = Queue::new();
+    let tickets = queue.submit(&[("a", 4), ("b", 4)]).unwrap();
+    queue.finish(&queue.pass().unwrap());
+    let now = Instant::now();
+    queue.texts.forget(now + 2 * KEPT);
+    assert_eq!(queue.texts.held().kept, 2, "a client holds them");
+    drop(tickets);
+    queue.texts.forget(now + 2 * KEPT + KEPT / 2);
+    assert_eq!(queue.texts.held().kept, 2, "ten minutes begin when it goes");
+    queue.texts.forget(now + 4 * KEPT);
+    assert_eq!(queue.texts.held().kept, 0);
+}
+
+/// The end of a text and its beginning are two answers.
+#[test]
+fn texts_cut_at_different_ends_are_two() {
+    let queue = Queue::new();
+    let prepared = |too_long| Prepared {
+        caller: Caller::default(),
+        text: Zeroizing::new("a".to_owned()),
+        too_long,
+        rows: 4,
+        planned: 1.0,
+    };
+    let all = [TooLong::Cut, TooLong::CutLeft, TooLong::Refuse].map(prepared);
+    let _tickets = queue.texts.submit(all.into(), &queue.admission()).unwrap();
+    let pass = queue.pass().unwrap();
+    assert_eq!(pass.texts.len(), 2);
 }

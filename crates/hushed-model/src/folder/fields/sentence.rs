@@ -18,6 +18,12 @@ pub(crate) const POOLING: Table = &[
     ("include_prompt", Read),
 ];
 
+/// `2_Normalize/config.json`, since version 6.
+pub(crate) const NORMALIZE: Table = &[
+    ("module_input_name", Only(&["\"sentence_embedding\""], "\"sentence_embedding\"")),
+    ("module_output_name", Only(&["\"sentence_embedding\""], "\"sentence_embedding\"")),
+];
+
 /// `sentence_bert_config.json`, before and since version 5.4.
 pub(crate) const SENTENCE: Table = &[
     ("max_seq_length", Read),

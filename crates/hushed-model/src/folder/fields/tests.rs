@@ -4,6 +4,7 @@ use super::*;
 use crate::arch::MODEL_TYPES;
 use crate::error::Problem;
 use crate::folder::config::{CONFIG, NetworkConfig};
+use crate::folder::pooling::matryoshka;
 
 /// What versions of the libraries write (scripts/published_fields.py).
 fn published() -> Map<String, Value> {
@@ -18,6 +19,7 @@ fn tables_of(file: &str) -> Vec<Table> {
         "tokenizer_config.json" => TOKENIZER_CONFIG,
         "preprocessor_config.json" => PREPROCESSOR,
         "1_Pooling/config.json" => POOLING,
+        "2_Normalize/config.json" => NORMALIZE,
         "sentence_bert_config.json" => SENTENCE,
         other => panic!("{other}"),
     }]
@@ -137,7 +139,12 @@ fn what_is_read_has_an_effect() {
             // Read by an encoder of another kind of model only.
             let elsewhere = match *field {
                 "problem_type" | "id2label" | "num_labels" => plain.as_ref().unwrap().labels.is_none(),
-                "architectures" => false,
+                // Read beside the pooling.
+                "is_matryoshka" | "matryoshka_dimensions" => {
+                    let mut problems = Vec::new();
+                    matryoshka(config.to_string().as_bytes(), 1, &mut problems);
+                    !problems.is_empty()
+                }
                 _ => false,
             };
             assert!(elsewhere || parse(&config) != plain, "{architecture:?}: {field}");

@@ -29,7 +29,7 @@ pub enum TlsFault {
     #[error("the certificate is for another key than the one given")]
     OtherKey,
     /// The certificate is refused for another reason.
-    #[error("the certificate is refused: {reason:?}")]
+    #[error("the certificate is refused: {}", of_certificate(reason))]
     BadCertificate {
         /// The reason as `rustls` states it.
         reason: rustls::CertificateError,
@@ -38,7 +38,7 @@ pub enum TlsFault {
     #[error("the peer showed no certificate")]
     NoCertificate,
     /// The peer sent a TLS alert.
-    #[error("the peer refused the connection: {alert:?}")]
+    #[error("the peer refused the connection: {}", alert.as_str().map_or_else(|| "an unknown alert".to_owned(), spelled))]
     Refused {
         /// The alert.
         alert: rustls::AlertDescription,
@@ -50,7 +50,7 @@ pub enum TlsFault {
     #[error("the peer's TLS is incompatible (TLS 1.3 with X25519MLKEM768 is required)")]
     Incompatible,
     /// Anything else that `rustls` refuses.
-    #[error("TLS failed: {reason}")]
+    #[error("TLS failed: {}", of_tls(reason))]
     Other {
         /// The reason as `rustls` states it.
         reason: rustls::Error,
@@ -77,6 +77,98 @@ impl From<rustls::Error> for TlsFault {
             E::InvalidMessage(_) => Self::NotTls,
             E::PeerIncompatible(_) | E::NoApplicationProtocol => Self::Incompatible,
             reason => Self::Other { reason },
+        }
+    }
+}
+
+/// Why a certificate is refused, in words.
+fn of_certificate(reason: &rustls::CertificateError) -> String {
+    use rustls::CertificateError as C;
+    let known = match reason {
+        C::BadEncoding => "it is not a well-formed certificate",
+        C::Revoked => "it is revoked",
+        C::BadSignature => "its signature is not by the authority that it names",
+        C::InvalidPurpose | C::InvalidPurposeContext { .. } => {
+            "it is not for this use (a server's certificate must allow serverAuth, a client's clientAuth)"
+        }
+        C::UnhandledCriticalExtension => "it has a critical extension that is not known here",
+        C::Other(other) => return of_webpki(&other.0.to_string()),
+        other => {
+            let name = other.to_string();
+            let name: String = name.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == ' ').collect();
+            return match name.starts_with("UnsupportedSignatureAlgorithm") {
+                true => "it is signed by a key of another kind than its authority's: is the authority the right one?"
+                    .to_owned(),
+                false => spelled(name.trim()),
+            };
+        }
+    };
+    known.to_owned()
+}
+
+/// The same for what the certificate library names by itself.
+fn of_webpki(name: &str) -> String {
+    match name {
+        "CaUsedAsEndEntity" => {
+            "it says that it is an authority's own (CA:TRUE), as `openssl req -x509` writes by itself; \
+                                make one with basicConstraints=critical,CA:FALSE"
+                .to_owned()
+        }
+        "EndEntityUsedAsCa" => "it is signed by a certificate that is no authority's".to_owned(),
+        other => spelled(other.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()),
+    }
+}
+
+fn of_tls(reason: &rustls::Error) -> String {
+    match reason {
+        rustls::Error::InconsistentKeys(_) => "the key does not belong to the certificate".to_owned(),
+        rustls::Error::PeerMisbehaved(_) => "the peer broke the rules of TLS".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A name such as `HandshakeFailure` as words.
+fn spelled(name: &str) -> String {
+    let mut words = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(c.to_ascii_lowercase());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::{AlertDescription, CertificateError as C, Error as E, InconsistentKeys, OtherError};
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Named(&'static str);
+
+    /// No message has the names of a library's types.
+    #[test]
+    fn reasons_are_in_words() {
+        let other = |name| E::InvalidCertificate(C::Other(OtherError(Arc::new(Named(name)))));
+        for (error, says) in [
+            (other("CaUsedAsEndEntity"), "CA:FALSE"),
+            (other("EndEntityUsedAsCa"), "no authority's"),
+            (other("MaximumPathDepthExceeded"), "maximum path depth exceeded"),
+            (E::InvalidCertificate(C::Revoked), "it is revoked"),
+            (E::InvalidCertificate(C::InvalidPurpose), "serverAuth"),
+            (E::AlertReceived(AlertDescription::HandshakeFailure), "handshake failure"),
+            (E::InconsistentKeys(InconsistentKeys::KeyMismatch), "does not belong"),
+        ] {
+            let message = TlsFault::from(error).to_string();
+            assert!(message.contains(says), "{message}");
+            for foreign in ["Other(", "Error(", "Error {", "KeyMismatch", "CaUsed"] {
+                assert!(!message.contains(foreign), "{message}");
+            }
         }
     }
 }

@@ -439,7 +439,7 @@ impl Remote {
         self.outbox.make()?;
         // A second process with the same texts finds what the first has encrypted.
         let held = hold(self.outbox.folder())?;
-        let name = name_of(texts, self.options.too_long == TooLong::Cut);
+        let name = name_of(texts, self.options.too_long != TooLong::Refuse);
         if let Some(found) = self.outbox.find(&name, keys)? {
             watch(RemoteEvent::Again);
             return Ok(found);

@@ -276,7 +276,7 @@ impl Texts<'_> {
         let mut tokens = Vec::with_capacity(texts.len());
         for (text, content) in texts.iter().enumerate() {
             let ids = model.tokens(text, content, too_long)?;
-            if too_long == TooLong::Cut && model.tokens(text, content, TooLong::Refuse).is_err() {
+            if too_long != TooLong::Refuse && model.tokens(text, content, TooLong::Refuse).is_err() {
                 warnings.push(Warning::Cut { text });
             }
             if repetitive(ids.ids()) {

@@ -37,7 +37,7 @@ pub enum Refusal {
     #[error("it does not know this bearer token; check it with the server's operator")]
     BadToken,
     /// It has as many sessions as it may, or as many of this client.
-    #[error("it already has {limit} session(s), its limit in all or for one client; try again later")]
+    #[error("it already has as many sessions as it may ({limit}), in all or of one client; try again later")]
     TooManySessions {
         /// Its limit.
         limit: u32,

@@ -40,6 +40,28 @@ pub enum IndexFault {
     /// Records that are too long.
     #[error("a record has at most {MAX_RECORD_BYTES} bytes")]
     RecordBytes,
+    /// A document's id that is none.
+    #[error("an id is a string or a whole number")]
+    Id,
+    /// A document's id and metadata that are longer than a record.
+    #[error(
+        "the id and metadata of document {place} (the first is 0) take {bytes} bytes, and a record has {limit}: make \
+         records longer (--record-bytes, at most {MAX_RECORD_BYTES}), or the metadata shorter"
+    )]
+    Head {
+        /// Its place.
+        place: usize,
+        /// Bytes that they take.
+        bytes: usize,
+        /// Bytes of a record.
+        limit: usize,
+    },
+    /// Two documents of one id.
+    #[error("two documents have the id {0:?}")]
+    SameId(String),
+    /// An id that no document has.
+    #[error("no document has the id {0:?}")]
+    NoSuchId(String),
     /// A document whose embedding a private search could not divide by its length.
     #[error(
         "document {0} (the first is 0) has an embedding whose length is zero, no number, or out of the range of private searches"
