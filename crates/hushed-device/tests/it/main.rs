@@ -1,0 +1,5 @@
+//! Kernels and key switching in PoCL on the processor, word for word against `hushed-math` and `hushed-rlwe`.
+
+mod bed;
+mod points;
+mod transforms;
