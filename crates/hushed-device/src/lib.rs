@@ -21,7 +21,7 @@ mod memory;
 pub mod opencl;
 mod poly;
 mod ring;
-//mod switch;
+pub mod switch;
 mod text;
 
 pub use error::DeviceError;
@@ -29,5 +29,5 @@ pub use machine::{Argument, Arithmetic, Machine};
 pub use memory::Words;
 pub use poly::DevicePoly;
 pub use ring::DeviceRing;
-//pub use switch::{DeviceKey, Extended, Digits};
+pub use switch::{DeviceKey, Digits, Extended, Parts};
 pub use text::{Kernel, Text};

@@ -2,4 +2,5 @@
 
 mod bed;
 mod points;
+mod switches;
 mod transforms;
