@@ -11,6 +11,8 @@ mod ckks;
 mod error;
 mod fhe;
 mod generate;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod local;
 pub mod machine;
 mod model;

@@ -30,7 +30,7 @@ impl<M: Machine, D: Domain> DevicePoly<M, D> {
         if !Arc::ptr_eq(poly.basis(), ring.basis()) {
             return Err(DeviceError::Mismatch);
         }
-        Ok(Self::with_words(ring, poly.ids(), ring.words(&poly.data())?))
+        Ok(Self::with_words(ring, poly.ids(), ring.upload(&poly.data())?))
     }
 
     /// Copies it back.

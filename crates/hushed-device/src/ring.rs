@@ -109,6 +109,24 @@ impl<M: Machine> DeviceRing<M> {
         Ok(operations)
     }
 
+    /// Limbs whose transforms run together.
+    pub fn together(&self) -> usize {
+        self.together
+    }
+
+    /// Transforms whole limbs in place, under all primes in turn: for measurements.
+    ///
+    /// # Errors
+    /// [`DeviceError::Call`].
+    pub fn transform(&self, words: &Words<M>, inverse: bool) -> Result<(), DeviceError> {
+        let count = words.len() / self.basis.n();
+        let limbs: Vec<Limb> = (0..count as u32).map(|place| [place % self.basis.len() as u32, place, place]).collect();
+        match inverse {
+            true => self.inverse(words, words, &limbs, &vec![1; count]),
+            false => self.forward(words, words, &limbs),
+        }
+    }
+
     /// Room for `words` words.
     ///
     /// # Errors
@@ -117,7 +135,11 @@ impl<M: Machine> DeviceRing<M> {
         self.pool.room(words)
     }
 
-    pub(crate) fn words(&self, words: &[u64]) -> Result<Words<M>, DeviceError> {
+    /// Copies words to the device.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Call`].
+    pub fn upload(&self, words: &[u64]) -> Result<Words<M>, DeviceError> {
         self.pool.words(words)
     }
 

@@ -45,7 +45,7 @@ impl<M: Machine> DeviceKey<M> {
             }
         }
         Ok(Self {
-            words: ring.words(&words)?,
+            words: ring.upload(&words)?,
             ring: Arc::clone(ring),
             params: Arc::clone(params),
             key: key.key_use(),

@@ -1,6 +1,7 @@
 //! Kernels and key switching in PoCL on the processor, word for word against `hushed-math` and `hushed-rlwe`.
 
 mod bed;
+mod bounds;
 mod points;
 mod switches;
 mod transforms;
