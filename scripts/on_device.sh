@@ -23,3 +23,4 @@ nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.max.sm,
 "$program" gpu --json >"$folder/rows.jsonl"
 nvidia-smi --query-gpu=clocks.sm,power.draw,temperature.gpu --format=csv,noheader >>"$folder/card.csv" || true
 wc -l "$folder/rows.jsonl"
+if grep '"stopped"' "$folder/rows.jsonl"; then exit 1; fi

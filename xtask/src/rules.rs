@@ -197,7 +197,8 @@ fn lines_before_tests(text: &str) -> usize {
     tests.unwrap_or(lines.len())
 }
 
-/// Checks that the keyword occurs only in hushed-math and hushed-device, and that every other crate forbids it at its root.
+/// Checks that the keyword occurs only in hushed-math and hushed-device, and that every other crate forbids it at its
+/// root.
 pub fn unsafe_code(tree: &Tree) -> Outcome {
     let keyword = concat!("un", "safe");
     let forbid = concat!("#![forbid(un", "safe_code)]");

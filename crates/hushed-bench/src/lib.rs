@@ -11,8 +11,6 @@ mod ckks;
 mod error;
 mod fhe;
 mod generate;
-#[cfg(feature = "cuda")]
-mod gpu;
 mod local;
 pub mod machine;
 mod model;

@@ -9,7 +9,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "gpu",
         about: "kernels and key switches on the first card, compared with the processor first",
-        kind: Kind::Local(crate::gpu::card),
+        kind: Kind::Local(ckks::gpu::card),
     },
     Suite { name: "cot", about: "random correlated OTs", kind: Kind::Pair(cases::cot) },
     Suite { name: "ole", about: "element-wise products of shares", kind: Kind::Pair(products::products) },

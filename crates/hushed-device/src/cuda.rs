@@ -7,9 +7,9 @@ use cudarc::driver::{DriverError, result, sys};
 use cudarc::nvrtc;
 
 use crate::error::DeviceError;
-use crate::machine::{Argument, Arithmetic, Machine};
+use crate::machine::{Argument, Machine};
 use crate::ring::DeviceRing;
-use crate::text::{Kernel, Text};
+use crate::text::{Arithmetic, Kernel, Text};
 
 /// A card, its context and one stream.
 pub struct Cuda {
@@ -193,7 +193,7 @@ impl Machine for Cuda {
     fn arithmetic(&self) -> Arithmetic {
         // Cards for data centres have half as many units for doubles as for single precision, others a 64th.
         match self.shared.capability {
-            [8 | 9 | 10, 0] => Arithmetic::Doubles,
+            [8..=10, 0] => Arithmetic::Doubles,
             _ => Arithmetic::Integers,
         }
     }
@@ -304,8 +304,8 @@ pub struct Recording<T> {
 }
 
 impl<T> Recording<T> {
-    /// Records what `run` puts into the queue of a ring's card. It is run once before, so that all lists are on the card
-    /// and all memory is in the ring's pool: what it then takes from there, the pool keeps as long as the recording.
+    /// Records what `run` puts into the queue of a ring's card. It is run once before, so that all lists are on the
+    /// card and all memory is in the ring's pool: what it takes from there, the pool keeps as long as the recording.
     ///
     /// # Errors
     /// Those of `run`; [`DeviceError::Call`].

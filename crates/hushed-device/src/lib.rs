@@ -25,9 +25,9 @@ pub mod switch;
 mod text;
 
 pub use error::DeviceError;
-pub use machine::{Argument, Arithmetic, Machine};
+pub use machine::{Argument, Machine};
 pub use memory::Words;
 pub use poly::DevicePoly;
 pub use ring::DeviceRing;
 pub use switch::{DeviceKey, Digits, Extended, Parts};
-pub use text::{Kernel, Text};
+pub use text::{Arithmetic, Kernel, Text};

@@ -1,7 +1,7 @@
 //! What a device must be able to do: the only code that differs between CUDA and OpenCL.
 
 use crate::error::DeviceError;
-use crate::text::{Kernel, Text};
+use crate::text::{Arithmetic, Kernel, Text};
 
 /// A device, its memory and one queue: calls take effect in order.
 pub trait Machine: Send + Sync + Sized + 'static {
@@ -68,13 +68,4 @@ pub enum Argument<'a, M> {
     Memory(&'a M),
     /// A number.
     Number(u32),
-}
-
-/// How kernels multiply modulo primes; both give the same words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Arithmetic {
-    /// 64-bit integers.
-    Integers,
-    /// Multiply-adds of doubles: for cards with as many of them as of single precision, or half.
-    Doubles,
 }

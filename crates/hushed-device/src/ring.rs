@@ -7,9 +7,9 @@ use hushed_math::{Modulus, NttTables, RnsBasis};
 
 use crate::error::DeviceError;
 use crate::list::Lists;
-use crate::machine::{Argument, Arithmetic, Machine};
+use crate::machine::{Argument, Machine};
 use crate::memory::{Pool, Words};
-use crate::text::{CONSTANTS, Kernel, Text};
+use crate::text::{Arithmetic, CONSTANTS, Kernel, Text};
 
 /// Limbs that go through both halves of a transform before the next ones: what lies between the halves stays in the
 /// second-level cache of a large card.
@@ -32,8 +32,8 @@ pub struct DeviceRing<M: Machine> {
 pub(crate) type Limb = [u32; 3];
 
 impl<M: Machine> DeviceRing<M> {
-    /// Compiles the kernels for `basis` in the machine's faster arithmetic, and uploads the tables of its primes: twice a
-    /// limb for each prime in doubles, four times in integers.
+    /// Compiles the kernels for `basis` in the machine's faster arithmetic, and uploads the tables of its primes: for
+    /// each prime twice a limb in doubles, four times in integers.
     ///
     /// # Errors
     /// [`DeviceError::Degree`], and those of [`Machine::build`], [`Machine::room`] and [`Machine::upload`].
@@ -292,7 +292,7 @@ fn table(ntt: &NttTables, text: &Text, inverse: bool) -> Vec<u64> {
     let threads = n / text.words();
     let last = (0..text.words().trailing_zeros()).flat_map(|j| (0..1_usize << j).map(move |k| (j, k)));
     let heap = &heap;
-    let last = last.flat_map(|(j, k)| (0..threads).map(move |thread| heap[(threads + thread << j) + k]));
+    let last = last.flat_map(|(j, k)| (0..threads).map(move |thread| heap[((threads + thread) << j) + k]));
     let ordered = heap[..threads].iter().copied().chain(last);
     match text.arithmetic() {
         Arithmetic::Integers => ordered.flat_map(|w| [w, q.shoup(w)]).collect(),

@@ -10,7 +10,7 @@ mod key;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hushed_math::{Eval, RnsBasis};
+use hushed_math::Eval;
 use hushed_rlwe::hybrid::{Gadget, KeyUse};
 use hushed_rlwe::{RlweError, RlweParams};
 
@@ -20,7 +20,7 @@ use crate::memory::Words;
 use crate::poly::DevicePoly;
 use crate::ring::{DeviceRing, Limb, memories};
 use crate::text::{Kernel, MOST_DIGITS};
-use convert::{Conversion, Conversions};
+use convert::{Conversion, Conversions, at_most, inverse_of};
 pub use key::DeviceKey;
 
 /// Both parts of a ciphertext.
@@ -219,7 +219,7 @@ fn divide<M: Machine>(
             let memory = memories([out.words(), words, &lifted, &factors, ring.constants(), &places]);
             let turn = Argument::Number((turn % (2 * n)) as u32);
             let arguments: Vec<_> = memory.into_iter().chain([turn]).collect();
-            // SAFETY: `words` has `all` limbs a part, `lifted` and the result `stay`, and the permutation stays within a
+            // SAFETY: `words` has `all` limbs a part, `lifted` and the result `stay`; the permutation stays within a
             // limb.
             unsafe { ring.launch(Kernel::Finish, stay, &arguments)? };
             Ok(out)
@@ -336,20 +336,7 @@ fn same_ring<M: Machine>(ring: &Arc<DeviceRing<M>>, poly: &DevicePoly<M, Eval>) 
     if Arc::ptr_eq(ring, poly.ring()) { Ok(()) } else { Err(DeviceError::Mismatch) }
 }
 
-/// Refuses what kernels have no room for.
-fn at_most(what: &'static str, found: usize, most: usize) -> Result<(), DeviceError> {
-    if found <= most { Ok(()) } else { Err(DeviceError::Shape { what, found, most }) }
-}
-
 /// Limbs of these primes, one after the other, each in its own place.
 fn in_place(ids: &[usize]) -> Vec<Limb> {
     ids.iter().zip(0..).map(|(&id, place)| [id as u32, place, place]).collect()
-}
-
-/// 1 over the product of the primes `ids`, modulo prime `id`, which is not one of them.
-fn inverse_of(basis: &RnsBasis, ids: &[usize], id: usize) -> u64 {
-    let q = basis.modulus(id);
-    let product = ids.iter().fold(1, |product, &p| q.mul(product, q.reduce(basis.modulus(p).value())));
-    // By Fermat's little theorem: the primes are distinct.
-    q.pow(product, q.value() - 2)
 }

@@ -1,7 +1,6 @@
 //! The kernels' text, in one language for CUDA and OpenCL, and its sizes.
 
 use crate::error::DeviceError;
-use crate::machine::Arithmetic;
 
 const PARTS: [&str; 6] = [
     include_str!("../kernels/language.h"),
@@ -22,6 +21,15 @@ pub(crate) const CONSTANTS: usize = 16;
 const POINTS: usize = 256;
 /// Threads of a block of `convert`: `CONVERT_THREADS`.
 const CONVERT_THREADS: usize = 128;
+
+/// How kernels multiply modulo primes; both give the same words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Arithmetic {
+    /// 64-bit integers.
+    Integers,
+    /// Multiply-adds of doubles: for cards with as many of them as of single precision, or half.
+    Doubles,
+}
 
 /// The kernels for one ring degree and one arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,7 +30,13 @@ macro_rules! calls {
                 // SAFETY: the first word of a platform points to the table, whose order `cl_icd.h` fixes.
                 unsafe {
                     let table = *platform.cast::<*const *const c_void>();
-                    Driver { $($name: std::mem::transmute(*table.add($place)),)* platform }
+                    Driver {
+                        $($name: std::mem::transmute::<
+                            *const c_void,
+                            unsafe extern "C" fn($($argument),*) -> $result,
+                        >(*table.add($place)),)*
+                        platform,
+                    }
                 }
             }
         }
@@ -82,7 +88,7 @@ impl Driver {
             if address.is_null() {
                 return Err(missing(&"no cl_khr_icd"));
             }
-            let platforms: GetPlatforms = std::mem::transmute(address);
+            let platforms = std::mem::transmute::<*mut c_void, GetPlatforms>(address);
             let code = platforms(1, &mut platform, std::ptr::null_mut());
             if code != 0 || platform.is_null() {
                 return Err(DeviceError::NoSuchDevice { index: 0, count: 0 });

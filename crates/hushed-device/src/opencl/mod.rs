@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::DeviceError;
-use crate::machine::{Argument, Arithmetic, Machine};
-use crate::text::{Kernel, Text};
+use crate::machine::{Argument, Machine};
+use crate::text::{Arithmetic, Kernel, Text};
 use driver::{Driver, Object, checked};
 
 const BLOCKING: u32 = 1;
@@ -107,7 +107,7 @@ pub struct Program {
     shared: Arc<Shared>,
     text: Text,
     program: Object,
-    /// In the order of [`Kernel::ALL`]. A kernel keeps its arguments until it is run, so one thread at a time sets them.
+    /// In the order of [`Kernel::ALL`]. A kernel keeps its arguments until it is run: one thread at a time sets them.
     kernels: Mutex<Vec<Object>>,
 }
 

@@ -2,7 +2,6 @@
 
 use hushed_math::{MathError, RnsBasis};
 
-use super::{at_most, inverse_of};
 use crate::error::DeviceError;
 use crate::machine::Machine;
 use crate::memory::Words;
@@ -106,4 +105,17 @@ impl Conversions {
         // SAFETY: callers give positions within `terms` and `out`, and all other numbers count what was added.
         unsafe { ring.launch(Kernel::Convert, rows, &arguments) }
     }
+}
+
+/// Refuses what kernels have no room for.
+pub(super) fn at_most(what: &'static str, found: usize, most: usize) -> Result<(), DeviceError> {
+    if found <= most { Ok(()) } else { Err(DeviceError::Shape { what, found, most }) }
+}
+
+/// 1 over the product of the primes `ids`, modulo prime `id`, which is not one of them.
+pub(super) fn inverse_of(basis: &RnsBasis, ids: &[usize], id: usize) -> u64 {
+    let q = basis.modulus(id);
+    let product = ids.iter().fold(1, |product, &p| q.mul(product, q.reduce(basis.modulus(p).value())));
+    // By Fermat's little theorem: the primes are distinct.
+    q.pow(product, q.value() - 2)
 }

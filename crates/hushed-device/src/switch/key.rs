@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::memory::Words;
 use crate::ring::DeviceRing;
 
-/// A key on a device. The uniform half, a seed elsewhere, is expanded here once: its words depend on all before them.
+/// A key on a device. The uniform half, elsewhere a seed, is expanded once.
 pub struct DeviceKey<M: Machine> {
     ring: Arc<DeviceRing<M>>,
     params: Arc<RlweParams>,
@@ -24,7 +24,7 @@ impl<M: Machine> DeviceKey<M> {
     /// Expands a key and copies it to the device: 16 bytes a coefficient for each digit and each prime.
     ///
     /// # Errors
-    /// [`DeviceError::Rlwe`] with [`RlweError::IncompatibleParameters`] if the ring is not that of the key's parameters;
+    /// [`DeviceError::Rlwe`] with [`RlweError::IncompatibleParameters`] if the ring is not that of the key;
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Call`].
     pub fn upload(ring: &Arc<DeviceRing<M>>, key: &SwitchKey) -> Result<Self, DeviceError> {
         let (params, gadget) = (key.params(), key.gadget());
