@@ -2,6 +2,7 @@
 
 mod bed;
 mod bounds;
+mod cards;
 mod points;
 mod switches;
 mod transforms;
