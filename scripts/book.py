@@ -31,7 +31,8 @@ limit-results = 20
 
 def pages():
     """The files of the book: the path of each in the repository, and its name in the book."""
-    documents = [*(ROOT / "docs").iterdir(), *(ROOT / name for name in ["README.md", "LICENSE", "NOTICE", *BESIDE])]
+    documents = [path for path in (ROOT / "docs").iterdir() if path.is_file()]
+    documents += [ROOT / name for name in ["README.md", "LICENSE", "NOTICE", *BESIDE]]
     paths = sorted(str(path.relative_to(ROOT)) for path in documents)
     return {path: NAMES.get(path, path.rpartition("/")[2]) for path in paths}
 

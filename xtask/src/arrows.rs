@@ -7,12 +7,13 @@ use crate::Outcome;
 use crate::metadata::{Graph, Kind};
 
 /// Crate → the crates that it may import. A crate that is not listed may import none of ours and must be added.
-const MAY_IMPORT: [(&str, &[&str]); 16] = [
+const MAY_IMPORT: [(&str, &[&str]); 17] = [
     ("hushed-math", &[]),
     ("hushed-net", &[]),
     ("hushed-model", &[]),
     ("hushed-rlwe", &["hushed-math"]),
     ("hushed-ckks", &["hushed-math", "hushed-rlwe"]),
+    ("hushed-device", &["hushed-math", "hushed-rlwe"]),
     ("hushed-twopc", &["hushed-math", "hushed-rlwe", "hushed-net"]),
     ("hushed-lower", &["hushed-model"]),
     ("hushed-fhe", &["hushed-lower", "hushed-model", "hushed-ckks", "hushed-math", "hushed-rlwe"]),
@@ -61,6 +62,7 @@ const MAY_IMPORT: [(&str, &[&str]); 16] = [
             "hushed-model",
             "hushed-rlwe",
             "hushed-ckks",
+            "hushed-device",
             "hushed-twopc",
             "hushed-lower",
             "hushed-fhe",

@@ -38,6 +38,12 @@ pub enum BenchError {
     CkksParams(#[from] CkksParamsError),
     #[error(transparent)]
     Fhe(#[from] FheError),
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Device(#[from] hushed_device::DeviceError),
+    #[cfg(feature = "cuda")]
+    #[error("the card differs from the processor: {what}, {wrong} words")]
+    Differs { what: String, wrong: usize },
     #[error("{threads} threads could not be started")]
     NoThreads { threads: usize },
     #[error("there is no measurement `{name}`: `hushed-bench --list` lists them")]

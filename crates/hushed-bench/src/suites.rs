@@ -5,6 +5,12 @@ use crate::{cases, ckks, fhe, generate, local, model, products, search};
 
 pub const SUITES: &[Suite] = &[
     Suite { name: "ntt", about: "negacyclic transform of one polynomial", kind: Kind::Local(local::ntt) },
+    #[cfg(feature = "cuda")]
+    Suite {
+        name: "gpu",
+        about: "kernels and key switches on the first card, compared with the processor first",
+        kind: Kind::Local(ckks::gpu::card),
+    },
     Suite { name: "cot", about: "random correlated OTs", kind: Kind::Pair(cases::cot) },
     Suite { name: "ole", about: "element-wise products of shares", kind: Kind::Pair(products::products) },
     Suite {
@@ -134,8 +140,8 @@ pub const SUITES: &[Suite] = &[
     },
 ];
 
-/// Measurements that `all` leaves out because they take too long.
-pub const LONG: &[&str] = &["fhe-layer", "fhe-model", "fhe-text"];
+/// Measurements that `all` leaves out because they take too long, or need a card.
+pub const LONG: &[&str] = &["fhe-layer", "fhe-model", "fhe-text", "gpu"];
 
 pub fn suite(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name)

@@ -1,4 +1,5 @@
-//! Arithmetic: moduli, NTT, RNS, samplers and the bit kernels of oblivious transfer. Holds the only unsafe code.
+//! Arithmetic: moduli, NTT, RNS, samplers and the bit kernels of oblivious transfer. Holds the unsafe code but that of
+//! `hushed-device`.
 //!
 //! Input: slices of words. Output: polynomials in a known domain, random streams, blocks of bits. The crate knows
 //! nothing of keys, the purpose of a sample, scales, files or sockets. Everything here is a function of its arguments,

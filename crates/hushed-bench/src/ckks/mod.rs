@@ -5,6 +5,8 @@
 mod bootstrap;
 mod flooding;
 mod gemm;
+#[cfg(feature = "cuda")]
+pub mod gpu;
 mod lintrans;
 mod maps;
 mod matmul;
