@@ -1,4 +1,4 @@
-//! The circuit of a model as data: recorded once.
+//! The circuit of a model as data: recorded once, then placed ([`assign`]) and run by any [`run::Executor`].
 //!
 //! A node is one operation on a *block* of vectors, all with the same level and scale: the columns of a layer, the
 //! diagonals of a giant step. A block is a list of rows of vectors; most have one row. A tape names no level, no scale,
@@ -7,17 +7,22 @@
 //!
 //! Runs use [`crate::Pass`]; this is compiled for tests alone, which compare the two.
 
+pub(crate) mod assign;
 pub(crate) mod attention;
 pub(crate) mod encoder;
 pub(crate) mod exact;
 pub(crate) mod feed_forward;
 pub(crate) mod functions;
 pub(crate) mod layout;
+pub(crate) mod levels;
 pub(crate) mod norm;
 pub(crate) mod pool;
 pub(crate) mod record;
-#[cfg(test)]
+pub(crate) mod run;
+pub(crate) mod scales;
+pub(crate) mod schedule;
 mod tests;
+pub(crate) mod values;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -198,9 +203,39 @@ impl Plain {
 }
 
 impl Op {
-    /// Whether its result is another reading of its operands' vectors, which costs nothing.
-    pub fn is_free(&self) -> bool {
-        matches!(self, Op::Row { .. } | Op::Cut { .. } | Op::Stack | Op::Turn | Op::Join | Op::ReadAs { .. })
+    /// Whether the scale of its result can be chosen.
+    pub fn chooses_scale(&self) -> bool {
+        matches!(
+            self,
+            Op::Linear { .. }
+                | Op::LinearSum { .. }
+                | Op::Combine { .. }
+                | Op::Scaled { .. }
+                | Op::MulVectors { .. }
+                | Op::Apply { .. }
+        )
+    }
+
+    /// Whether its result has the scale of its operands.
+    pub fn keeps_scale(&self) -> bool {
+        matches!(
+            self,
+            Op::AddNumbers { .. }
+                | Op::Add
+                | Op::Sub
+                | Op::Total
+                | Op::AddVectors { .. }
+                | Op::Rotate { .. }
+                | Op::Rotations { .. }
+                | Op::Pair { .. }
+                | Op::Row { .. }
+                | Op::Cut { .. }
+                | Op::Stack
+                | Op::Turn
+                | Op::Join
+                | Op::Mark { .. }
+                | Op::Output
+        )
     }
 
     /// The levels from its operands to its result.

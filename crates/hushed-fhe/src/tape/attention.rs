@@ -114,7 +114,7 @@ fn weights<L: Layout>(
         let sum = layout.row_sum(t, p, softmax.padding(on));
         sums.push(t.within(sum, 1.0));
     }
-    let sums = refreshed(t, at.part("first_sum"), at.part("weigh"), &sums, 1.0);
+    let sums = refreshed(t, at.part("weigh"), "first_sum", &sums, 1.0);
     let (mut exponentials, mut second) = (Vec::new(), Vec::new());
     for (((_, softmax), p), sum) in group.iter().zip(all).zip(sums) {
         let first = t.function(SlotFunction::FirstInverse(Arc::clone(softmax)));
@@ -131,16 +131,16 @@ fn weights<L: Layout>(
         second.push(t.within(sum, high));
         exponentials.push(e);
     }
-    let second = refreshed(t, at.part("second_sum"), at.part("weigh"), &second, high);
+    let second = refreshed(t, at.part("weigh"), "second_sum", &second, high);
     Ok(exponentials.into_iter().zip(second).collect())
 }
 
 /// Sums, refreshed together, without the imaginary part of the error ([`crate::ops::softmax`]).
-fn refreshed(t: &mut Recorder, site: StepId, after: StepId, sums: &[NodeId], bound: f64) -> Vec<NodeId> {
-    t.at(site);
+fn refreshed(t: &mut Recorder, at: StepId, part: &'static str, sums: &[NodeId], bound: f64) -> Vec<NodeId> {
+    t.at(at.part(part));
     let joined = t.join(sums);
     let marked = t.mark(joined, bound);
-    t.at(after);
+    t.at(at);
     let real = t.real(marked);
     (0..sums.len()).map(|h| t.cut(real, h..h + 1)).collect()
 }

@@ -8,7 +8,7 @@ use hushed_model::{Block, Norm, Program, Step, StepId, same};
 use super::attention::{AttentionBlock, attention};
 use super::feed_forward::{FeedForwardBlock, feed_forward};
 use super::layout::Columns;
-use super::norm::{Frozen, norm, residual};
+use super::norm::{Frozen, NormBlock, norm, residual};
 use super::pool::pool;
 use super::record::Recorder;
 use super::{NodeId, RowMask, Tape};
@@ -168,7 +168,13 @@ impl Encoder<'_> {
         };
         let later: &dyn Fn(usize) -> bool = &|row| row > 0;
         let rows = layout.tokens(t, layer.frozen_row.is_some().then_some(later));
-        let node = norm(t, self.on, layout, step.id, centred, (n, choice), &rows, constant)?;
+        let node = norm(
+            t,
+            self.on,
+            layout,
+            centred,
+            NormBlock { at: step.id, norm: n, choice, rows: &rows, frozen: constant },
+        )?;
         let x = Acts::normed(step.id, vec![node], n, choice)?;
         Ok(Value::Columns { x, node, mark: Some(step.id.part("refresh")) })
     }

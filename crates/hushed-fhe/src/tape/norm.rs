@@ -36,7 +36,17 @@ pub(crate) struct Frozen {
     pub rows: Arc<[f64]>,
 }
 
-/// x̂ divided by the bound of `choice`, from κ·(x − mean of x).
+/// A norm, and what was chosen for it.
+pub(crate) struct NormBlock<'a> {
+    pub at: StepId,
+    pub norm: &'a Norm,
+    pub choice: &'a NormChoice,
+    /// The rows that get a result; the others get 0.
+    pub rows: &'a RowMask,
+    pub frozen: Option<Frozen>,
+}
+
+/// x̂ divided by the bound of its choice, from κ·(x − mean of x).
 ///
 /// # Errors
 /// A norm without means, a range without a fit.
@@ -44,12 +54,10 @@ pub(crate) fn norm<L: Layout>(
     t: &mut Recorder,
     on: &Simulator,
     layout: &L,
-    at: StepId,
     centred: NodeId,
-    (norm, choice): (&Norm, &NormChoice),
-    rows: &RowMask,
-    frozen: Option<Frozen>,
+    block: NormBlock<'_>,
 ) -> Result<NodeId, FheError> {
+    let NormBlock { at, norm, choice, rows, frozen } = block;
     has_means(at, norm)?;
     t.at(at);
     let squares = layout.squares(t, centred);
