@@ -50,6 +50,8 @@ pub mod run;
 pub mod simulate;
 mod slots;
 #[cfg(test)]
+mod tape;
+#[cfg(test)]
 mod testing;
 #[cfg(any(feature = "client", test))]
 pub mod verify;

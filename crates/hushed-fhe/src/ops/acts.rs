@@ -93,13 +93,25 @@ impl<V> Acts<V> {
     where
         S: Slots<Value = V>,
     {
-        same(at, "columns", self.width(), w.inputs)?;
-        if on.only_shapes() {
-            return Ok(LinearMap::shape(w.outputs, w.inputs));
-        }
-        let map = LinearMap::of(at, w)?;
-        Ok(map.reading(&self.gain, &self.offset).bounded())
+        reading(on, at, w, (&self.gain, &self.offset))
     }
+}
+
+/// The layer `w` as a map of vectors v, where column j is `gain[j]`·v + `offset[j]`.
+///
+/// # Errors
+/// As [`Acts::folded`].
+pub(crate) fn reading<S: Slots>(
+    on: &S,
+    at: StepId,
+    w: &Linear,
+    (gain, offset): (&[f64], &[f64]),
+) -> Result<LinearMap, FheError> {
+    same(at, "columns", gain.len(), w.inputs)?;
+    if on.only_shapes() {
+        return Ok(LinearMap::shape(w.outputs, w.inputs));
+    }
+    Ok(LinearMap::of(at, w)?.reading(gain, offset).bounded())
 }
 
 /// Spilled columns, dropped to the primes that the residual sum needs after a block has read them.

@@ -37,6 +37,10 @@ use crate::ops::levels::{above, below};
 use crate::slots::Slots;
 
 pub use layer::AttentionLayer;
+#[cfg(test)]
+pub(crate) use layer::Maps;
+#[cfg(test)]
+pub(crate) use source::PROJECTED;
 
 use layer::Run;
 use output::Output;

@@ -96,12 +96,19 @@ impl Softmax {
         Softmax { head, ..self }
     }
 
-    fn function(&self, diagonal: usize) -> Function {
+    /// The approximation of the exponential.
+    #[cfg(test)]
+    pub(crate) fn polynomial(&self) -> &Polynomial {
+        &self.exponential
+    }
+
+    /// The function that the exponential approximates.
+    pub(crate) fn function(&self, diagonal: usize) -> Function {
         Function::Exponential { head: self.head, scores: self.scores, divisor: self.divisor, diagonal }
     }
 
     /// p of padding, at t = −1.
-    fn padding<S: Slots>(&self, on: &S) -> f64 {
+    pub(crate) fn padding<S: Slots>(&self, on: &S) -> f64 {
         let least = -1.0;
         on.value(&self.function(0), least, || self.exponential.eval(least))
     }

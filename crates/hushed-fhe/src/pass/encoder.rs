@@ -387,7 +387,7 @@ impl<'a, S: Slots> Pass<'a, S> {
 }
 
 /// (row − offset)/(gain·bound): the constant row in the units of a norm's columns.
-pub(super) fn frozen(at: StepId, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, FheError> {
+pub(crate) fn frozen(at: StepId, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, FheError> {
     same(at, "columns of the constant row", row.len(), n.width)?;
     let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
     let numbers = row.iter().zip(gain.iter()).zip(offset.iter());

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use hushed_ckks::Scale;
-use hushed_model::{Attention, Linear, StepId, same};
+use hushed_model::{Attention, Heads, Linear, StepId, same};
 
 use crate::choices::{AttentionChoice, HeadChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation;
-use crate::ops::acts::{Acts, centred_output};
+use crate::ops::acts::{Acts, centred_output, reading};
 use crate::ops::key_mask::KeyMask;
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::mask::RowsKnown;
@@ -52,7 +52,7 @@ pub struct Run<'a, S: Slots> {
 impl<'a, S: Slots> Run<'a, S> {
     pub fn new(on: &'a S, x: &Acts<S::Value>, layer: &'a AttentionLayer<'a, S::Value>) -> Result<Self, FheError> {
         let AttentionLayer { at, block, choice, .. } = *layer;
-        let maps = Maps::new(on, at, x, block, layer.norm.scale)?;
+        let maps = Maps::new(on, at, (&x.gain, &x.offset), block, layer.norm.scale)?;
         on.at(at.part("rows"));
         let keys = KeyMask::new(on, layer.rows)?;
         let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
@@ -106,16 +106,8 @@ impl<'a, S: Slots> Run<'a, S> {
 
     /// The map of the queries and keys of head `h`, and the scale of its results.
     pub fn query_key_map(&self, h: usize, softmax: &Softmax) -> Result<(LinearMap, Scale), FheError> {
-        let (on, dh) = (self.on, self.width);
-        let (factor, _) = softmax.argument();
-        let range = h * dh..(h + 1) * dh;
-        // 1/√dh.
-        let scale = self.layer.block.heads.scale;
-        // Each takes the square root of the factor, so that one bound holds for both.
-        let half = (factor * scale.abs()).sqrt();
-        let query = self.maps.query.rows(range.clone());
-        let query = query.times(half.copysign(scale));
-        let map = LinearMap::stacked(vec![query, self.maps.key.rows(range).times(half)]).bounded();
+        let on = self.on;
+        let map = self.maps.query_key(&self.layer.block.heads, h, softmax);
         let limbs = below(on, self.columns, 1)?;
         // Arguments are at twice the divisor of their first rescale; taking real parts already doubles the scale.
         let wanted = divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
@@ -175,9 +167,16 @@ pub struct Maps {
 }
 
 impl Maps {
-    fn new<S: Slots>(on: &S, at: StepId, x: &Acts<S::Value>, layer: &Attention, kappa: f64) -> Result<Maps, FheError> {
+    /// The maps for columns with these gains and offsets.
+    pub fn new<S: Slots>(
+        on: &S,
+        at: StepId,
+        columns: (&[f64], &[f64]),
+        layer: &Attention,
+        kappa: f64,
+    ) -> Result<Maps, FheError> {
         let inner = layer.heads.count * layer.heads.width;
-        let folded = |part: &'static str, w: &Linear| x.folded(on, at.part(part), w);
+        let folded = |part: &'static str, w: &Linear| reading(on, at.part(part), w, columns);
         let unbiased =
             |part: &'static str, w: &Linear| on.map(at.part(part), || Ok(LinearMap { bias: None, ..folded(part, w)? }));
         let query = on.map(at.part("query"), || folded("query", &layer.query))?;
@@ -193,5 +192,21 @@ impl Maps {
         }
         same(at, "columns of all heads", layer.output.inputs, inner)?;
         Ok(Maps { query, key, value, output })
+    }
+
+    /// The map of the queries and keys of head `h`, 1/√dh and the argument of the exponential folded in.
+    pub fn query_key(&self, heads: &Heads, h: usize, softmax: &Softmax) -> LinearMap {
+        let (factor, _) = softmax.argument();
+        let range = h * heads.width..(h + 1) * heads.width;
+        // Each takes the square root of the factor, so that one bound holds for both.
+        let half = (factor * heads.scale.abs()).sqrt();
+        let query = self.query.rows(range.clone()).times(half.copysign(heads.scale));
+        LinearMap::stacked(vec![query, self.key.rows(range).times(half)]).bounded()
+    }
+
+    /// The map of the values of some heads.
+    pub fn values(&self, width: usize, heads: &[usize]) -> LinearMap {
+        let maps = heads.iter().map(|&h| self.value.rows(h * width..(h + 1) * width));
+        LinearMap::stacked(maps.collect()).bounded()
     }
 }

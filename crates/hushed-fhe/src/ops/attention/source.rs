@@ -9,10 +9,9 @@ use crate::ops::levels::above;
 use crate::ops::softmax::Softmax;
 use crate::packing::{Columns, PackingError, Pairs};
 use crate::slots::Slots;
-use hushed_lower::LinearMap;
 
 /// Rows of the query and key maps applied at a time: an even number, as their results are paired.
-const PROJECTED: usize = 32;
+pub(crate) const PROJECTED: usize = 32;
 
 /// The source of queries, keys and values.
 pub enum Source<'a, S: Slots> {
@@ -162,8 +161,7 @@ impl<S: Slots> Run<'_, S> {
     ) -> Result<Vec<Pairs<S::Value>>, FheError> {
         let (on, dh) = (self.on, self.width);
         self.site("value");
-        let maps: Vec<LinearMap> = heads.iter().map(|&h| self.maps.value.rows(h * dh..(h + 1) * dh)).collect();
-        let map = LinearMap::stacked(maps).bounded();
+        let map = self.maps.values(dh, heads);
         let mut all = on.linear_at(&map, x, (above(on, limbs)?, target))?.into_iter();
         let head = |_| self.paired(all.by_ref().take(dh).collect(), Side::Queries);
         heads.iter().map(head).collect()

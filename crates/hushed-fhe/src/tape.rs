@@ -1,0 +1,256 @@
+//! The circuit of a model as data: recorded once, then placed ([`assign`]) and run by any [`run::Executor`].
+//!
+//! A node is one operation on a *block* of vectors, all with the same level and scale: the columns of a layer, the
+//! diagonals of a giant step. A block is a list of rows of vectors; most have one row. A tape names no level, no scale,
+//! no refresh and no key. It says where vectors may be refreshed ([`Op::Mark`]), as only there their numbers are within
+//! their bound.
+//!
+//! Runs use [`crate::Pass`]; this is compiled for tests alone, which compare the two.
+
+pub(crate) mod assign;
+pub(crate) mod attention;
+pub(crate) mod encoder;
+pub(crate) mod exact;
+pub(crate) mod feed_forward;
+pub(crate) mod functions;
+pub(crate) mod layout;
+pub(crate) mod levels;
+pub(crate) mod norm;
+pub(crate) mod pool;
+pub(crate) mod record;
+pub(crate) mod run;
+pub(crate) mod scales;
+pub(crate) mod schedule;
+mod tests;
+pub(crate) mod values;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hushed_lower::LinearMap;
+use hushed_model::StepId;
+
+use crate::packing::Interleave;
+use functions::SlotFunction;
+
+/// The position of a node on its tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeId(pub usize);
+
+/// A recorded computation.
+#[derive(Default)]
+pub(crate) struct Tape {
+    /// In an order in which they can be computed.
+    pub nodes: Vec<Node>,
+    /// What their operations name.
+    pub constants: Constants,
+}
+
+/// One operation.
+pub(crate) struct Node {
+    /// The operation.
+    pub op: Op,
+    /// The step of the model that it belongs to.
+    pub step: StepId,
+    /// Its operands, all of them earlier nodes.
+    pub inputs: Vec<NodeId>,
+    /// No slot that is read later is larger; infinite if nothing is known.
+    pub bound: f64,
+    /// Rows of the block, and vectors in each.
+    pub shape: (usize, usize),
+}
+
+/// An operation on blocks. Where the second operand has one vector, it is used with every vector of the first.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Op {
+    /// Vectors from outside.
+    Input(&'static str),
+    /// Some rows of a map.
+    Linear { map: usize, rows: Range<usize> },
+    /// Some columns of a map, added to the unfinished sums that are the first of two operands. The first part of a map
+    /// adds its biases.
+    LinearSum { map: usize, columns: Range<usize>, first: bool },
+    /// Finishes the sums of a map.
+    Finished,
+    /// `result[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`.
+    Dot,
+    /// Σ_k a_k ⊗ b_k.
+    DotProduct,
+    /// a ⊗ b.
+    Mul,
+    /// Σ_k c_k·x_k.
+    Combine { numbers: usize },
+    /// c_k·x_k.
+    Scaled { numbers: usize },
+    /// x_k + c_k.
+    AddNumbers { numbers: usize },
+    /// a + b.
+    Add,
+    /// a − b.
+    Sub,
+    /// The sum of all vectors of all operands.
+    Total,
+    /// x_k + v_k.
+    AddVectors { vectors: usize },
+    /// x_k ⊗ v_k.
+    MulVectors { vectors: usize },
+    /// A function of each slot.
+    Apply { function: usize },
+    /// Slot i of the result is slot i + `by`.
+    Rotate { by: usize },
+    /// Each of the vectors by each of these distances, a row for each vector.
+    Rotations { by: Vec<usize> },
+    /// a + i·b, or a − i·b, of every two vectors; of an odd number the last stays.
+    Pair { conjugate: bool },
+    /// The first `width` vectors of the two parts of each pair.
+    Parts { width: usize },
+    /// Real parts.
+    Real,
+    /// The same vectors read as `factor` times themselves.
+    ReadAs { factor: f64 },
+    /// A row of a block.
+    Row { row: usize },
+    /// Some vectors of a row.
+    Cut { range: Range<usize> },
+    /// The rows of all operands.
+    Stack,
+    /// Columns as rows.
+    Turn,
+    /// The rows of all operands as one.
+    Join,
+    /// Here vectors may be refreshed: numbers are within the bound of the node.
+    Mark { mark: Mark },
+    /// Vectors that leave.
+    Output,
+}
+
+/// What is refreshed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Vectors at the scale of a refresh, divided by the bound if that is above 1.
+    Vectors,
+    /// A vector at any scale within 1 in the rows of these masks: a public one, or the second operand.
+    Statistic { mask: Option<usize> },
+}
+
+/// What operations name: by number, so that a tape can be compared and hashed without the model's weights.
+#[derive(Default)]
+pub(crate) struct Constants {
+    /// Maps with everything folded in.
+    pub maps: Vec<Arc<LinearMap>>,
+    /// Numbers, one per vector.
+    pub numbers: Vec<Vec<f64>>,
+    /// Plaintext vectors, one per vector of a block or one for all.
+    pub vectors: Vec<Vec<Plain>>,
+    /// Functions of a slot.
+    pub functions: Vec<SlotFunction>,
+}
+
+/// A plaintext vector.
+#[derive(Clone)]
+pub(crate) enum Plain {
+    /// A number per slot.
+    Given(Arc<[f64]>),
+    /// For diagonal `diagonal` of scores: `token` where the key is a token, −1 where it is padding.
+    Keys { texts: Arc<Texts>, diagonal: usize, token: f64 },
+    /// `value` in one row of every text; for a mean, divided by the rows of the text.
+    Row { texts: Arc<Texts>, row: usize, value: f64, mean: bool },
+}
+
+/// Rows that are 1 in a mask.
+#[derive(Clone)]
+pub(crate) enum RowMask {
+    Public(Arc<[f64]>),
+    Private(NodeId),
+}
+
+/// The texts of a batch, whose lengths are public.
+pub(crate) struct Texts {
+    /// The packing.
+    pub layout: Interleave,
+    /// Tokens of each text.
+    pub lengths: Vec<usize>,
+}
+
+impl Texts {
+    fn length(&self, text: usize) -> usize {
+        self.lengths.get(text).copied().unwrap_or(0)
+    }
+
+    /// `f` of each text's number of tokens, in all its rows.
+    pub fn by_text(&self, f: impl Fn(usize) -> f64) -> Vec<f64> {
+        self.layout.vector(self.layout.texts(), |text, _| f(self.length(text)))
+    }
+}
+
+impl Plain {
+    /// The numbers.
+    pub fn numbers(&self) -> Vec<f64> {
+        match self {
+            Plain::Given(numbers) => numbers.to_vec(),
+            Plain::Keys { texts, diagonal, token } => {
+                let m = texts.layout.rows();
+                let key = |text: usize, row: usize| (row + diagonal) % m < texts.length(text);
+                texts.layout.vector(texts.layout.texts(), |text, row| if key(text, row) { *token } else { -1.0 })
+            }
+            Plain::Row { texts, row, value, mean } => {
+                let divisor = |text: usize| if *mean { texts.length(text).max(1) as f64 } else { 1.0 };
+                let at = |text: usize, r: usize| if r == *row { value / divisor(text) } else { 0.0 };
+                texts.layout.vector(texts.layout.texts(), at)
+            }
+        }
+    }
+}
+
+impl Op {
+    /// Whether the scale of its result can be chosen.
+    pub fn chooses_scale(&self) -> bool {
+        matches!(
+            self,
+            Op::Linear { .. }
+                | Op::LinearSum { .. }
+                | Op::Combine { .. }
+                | Op::Scaled { .. }
+                | Op::MulVectors { .. }
+                | Op::Apply { .. }
+        )
+    }
+
+    /// Whether its result has the scale of its operands.
+    pub fn keeps_scale(&self) -> bool {
+        matches!(
+            self,
+            Op::AddNumbers { .. }
+                | Op::Add
+                | Op::Sub
+                | Op::Total
+                | Op::AddVectors { .. }
+                | Op::Rotate { .. }
+                | Op::Rotations { .. }
+                | Op::Pair { .. }
+                | Op::Row { .. }
+                | Op::Cut { .. }
+                | Op::Stack
+                | Op::Turn
+                | Op::Join
+                | Op::Mark { .. }
+                | Op::Output
+        )
+    }
+
+    /// The levels from its operands to its result.
+    pub fn levels(&self, constants: &Constants) -> usize {
+        match self {
+            Op::Apply { function } => constants.functions.get(*function).map_or(0, SlotFunction::levels),
+            Op::Linear { .. }
+            | Op::Finished
+            | Op::Dot
+            | Op::DotProduct
+            | Op::Mul
+            | Op::Combine { .. }
+            | Op::Scaled { .. }
+            | Op::MulVectors { .. } => 1,
+            _ => 0,
+        }
+    }
+}

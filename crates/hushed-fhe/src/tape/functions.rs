@@ -1,0 +1,92 @@
+//! The functions of a slot that a tape applies.
+
+use std::sync::Arc;
+
+use hushed_ckks::Scale;
+use hushed_ckks::poly::InverseSqrt;
+use hushed_model::Activation;
+use rayon::prelude::*;
+
+use crate::choices::Column;
+use crate::error::FheError;
+use crate::ops::activation::{activation, levels};
+use crate::ops::folded::Polynomials;
+use crate::ops::functions::Function;
+use crate::ops::softmax::Softmax;
+use crate::slots::Slots;
+
+/// A function of each slot, and what approximates it.
+#[derive(Clone)]
+pub(crate) enum SlotFunction {
+    /// p of diagonals of t, from diagonal `first` on.
+    Exponential { softmax: Arc<Softmax>, first: usize },
+    /// 1/Σp.
+    FirstInverse(Arc<Softmax>),
+    /// 1/Σe.
+    SecondInverse(Arc<Softmax>),
+    /// v^(−1/2) in a norm.
+    Root(Arc<InverseSqrt>),
+    /// An activation of hidden columns, from column `first` on.
+    Activation { f: Activation, first: usize, columns: Vec<Column>, degree: usize, polynomials: Arc<Polynomials> },
+}
+
+impl SlotFunction {
+    /// The levels it takes.
+    pub fn levels(&self) -> usize {
+        match self {
+            SlotFunction::Exponential { softmax, .. } => softmax.exponential_levels(),
+            SlotFunction::FirstInverse(softmax) => softmax.first().levels(),
+            SlotFunction::SecondInverse(softmax) => softmax.second().levels(),
+            SlotFunction::Root(root) => root.levels(),
+            SlotFunction::Activation { degree, .. } => levels(*degree),
+        }
+    }
+
+    /// Whether it is a polynomial of its argument, which has a scale that suits it best.
+    pub fn is_polynomial(&self) -> bool {
+        matches!(self, SlotFunction::Exponential { .. } | SlotFunction::Activation { .. })
+    }
+
+    /// Its values on vectors, at `target`.
+    ///
+    /// # Errors
+    /// Too few levels, a refused fit.
+    pub fn evaluate<S: Slots>(&self, on: &S, x: &[S::Value], target: Scale) -> Result<Vec<S::Value>, FheError> {
+        let each = |f: &(dyn Fn(usize, &S::Value) -> Result<S::Value, FheError> + Sync)| {
+            x.par_iter().enumerate().map(|(i, x)| f(i, x)).collect()
+        };
+        match self {
+            SlotFunction::Exponential { softmax, first } => each(&|i, t| softmax.exponential(on, first + i, t)),
+            SlotFunction::FirstInverse(softmax) => each(&|_, sum| softmax.first_inverse(on, sum, target)),
+            SlotFunction::SecondInverse(softmax) => each(&|_, sum| softmax.second_inverse(on, sum, target)),
+            SlotFunction::Root(root) => each(&|_, v| {
+                let compute = || root.evaluate(on, v, target);
+                on.apply(&Function::Root, v, (root.levels(), target), compute)
+            }),
+            SlotFunction::Activation { f, first, columns, degree, polynomials } => {
+                activation(on, *f, *first, x.to_vec(), columns, *degree, polynomials)
+            }
+        }
+    }
+
+    /// The function of vector `i` at t: itself, or what approximates it.
+    ///
+    /// # Errors
+    /// A refused fit.
+    pub fn at(&self, i: usize, t: f64, exact: bool) -> Result<f64, FheError> {
+        let column = |columns: &[Column]| columns.get(i).copied().ok_or(crate::packing::PackingError::Mismatch);
+        Ok(match self {
+            SlotFunction::Exponential { softmax, first } if exact => softmax.function(first + i).exact(t),
+            SlotFunction::Exponential { softmax, .. } => softmax.polynomial().eval(t),
+            SlotFunction::FirstInverse(_) | SlotFunction::SecondInverse(_) if exact => 1.0 / t,
+            SlotFunction::FirstInverse(softmax) => softmax.first().eval(t),
+            SlotFunction::SecondInverse(softmax) => softmax.second().eval(t),
+            SlotFunction::Root(_) if exact => Function::Root.exact(t),
+            SlotFunction::Root(root) => root.eval(t),
+            SlotFunction::Activation { f, first, columns, degree, polynomials } => match exact {
+                true => Function::Activation { f: *f, index: first + i, column: column(columns)? }.exact(t),
+                false => polynomials.get(*f, column(columns)?, *degree)?.eval(t),
+            },
+        })
+    }
+}

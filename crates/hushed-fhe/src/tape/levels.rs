@@ -1,0 +1,147 @@
+//! The primes of every node: as many as can arrive, no more than are read.
+//!
+//! *Least*: from the outputs backwards, every node has the primes that its readers take, and a refresh returns no more.
+//! *Given*: the primes of refreshes come from a placement of today's runs, and levels are theirs: products of matrices
+//! and functions are computed where their operands are, everything else where it is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hushed_model::StepId;
+
+use super::{Constants, Mark, Node, Op, Tape};
+use crate::error::FheError;
+use crate::ops::levels::{above_by, below};
+use crate::packing::PackingError;
+use crate::simulate::Simulator;
+use crate::slots::Slots;
+
+/// Where levels come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Heights {
+    /// As few primes as suffice.
+    Least,
+    /// The primes of refreshes by the step of their mark. What is computed in `high` is computed where its operands
+    /// are.
+    Given { marks: BTreeMap<StepId, usize>, high: BTreeSet<StepId> },
+}
+
+/// What a placement starts from.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub heights: Heights,
+    /// Primes of the inputs.
+    pub inputs: BTreeMap<&'static str, usize>,
+    /// Primes of the outputs.
+    pub outputs: usize,
+}
+
+/// The level of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// Primes of its operands that are read.
+    pub reads: usize,
+    /// Primes of its result.
+    pub limbs: usize,
+    /// Whether it is a refresh.
+    pub refreshed: bool,
+}
+
+/// The levels of all nodes. A mark is a refresh if fewer primes arrive than are read.
+///
+/// # Errors
+/// [`FheError::Levels`] naming a step that has too few levels.
+pub(crate) fn levels(tape: &Tape, on: &Simulator, limits: &Limits) -> Result<Vec<Level>, FheError> {
+    let needed = needed(tape, on, limits.outputs)?;
+    let caps = caps(tape, on, limits, &needed)?;
+    let cap = |node: &Node| operands(node).map(|id| caps[id].limbs).min().unwrap_or(0);
+    let mut wanted = vec![0; tape.nodes.len()];
+    let mut levels = caps.clone();
+    for (i, node) in tape.nodes.iter().enumerate().rev() {
+        let level = &mut levels[i];
+        let (least, high) = match &limits.heights {
+            Heights::Least => (true, false),
+            Heights::Given { high, .. } => (false, high.contains(&node.step)),
+        };
+        let stays = match node.op {
+            Op::Dot | Op::DotProduct | Op::Apply { .. } => !least,
+            _ => high,
+        };
+        if matches!(node.op, Op::Output) {
+            level.limbs = limits.outputs;
+        } else if !stays && !level.refreshed && wanted[i] > 0 {
+            level.limbs = wanted[i];
+        }
+        level.reads = match node.op {
+            Op::Input(_) => continue,
+            Op::Mark { .. } if level.refreshed => {
+                if least {
+                    on.floor()
+                } else {
+                    cap(node)
+                }
+            }
+            _ if stays => cap(node),
+            _ => above(on, node, level.limbs, &tape.constants)?,
+        };
+        let reads = level.reads;
+        for id in operands(node) {
+            wanted[id] = wanted[id].max(reads);
+        }
+    }
+    Ok(levels)
+}
+
+/// The operands whose levels bound that of a node: the mask of a statistic is only looked at.
+fn operands(node: &Node) -> impl Iterator<Item = usize> {
+    let looked_at = matches!(node.op, Op::Mark { mark: Mark::Statistic { .. } });
+    let count = if looked_at { 1 } else { node.inputs.len() };
+    node.inputs.iter().take(count).map(|id| id.0)
+}
+
+fn above(on: &Simulator, node: &Node, limbs: usize, constants: &Constants) -> Result<usize, FheError> {
+    above_by(on, limbs, node.op.levels(constants)).map_err(|error| error.at_step(node.step))
+}
+
+/// The fewest primes with which each node suffices for what follows, up to the next marks.
+fn needed(tape: &Tape, on: &Simulator, outputs: usize) -> Result<Vec<usize>, FheError> {
+    let mut needed = vec![on.floor().min(outputs); tape.nodes.len()];
+    for (i, node) in tape.nodes.iter().enumerate().rev() {
+        let reads = match node.op {
+            Op::Output => outputs,
+            Op::Mark { .. } => on.floor(),
+            _ => above(on, node, needed[i], &tape.constants)?,
+        };
+        for id in operands(node) {
+            needed[id] = needed[id].max(reads);
+        }
+    }
+    Ok(needed)
+}
+
+/// The most primes that can arrive at each node, with refreshes where marks need them.
+fn caps(tape: &Tape, on: &Simulator, limits: &Limits, needed: &[usize]) -> Result<Vec<Level>, FheError> {
+    let mut caps: Vec<Level> = Vec::with_capacity(tape.nodes.len());
+    for (i, node) in tape.nodes.iter().enumerate() {
+        let arrives = operands(node).map(|id| caps[id].limbs).min().unwrap_or(0);
+        let mut level = Level { reads: arrives, limbs: arrives, refreshed: false };
+        match &node.op {
+            Op::Input(name) => level.limbs = *limits.inputs.get(name).ok_or(PackingError::Mismatch)?,
+            Op::Mark { .. } => {
+                let wanted = match &limits.heights {
+                    Heights::Given { marks, .. } => marks.get(&node.step).copied(),
+                    Heights::Least => None,
+                };
+                let wanted = wanted.unwrap_or(needed[i].max(on.floor()));
+                if arrives < wanted {
+                    (level.limbs, level.refreshed) = (wanted, true);
+                }
+            }
+            op => {
+                let below = below(on, arrives, op.levels(&tape.constants));
+                level.limbs = below.map_err(|error| error.at_step(node.step))?;
+            }
+        }
+        caps.push(level);
+    }
+    Ok(caps)
+}

@@ -1,0 +1,85 @@
+//! A residual sum and the norm after it, written once for every layout.
+
+use std::sync::Arc;
+
+use hushed_model::{Norm, StepId};
+
+use super::functions::SlotFunction;
+use super::layout::Layout;
+use super::record::Recorder;
+use super::{NodeId, Plain, RowMask};
+use crate::choices::NormChoice;
+use crate::error::FheError;
+use crate::ops::acts::Acts;
+use crate::ops::norm::{has_means, inverse_root};
+use crate::simulate::Simulator;
+
+/// κ·(x + y − mean of x + y), where `block` is κ·(y − mean of y).
+pub(crate) fn residual<L: Layout>(
+    t: &mut Recorder,
+    layout: &L,
+    x: &Acts<NodeId>,
+    columns: NodeId,
+    block: NodeId,
+    kappa: f64,
+) -> NodeId {
+    let factors: Vec<f64> = x.gain.iter().map(|gain| kappa * gain).collect();
+    let scaled = layout.centred(t, columns, &factors);
+    let sum = t.add(scaled, block);
+    let mean = x.offset.iter().sum::<f64>() / x.offset.len() as f64;
+    t.add_numbers(sum, x.offset.iter().map(|offset| kappa * (offset - mean)).collect())
+}
+
+/// Constants in place of a norm's results, in the rows of a mask.
+pub(crate) struct Frozen {
+    pub numbers: Vec<f64>,
+    pub rows: Arc<[f64]>,
+}
+
+/// A norm, and what was chosen for it.
+pub(crate) struct NormBlock<'a> {
+    pub at: StepId,
+    pub norm: &'a Norm,
+    pub choice: &'a NormChoice,
+    /// The rows that get a result; the others get 0.
+    pub rows: &'a RowMask,
+    pub frozen: Option<Frozen>,
+}
+
+/// x̂ divided by the bound of its choice, from κ·(x − mean of x).
+///
+/// # Errors
+/// A norm without means, a range without a fit.
+pub(crate) fn norm<L: Layout>(
+    t: &mut Recorder,
+    on: &Simulator,
+    layout: &L,
+    centred: NodeId,
+    block: NormBlock<'_>,
+) -> Result<NodeId, FheError> {
+    let NormBlock { at, norm, choice, rows, frozen } = block;
+    has_means(at, norm)?;
+    t.at(at);
+    let squares = layout.squares(t, centred);
+    let epsilon = choice.scale.powi(2) * norm.width as f64 * norm.epsilon;
+    let v = t.add_numbers(squares, vec![epsilon]);
+    t.within(v, 1.0);
+    let v = t.statistic(v, rows);
+    // 1 + mask·(v − 1).
+    let less = t.add_numbers(v, vec![-1.0]);
+    let masked = layout.masked(t, less, rows, 1.0);
+    let v = t.add_numbers(masked, vec![1.0]);
+    t.within(v, 1.0);
+    let root = t.function(SlotFunction::Root(Arc::new(inverse_root(on, choice)?)));
+    let inverse = t.apply(root, v);
+    let inverse = layout.masked(t, inverse, rows, (norm.width as f64).sqrt() / choice.bound);
+    let y = t.mul(centred, inverse);
+    t.within(y, 1.0);
+    Ok(match frozen {
+        None => y,
+        Some(Frozen { numbers, rows }) => {
+            let added = |number: &f64| Plain::Given(rows.iter().map(|r| r * number).collect());
+            t.add_vectors(y, numbers.iter().map(added).collect())
+        }
+    })
+}

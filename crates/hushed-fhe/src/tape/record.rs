@@ -1,0 +1,239 @@
+//! Writes a tape, one operation after the other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hushed_lower::LinearMap;
+use hushed_model::StepId;
+
+use super::functions::SlotFunction;
+use super::{Mark, Node, NodeId, Op, Plain, RowMask, Tape};
+
+/// A tape that is being written.
+pub(crate) struct Recorder {
+    tape: Tape,
+    step: StepId,
+}
+
+impl Recorder {
+    pub fn new() -> Recorder {
+        Recorder { tape: Tape::default(), step: StepId::outside("input") }
+    }
+
+    pub fn finish(self) -> Tape {
+        self.tape
+    }
+
+    /// Names the step of the operations that follow.
+    pub fn at(&mut self, step: StepId) {
+        self.step = step;
+    }
+
+    /// Rows of a block, and vectors in each.
+    pub fn shape(&self, x: NodeId) -> (usize, usize) {
+        self.tape.nodes[x.0].shape
+    }
+
+    /// Vectors of a block.
+    pub fn count(&self, x: NodeId) -> usize {
+        let (rows, columns) = self.shape(x);
+        rows * columns
+    }
+
+    /// Declares that no slot that is read later is larger.
+    pub fn within(&mut self, x: NodeId, bound: f64) -> NodeId {
+        self.tape.nodes[x.0].bound = bound;
+        x
+    }
+
+    fn push(&mut self, op: Op, inputs: &[NodeId], shape: (usize, usize)) -> NodeId {
+        let (step, inputs) = (self.step, inputs.to_vec());
+        self.tape.nodes.push(Node { op, step, inputs, bound: f64::INFINITY, shape });
+        NodeId(self.tape.nodes.len() - 1)
+    }
+
+    fn like(&mut self, op: Op, inputs: &[NodeId]) -> NodeId {
+        let shape = self.shape(inputs[0]);
+        self.push(op, inputs, shape)
+    }
+
+    pub fn input(&mut self, name: &'static str, count: usize) -> NodeId {
+        self.push(Op::Input(name), &[], (1, count))
+    }
+
+    pub fn output(&mut self, x: NodeId) -> NodeId {
+        self.like(Op::Output, &[x])
+    }
+
+    /// A map that operations can name.
+    pub fn map(&mut self, map: impl Into<Arc<LinearMap>>) -> usize {
+        self.tape.constants.maps.push(map.into());
+        self.tape.constants.maps.len() - 1
+    }
+
+    /// A function that operations can name.
+    pub fn function(&mut self, function: SlotFunction) -> usize {
+        self.tape.constants.functions.push(function);
+        self.tape.constants.functions.len() - 1
+    }
+
+    fn numbers(&mut self, numbers: Vec<f64>) -> usize {
+        self.tape.constants.numbers.push(numbers);
+        self.tape.constants.numbers.len() - 1
+    }
+
+    /// Plaintext vectors that operations can name.
+    pub fn vectors(&mut self, vectors: Vec<Plain>) -> usize {
+        self.tape.constants.vectors.push(vectors);
+        self.tape.constants.vectors.len() - 1
+    }
+
+    pub fn linear(&mut self, map: usize, rows: Range<usize>, x: NodeId) -> NodeId {
+        let shape = (1, rows.len());
+        self.push(Op::Linear { map, rows }, &[x], shape)
+    }
+
+    /// Adds the products of some columns of a map.
+    pub fn linear_sum(&mut self, map: usize, columns: Range<usize>, x: NodeId, partial: Option<NodeId>) -> NodeId {
+        let rows = self.tape.constants.maps[map].rows;
+        let op = Op::LinearSum { map, columns, first: partial.is_none() };
+        match partial {
+            Some(partial) => self.push(op, &[partial, x], (1, rows)),
+            None => self.push(op, &[x], (1, rows)),
+        }
+    }
+
+    pub fn finished(&mut self, partial: NodeId) -> NodeId {
+        self.like(Op::Finished, &[partial])
+    }
+
+    pub fn dot(&mut self, left: NodeId, right: NodeId) -> NodeId {
+        let shape = (self.shape(left).1, self.shape(right).1);
+        self.push(Op::Dot, &[left, right], shape)
+    }
+
+    pub fn dot_product(&mut self, a: NodeId, b: NodeId) -> NodeId {
+        self.push(Op::DotProduct, &[a, b], (1, 1))
+    }
+
+    pub fn mul(&mut self, a: NodeId, b: NodeId) -> NodeId {
+        self.like(Op::Mul, &[a, b])
+    }
+
+    pub fn combine(&mut self, x: NodeId, numbers: Vec<f64>) -> NodeId {
+        let numbers = self.numbers(numbers);
+        self.push(Op::Combine { numbers }, &[x], (1, 1))
+    }
+
+    pub fn scaled(&mut self, x: NodeId, numbers: Vec<f64>) -> NodeId {
+        let numbers = self.numbers(numbers);
+        self.like(Op::Scaled { numbers }, &[x])
+    }
+
+    pub fn add_numbers(&mut self, x: NodeId, numbers: Vec<f64>) -> NodeId {
+        let numbers = self.numbers(numbers);
+        self.like(Op::AddNumbers { numbers }, &[x])
+    }
+
+    pub fn add(&mut self, a: NodeId, b: NodeId) -> NodeId {
+        self.like(Op::Add, &[a, b])
+    }
+
+    pub fn sub(&mut self, a: NodeId, b: NodeId) -> NodeId {
+        self.like(Op::Sub, &[a, b])
+    }
+
+    pub fn total(&mut self, x: &[NodeId]) -> NodeId {
+        self.push(Op::Total, x, (1, 1))
+    }
+
+    pub fn add_vectors(&mut self, x: NodeId, vectors: Vec<Plain>) -> NodeId {
+        let vectors = self.vectors(vectors);
+        self.like(Op::AddVectors { vectors }, &[x])
+    }
+
+    pub fn mul_vectors(&mut self, x: NodeId, vectors: Vec<Plain>) -> NodeId {
+        let vectors = self.vectors(vectors);
+        self.like(Op::MulVectors { vectors }, &[x])
+    }
+
+    pub fn apply(&mut self, function: usize, x: NodeId) -> NodeId {
+        self.like(Op::Apply { function }, &[x])
+    }
+
+    /// Unchanged for a whole turn.
+    pub fn rotate(&mut self, x: NodeId, by: usize) -> NodeId {
+        if by == 0 { x } else { self.like(Op::Rotate { by }, &[x]) }
+    }
+
+    pub fn rotations(&mut self, x: NodeId, by: Vec<usize>) -> NodeId {
+        let shape = (self.shape(x).1, by.len());
+        self.push(Op::Rotations { by }, &[x], shape)
+    }
+
+    pub fn pair(&mut self, x: NodeId, conjugate: bool) -> NodeId {
+        let shape = (1, self.count(x).div_ceil(2));
+        self.push(Op::Pair { conjugate }, &[x], shape)
+    }
+
+    pub fn parts(&mut self, x: NodeId, width: usize) -> NodeId {
+        self.push(Op::Parts { width }, &[x], (1, width))
+    }
+
+    pub fn real(&mut self, x: NodeId) -> NodeId {
+        self.like(Op::Real, &[x])
+    }
+
+    pub fn read_as(&mut self, x: NodeId, factor: f64) -> NodeId {
+        self.like(Op::ReadAs { factor }, &[x])
+    }
+
+    pub fn row(&mut self, x: NodeId, row: usize) -> NodeId {
+        let shape = (1, self.shape(x).1);
+        self.push(Op::Row { row }, &[x], shape)
+    }
+
+    pub fn cut(&mut self, x: NodeId, range: Range<usize>) -> NodeId {
+        if range == (0..self.count(x)) {
+            return x;
+        }
+        let shape = (1, range.len());
+        self.push(Op::Cut { range }, &[x], shape)
+    }
+
+    pub fn stack(&mut self, rows: &[NodeId]) -> NodeId {
+        let shape = (rows.iter().map(|&x| self.shape(x).0).sum(), self.shape(rows[0]).1);
+        self.push(Op::Stack, rows, shape)
+    }
+
+    pub fn turn(&mut self, x: NodeId) -> NodeId {
+        let (rows, columns) = self.shape(x);
+        self.push(Op::Turn, &[x], (columns, rows))
+    }
+
+    pub fn join(&mut self, rows: &[NodeId]) -> NodeId {
+        if let [one] = rows {
+            return *one;
+        }
+        let shape = (1, rows.iter().map(|&x| self.count(x)).sum());
+        self.push(Op::Join, rows, shape)
+    }
+
+    /// Vectors may be refreshed here: their numbers are within `bound`.
+    pub fn mark(&mut self, x: NodeId, bound: f64) -> NodeId {
+        let mark = self.like(Op::Mark { mark: Mark::Vectors }, &[x]);
+        self.within(mark, bound)
+    }
+
+    /// A statistic may be refreshed here: it is within 1 in the rows of the mask.
+    pub fn statistic(&mut self, x: NodeId, mask: &RowMask) -> NodeId {
+        let mark = match mask {
+            RowMask::Public(mask) => {
+                let mask = Some(self.vectors(vec![Plain::Given(Arc::clone(mask))]));
+                self.like(Op::Mark { mark: Mark::Statistic { mask } }, &[x])
+            }
+            RowMask::Private(mask) => self.like(Op::Mark { mark: Mark::Statistic { mask: None } }, &[x, *mask]),
+        };
+        self.within(mark, 1.0)
+    }
+}

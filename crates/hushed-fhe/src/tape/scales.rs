@@ -1,0 +1,264 @@
+//! The scales that nodes should have, from the outputs backwards.
+//!
+//! Outputs and refreshes take the default scale, polynomials one that suits them, and every operation passes the wish
+//! on to its operands. Of the two factors of a product one balances the other; a sum's operand that is computed later
+//! takes the scale of the earlier one. A wish that names another node is resolved when the scale of that node is known.
+
+use super::levels::Level;
+use super::{Mark, NodeId, Op, Tape};
+use crate::error::FheError;
+use crate::ops::levels::divisor;
+use crate::simulate::Simulator;
+use crate::slots::Slots;
+
+/// The smallest fraction of its scale at which a function is computed a second time, as in
+/// [`crate::ops::key_mask`].
+const LEAST_SCALE: f64 = 1.0 / (1 << 16) as f64;
+
+/// A scale, computed term by term.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wish(Vec<Term>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Term {
+    Base(f64),
+    /// The scale of a node.
+    Like(usize),
+    Times(f64),
+    By(f64),
+    /// Divided by the scale of a node.
+    Over(usize),
+    Root,
+}
+
+impl Wish {
+    fn of(scale: f64) -> Wish {
+        Wish(vec![Term::Base(scale)])
+    }
+
+    fn then(&self, terms: &[Term]) -> Wish {
+        Wish([&self.0, terms].concat())
+    }
+
+    /// Its value, where `scale` is that of a node.
+    pub fn value(&self, scale: &dyn Fn(usize) -> f64) -> f64 {
+        self.0.iter().fold(1.0, |value, term| match *term {
+            Term::Base(base) => base,
+            Term::Like(node) => scale(node),
+            Term::Times(factor) => value * factor,
+            Term::By(divisor) => value / divisor,
+            Term::Over(node) => value / scale(node),
+            Term::Root => value.sqrt(),
+        })
+    }
+
+    /// The last node that it names.
+    fn latest(&self) -> Option<usize> {
+        let named = self.0.iter().filter_map(|term| match term {
+            Term::Like(node) | Term::Over(node) => Some(*node),
+            _ => None,
+        });
+        named.max()
+    }
+}
+
+/// Which operations state wishes.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Round {
+    /// Those that need a scale.
+    Needs,
+    /// Products of two operands too.
+    Products,
+    /// Those that take any scale too: they take the default one.
+    Any,
+}
+
+/// The wish for each node whose scale can be chosen, or that passes it on.
+///
+/// # Errors
+/// Those of levels.
+pub(crate) fn wishes(tape: &Tape, on: &Simulator, levels: &[Level]) -> Result<Vec<Option<Wish>>, FheError> {
+    let mut all = Wishes { tape, on, levels, of: vec![None; tape.nodes.len()], free: free(tape, levels) };
+    all.round(Round::Needs)?;
+    all.again();
+    all.round(Round::Products)?;
+    all.round(Round::Any)?;
+    Ok(all.of)
+}
+
+struct Wishes<'a> {
+    tape: &'a Tape,
+    on: &'a Simulator,
+    levels: &'a [Level],
+    of: Vec<Option<Wish>>,
+    free: Vec<bool>,
+}
+
+/// The nodes whose scale can be chosen, by themselves or through their operands.
+fn free(tape: &Tape, levels: &[Level]) -> Vec<bool> {
+    let mut free: Vec<bool> = Vec::with_capacity(tape.nodes.len());
+    for (i, node) in tape.nodes.iter().enumerate() {
+        free.push(match node.op {
+            Op::Input(_) => false,
+            Op::Mark { .. } if levels[i].refreshed => false,
+            ref op if op.chooses_scale() => true,
+            _ => node.inputs.iter().any(|id| free[id.0]),
+        });
+    }
+    free
+}
+
+impl Wishes<'_> {
+    fn set(&mut self, id: NodeId, wish: Wish) {
+        // A scale that is known only afterwards cannot be met.
+        if wish.latest().is_none_or(|latest| latest < id.0) {
+            self.of[id.0].get_or_insert(wish);
+        }
+    }
+
+    /// What a node is expected to have, if its wish or that of what it is another form of is known.
+    fn known(&self, id: NodeId) -> Option<f64> {
+        let node = &self.tape.nodes[id.0];
+        match (&self.of[id.0], &node.op) {
+            (Some(_), _) => Some(self.expected(id.0)),
+            (None, Op::Input(_)) => Some(self.on.default_scale().value()),
+            (None, Op::Mark { .. }) if self.levels[id.0].refreshed => Some(self.on.default_scale().value()),
+            (None, op) if op.keeps_scale() => self.known(*node.inputs.first()?),
+            (None, _) => None,
+        }
+    }
+
+    /// What a node is expected to have.
+    fn expected(&self, node: usize) -> f64 {
+        let default = self.on.default_scale().value();
+        self.of[node].as_ref().map_or(default, |wish| wish.value(&|node| self.expected(node)))
+    }
+
+    /// A function that is applied to the same vector a second time and read as a multiple of itself has the scale of
+    /// the first time.
+    fn again(&mut self) {
+        let nodes = &self.tape.nodes;
+        for (i, node) in nodes.iter().enumerate() {
+            let Op::ReadAs { factor } = node.op else { continue };
+            let Some(&applied) = node.inputs.first() else { continue };
+            let of = &nodes[applied.0];
+            if !matches!(of.op, Op::Apply { .. }) || i == 0 {
+                continue;
+            }
+            let before = nodes[..applied.0].iter().position(|n| n.op == of.op && n.inputs == of.inputs);
+            if let Some(before) = before {
+                self.set(applied, Wish(vec![Term::Like(before), Term::Times(factor.max(LEAST_SCALE))]));
+            }
+        }
+    }
+
+    fn round(&mut self, round: Round) -> Result<(), FheError> {
+        let (tape, default) = (self.tape, Wish::of(self.on.default_scale().value()));
+        for (i, node) in tape.nodes.iter().enumerate().rev() {
+            let (wish, reads) = (self.of[i].clone(), self.levels[i].reads);
+            let input = |k: usize| node.inputs.get(k).copied().unwrap_or(NodeId(0));
+            match &node.op {
+                Op::Input(_) => {}
+                Op::Output | Op::Mark { mark: Mark::Statistic { .. } } | Op::Linear { .. } => {
+                    self.set(input(0), default.clone());
+                }
+                Op::Mark { mark: Mark::Vectors } => {
+                    // Numbers up to the bound are read as numbers within 1.
+                    self.set(input(0), default.then(&[Term::By(node.bound.max(1.0))]));
+                }
+                Op::LinearSum { first, .. } => {
+                    self.set(input(usize::from(!first)), default.clone());
+                    if let (Some(wish), false) = (wish, first) {
+                        self.set(input(0), wish);
+                    }
+                }
+                Op::Apply { function } => {
+                    let polynomial = tape.constants.functions[*function].is_polynomial();
+                    let best = match polynomial {
+                        true => Wish::of(2.0 * divisor(self.on, reads)?),
+                        false => default.clone(),
+                    };
+                    self.set(input(0), best);
+                }
+                Op::Combine { .. } | Op::Scaled { .. } | Op::MulVectors { .. } => {
+                    if round == Round::Any {
+                        self.set(input(0), default.clone());
+                    }
+                }
+                Op::Add | Op::Sub => {
+                    let Some(wish) = wish else { continue };
+                    let (earlier, later) = (input(0).min(input(1)), input(0).max(input(1)));
+                    let like = match wish.0.first() {
+                        Some(Term::Like(_)) => wish.clone(),
+                        _ => Wish(vec![Term::Like(earlier.0)]),
+                    };
+                    self.set(earlier, wish);
+                    self.set(later, like);
+                }
+                Op::Mul | Op::DotProduct if input(0) == input(1) => {
+                    if let Some(wish) = wish {
+                        let divisor = divisor(self.on, reads)?;
+                        self.set(input(0), wish.then(&[Term::Times(divisor), Term::Root]));
+                    }
+                }
+                Op::Mul | Op::DotProduct | Op::Dot => {
+                    if let (Some(wish), true) = (wish, round >= Round::Products) {
+                        self.product(i, (input(0), input(1)), &wish)?;
+                    }
+                }
+                Op::Real | Op::Parts { .. } => {
+                    if let Some(wish) = wish {
+                        self.set(input(0), wish.then(&[Term::By(2.0)]));
+                    }
+                }
+                Op::ReadAs { factor } => {
+                    if let Some(wish) = wish {
+                        self.set(input(0), wish.then(&[Term::Times(*factor)]));
+                    }
+                }
+                _ => {
+                    if let Some(wish) = wish {
+                        node.inputs.iter().for_each(|&id| self.set(id, wish.clone()));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A product of two operands: if neither has a wish, both take the same; a single vector balances the other side.
+    fn product(&mut self, i: usize, (a, b): (NodeId, NodeId), wish: &Wish) -> Result<(), FheError> {
+        let node = &self.tape.nodes[i];
+        let divisor = divisor(self.on, self.levels[i].reads)?;
+        let settled = |wishes: &Self, id: NodeId| wishes.known(id).is_some() || !wishes.free[id.0];
+        let single = self.tape.nodes[b.0].shape == (1, 1);
+        if node.op == Op::Dot {
+            // Operands of matrix products may be computed in any order, so both go by what is expected.
+            let wide = Wish::of(wish.value(&|node| self.expected(node))).then(&[Term::Times(divisor)]);
+            if !settled(self, a) && !settled(self, b) && !single {
+                let both = wide.then(&[Term::Root]);
+                self.set(a, both.clone());
+                self.set(b, both);
+                return Ok(());
+            }
+            let (first, second) = if settled(self, b) && !settled(self, a) { (b, a) } else { (a, b) };
+            let default = self.on.default_scale().value();
+            let known = self.known(first).unwrap_or(default);
+            if !settled(self, first) {
+                self.set(first, Wish::of(default));
+            }
+            self.set(second, wide.then(&[Term::By(known)]));
+            return Ok(());
+        }
+        let wide = wish.then(&[Term::Times(divisor)]);
+        if settled(self, b) && !settled(self, a) {
+            self.set(a, wide.then(&[Term::Over(b.0)]));
+            return Ok(());
+        }
+        if !settled(self, a) {
+            self.set(a, Wish::of(self.on.default_scale().value()));
+        }
+        self.set(b, wide.then(&[Term::Over(a.0)]));
+        Ok(())
+    }
+}
