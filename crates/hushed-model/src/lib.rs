@@ -31,18 +31,18 @@ pub mod tokens;
 pub mod vectors;
 pub mod vit;
 
+pub use arch::config::{Biases, Form, HeadNorms, NetworkConfig, Norms, WeightScale};
 pub use arch::{Architecture, Task};
 pub use blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind, NormReach, Pairs,
-    Patches, Pool, QUICK_GELU, Queries, Rope, Tolerance, Weigh,
+    Patches, Pool, QUICK_GELU, Queries, Rope, RopeScaling, Tolerance, Weigh,
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
-pub use decoder::DecoderNetwork;
+pub use decoder::{DecoderNetwork, NormOrder};
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
-    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Similarity, Stored, Summary, Warning,
-    WeightScale, check, without_mark,
+    Declared, FUNCTIONS, Public, PublicFiles, Report, Similarity, Stored, Summary, Warning, check, without_mark,
 };
 pub use generate::drafts::prompt_lookup;
 pub use generate::{Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};
