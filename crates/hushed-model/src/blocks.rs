@@ -130,9 +130,9 @@ pub struct Attention {
     pub value: Linear,
     /// Norm of the queries before their rotation: of each head's columns, or of all, as its width says. Most models
     /// have none.
-    pub query_norm: Option<Norm>,
+    pub query_norm: Option<Box<Norm>>,
     /// The same of the keys.
-    pub key_norm: Option<Norm>,
+    pub key_norm: Option<Box<Norm>>,
     /// Norm of the concatenated heads, `h·dh` columns, before `output`; most models have none.
     pub sub_norm: Option<Norm>,
     /// `h·dh → d`.
@@ -222,8 +222,8 @@ pub enum RopeScaling {
     None,
     /// All are divided by this factor.
     Linear(f64),
-    /// Slow ones are divided, as in LLaMA 3.1: those that turn less than `low` times in `trained` positions by `factor`,
-    /// those that turn more than `high` times not at all, and those between by a number between.
+    /// Slow ones are divided, as in LLaMA 3.1: those that turn less than `low` times in `trained` positions by
+    /// `factor`, those that turn more than `high` times not at all, and those between by a number between.
     Llama3 {
         /// Divisor of the slowest.
         factor: f64,

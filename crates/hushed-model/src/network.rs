@@ -14,7 +14,7 @@ pub struct Network {
     /// After the embedding.
     pub embedding_norm: Norm,
     /// From the columns of the embedding to those of the layers, where there are fewer.
-    pub projection: Option<Linear>,
+    pub projection: Option<Box<Linear>>,
     /// In order.
     pub layers: Vec<Layer>,
     /// Pooling to one row per text, if there is no classifier.
@@ -42,7 +42,7 @@ impl Network {
         let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
         let mut x = p.step("embed.norm", Block::Norm(self.embedding_norm.clone()), &[x]);
         if let Some(projection) = &self.projection {
-            x = p.step("embed.project", Block::Linear(projection.clone()), &[x]);
+            x = p.step("embed.project", Block::Linear(Linear::clone(projection)), &[x]);
         }
         for (i, layer) in self.layers.iter().enumerate() {
             p.layer(Some(i));

@@ -33,6 +33,7 @@ pub struct Step {
 /// The operation of a step. Its parts form one block because private protocols share levels, products and ciphertexts
 /// between them.
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "a program has few steps")]
 pub enum Block {
     /// The first step, which reads the texts: for every token, a row of the token table plus one of positions.
     Embed(Embedding),
@@ -112,8 +113,8 @@ impl Step {
         let norms = match &self.block {
             Block::Norm(norm) => [Some((self.id, norm)), None, None],
             Block::Attention(a) => [
-                a.query_norm.as_ref().map(|norm| (inside(&QUERY_NORM), norm)),
-                a.key_norm.as_ref().map(|norm| (inside(&KEY_NORM), norm)),
+                a.query_norm.as_deref().map(|norm| (inside(&QUERY_NORM), norm)),
+                a.key_norm.as_deref().map(|norm| (inside(&KEY_NORM), norm)),
                 a.sub_norm.as_ref().map(|norm| (inside(&[SUB_NORM]), norm)),
             ],
             Block::FeedForward(f) => [f.sub_norm.as_ref().map(|norm| (inside(&[SUB_NORM]), norm)), None, None],
@@ -136,7 +137,7 @@ impl Step {
     fn norms_mut(&mut self) -> impl Iterator<Item = &mut Norm> {
         let norms = match &mut self.block {
             Block::Norm(norm) => [Some(norm), None, None],
-            Block::Attention(a) => [a.query_norm.as_mut(), a.key_norm.as_mut(), a.sub_norm.as_mut()],
+            Block::Attention(a) => [a.query_norm.as_deref_mut(), a.key_norm.as_deref_mut(), a.sub_norm.as_mut()],
             Block::FeedForward(f) => [f.sub_norm.as_mut(), None, None],
             _ => [None, None, None],
         };

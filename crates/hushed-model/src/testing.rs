@@ -3,6 +3,7 @@
 
 mod gpt2;
 mod ternary;
+mod variants;
 mod wide;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub use gpt2::{
     tiny_generator_config, tiny_generator_folder,
 };
 pub use ternary::{ternary_config, ternary_network, tiny_ternary, tiny_ternary_with};
+pub use variants::{variant, variant_folder, variants};
 pub use wide::{beyond_formats, small_rows, wide_decoders};
 
 /// Whether tests run in their long form: `make test-long`.

@@ -20,7 +20,8 @@ pub(crate) const CONFIG: &str = "config.json";
 const RELATIVE: &str = "mpnet";
 
 impl NetworkConfig {
-    /// Parses `config.json`; `None` if and only if a problem was added. Of an unknown architecture nothing else is said.
+    /// Parses `config.json`; `None` if and only if a problem was added. Of an unknown architecture nothing else is
+    /// said.
     pub fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<NetworkConfig> {
         let before = problems.len();
         let object = json::object(CONFIG, bytes, problems)?;

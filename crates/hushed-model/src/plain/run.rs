@@ -228,8 +228,8 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         let mut q = layer(self, "query", &a.query)?; // m × h·dh
         let mut k = layer(self, "key", &a.key)?; // m × g·dh
         let v = layer(self, "value", &a.value)?; // m × g·dh
-        q = self.head_norm(id, QUERY_NORM, q, a.query_norm.as_ref())?;
-        k = self.head_norm(id, KEY_NORM, k, a.key_norm.as_ref())?;
+        q = self.head_norm(id, QUERY_NORM, q, a.query_norm.as_deref())?;
+        k = self.head_norm(id, KEY_NORM, k, a.key_norm.as_deref())?;
         if let Some(rope) = &a.rope {
             let (width, first) = (a.heads.width, self.first());
             q = turn(id.part("query"), q, rope, width, first)?;

@@ -2,13 +2,11 @@
 //! (scripts/tiny_variants.py).
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use hushed_model::testing::tiny_golden;
+use hushed_model::testing::{variant, variant_folder as folder, variants};
 use hushed_model::{Architecture, Model, Problem, Task, TokenIds, check};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 #[derive(Deserialize)]
 struct Expected {
@@ -16,31 +14,11 @@ struct Expected {
     answer: Vec<f64>,
 }
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/variants")
-}
-
 fn names() -> Vec<String> {
-    let entries = fs::read_dir(golden()).unwrap();
+    let entries = fs::read_dir(variants()).unwrap();
     let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
-}
-
-/// A copy of a folder with a tokenizer of its kind, and its configuration changed.
-fn folder(name: &str, change: impl FnOnce(&mut Value)) -> TempDir {
-    let (from, to) = (golden().join(name), TempDir::new().unwrap());
-    let mut config: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
-    let tokenizer = match config["model_type"].as_str().unwrap() {
-        "camembert" => "xlm-roberta",
-        "electra" | "albert" | "distilbert" => "distilbert",
-        _ => "llama-tied",
-    };
-    fs::copy(tiny_golden(tokenizer).join("tokenizer.json"), to.path().join("tokenizer.json")).unwrap();
-    fs::copy(from.join("model.safetensors"), to.path().join("model.safetensors")).unwrap();
-    change(&mut config);
-    fs::write(to.path().join("config.json"), config.to_string()).unwrap();
-    to
 }
 
 #[test]
@@ -54,7 +32,7 @@ fn answers_equal_the_reference() {
         let model = Model::load(folder.path()).unwrap();
         // Matrices that stay in the files give the same answers.
         let streamed = Model::open(folder.path()).unwrap();
-        let expected = fs::read(golden().join(&name).join("expected.json")).unwrap();
+        let expected = fs::read(variants().join(&name).join("expected.json")).unwrap();
         for case in serde_json::from_slice::<Vec<Expected>>(&expected).unwrap() {
             for model in [&model, &streamed] {
                 let found = model.embed(vec![TokenIds::new(case.ids.clone())]).unwrap();
@@ -141,9 +119,9 @@ fn what_would_change_an_answer_is_refused_by_its_name() {
 #[test]
 fn classifiers_have_their_own_heads() {
     for name in ["electra-classifier", "distilbert-classifier"] {
-        let model = Model::load(folder(name, |_| ()).path()).unwrap();
+        let model = variant(name);
         assert_eq!(model.public.labels().unwrap(), ["no", "perhaps", "yes"], "{name}");
     }
-    let model = Model::load(folder("albert", |_| ()).path()).unwrap();
+    let model = variant("albert");
     assert_eq!((model.public.config.architecture, model.public.task()), (Architecture::Albert, Task::Embed));
 }

@@ -1,5 +1,5 @@
-//! Gemma (Gemma team, 2024): LLaMA with token vectors times √d and gains stored less one. Gemma 3 (2025): also norms after
-//! its blocks, norms of the queries and keys of each head, and layers that see only the last rows.
+//! Gemma (Gemma team, 2024): LLaMA with token vectors times √d and gains stored less one. Gemma 3 (2025): also norms
+//! after its blocks, norms of the queries and keys of each head, and layers that see only the last rows.
 
 use serde::Deserialize;
 

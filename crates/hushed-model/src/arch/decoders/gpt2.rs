@@ -187,7 +187,7 @@ impl<S: Source> LayerReader<'_, S> {
                 outputs,
                 weights: held.as_ref().map(|all| Arc::new(all.columns(own.clone()))),
                 stored: stored.as_ref().map(|all| all.columns(own.clone())),
-                bias: bias.as_ref().map(|bias| bias[own].into()),
+                bias: bias.as_ref().and_then(|bias| Some(bias.get(own)?.into())),
                 ternary: false,
             }
         }))

@@ -404,13 +404,13 @@ impl<S: Source> LayerReader<'_, S> {
     }
 
     /// The norm of queries or keys, if the configuration has them.
-    fn head_norm(&mut self, name: &str, columns: usize) -> Result<Option<Norm>, S::Error> {
+    fn head_norm(&mut self, name: &str, columns: usize) -> Result<Option<Box<Norm>>, S::Error> {
         let width = match self.config.form.head_norms {
             None => return Ok(None),
             Some(HeadNorms::Each) => self.config.split().width,
             Some(HeadNorms::All) => columns,
         };
-        self.rms_norm(name, width).map(Some)
+        Ok(Some(Box::new(self.rms_norm(name, width)?)))
     }
 
     /// The norm inside a block, if the configuration has them.

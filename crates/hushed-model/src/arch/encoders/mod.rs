@@ -120,7 +120,7 @@ impl Encoder {
         let embedding = from.embedding()?;
         let embedding_norm = from.norm_of("embeddings.LayerNorm", embedding.width)?;
         let projection = match c.form.table_width {
-            Some(columns) => Some(from.linear(self.projection, columns, c.width)?),
+            Some(columns) => Some(Box::new(from.linear(self.projection, columns, c.width)?)),
             None => None,
         };
         let layers = match self.shared {

@@ -1,6 +1,6 @@
 //! Vision transformers (Dosovitskiy et al. 2021). The map of patches is stored as a convolution with non-overlapping
-//! windows: channels × rows × columns of a patch, in the order of [`Pixels`](crate::images::Pixels). The positions follow
-//! from the image and patch sizes.
+//! windows: channels × rows × columns of a patch, in the order of [`Pixels`](crate::images::Pixels). The positions
+//! follow from the image and patch sizes.
 
 use std::sync::Arc;
 
