@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use crate::folder::Stored;
 use crate::matrix::Matrix;
 
@@ -126,6 +128,11 @@ pub struct Attention {
     pub key: Linear,
     /// `d → g·dh`.
     pub value: Linear,
+    /// Norm of the queries before their rotation: of each head's columns, or of all, as its width says. Most models
+    /// have none.
+    pub query_norm: Option<Box<Norm>>,
+    /// The same of the keys.
+    pub key_norm: Option<Box<Norm>>,
     /// Norm of the concatenated heads, `h·dh` columns, before `output`; most models have none.
     pub sub_norm: Option<Norm>,
     /// `h·dh → d`.
@@ -202,6 +209,46 @@ pub struct Rope {
     pub theta: f64,
     /// Which columns form pair i.
     pub pairs: Pairs,
+    /// How the angles of the formula are changed, for longer texts than those of the first training.
+    pub scaling: RopeScaling,
+    /// The first columns of a head, which alone are rotated; `None`: all.
+    pub columns: Option<usize>,
+}
+
+/// What becomes of the angles of rotary positions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// Nothing.
+    None,
+    /// All are divided by this factor.
+    Linear(f64),
+    /// Slow ones are divided, as in LLaMA 3.1: those that turn less than `low` times in `trained` positions by
+    /// `factor`, those that turn more than `high` times not at all, and those between by a number between.
+    Llama3 {
+        /// Divisor of the slowest.
+        factor: f64,
+        /// Turns.
+        low: f64,
+        /// Turns, more than `low`.
+        high: f64,
+        /// Positions of the first training.
+        trained: usize,
+    },
+}
+
+impl RopeScaling {
+    /// The angle in place of this one per position.
+    fn of(self, turn: f64) -> f64 {
+        match self {
+            RopeScaling::None => turn,
+            RopeScaling::Linear(factor) => turn / factor,
+            RopeScaling::Llama3 { factor, low, high, trained } => {
+                let turns = trained as f64 * turn / std::f64::consts::TAU;
+                let fast = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                (1.0 - fast) * turn / factor + fast * turn
+            }
+        }
+    }
 }
 
 /// The two layouts of rotary positions. One is the other after a permutation of the columns of Q and K, which changes
@@ -221,15 +268,25 @@ impl Rope {
         (0..width / 2).map(move |i| place as f64 * rope.turn(i, width))
     }
 
-    /// The angle of pair i per position.
+    /// The angle of pair i per position; 0 if it is not rotated.
     pub fn turn(&self, i: usize, width: usize) -> f64 {
-        self.theta.powf(-2.0 * i as f64 / width as f64)
+        let rotated = self.columns.unwrap_or(width);
+        match 2 * i < rotated {
+            true => self.scaling.of(self.theta.powf(-2.0 * i as f64 / rotated as f64)),
+            false => 0.0,
+        }
     }
 
     /// The columns of pair i in a head of `width` columns.
     pub const fn pair(&self, i: usize, width: usize) -> (usize, usize) {
+        let half = match self.columns {
+            Some(rotated) => rotated / 2,
+            None => width / 2,
+        };
         match self.pairs {
-            Pairs::Halves => (i, i + width / 2),
+            Pairs::Halves if i < half => (i, i + half),
+            // Columns that are not rotated form pairs among themselves.
+            Pairs::Halves => (i + half, i + width / 2),
             Pairs::Adjacent => (2 * i, 2 * i + 1),
         }
     }
@@ -304,12 +361,15 @@ pub struct Tolerance {
     pub error: f64,
 }
 
-/// A function of one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A function of one number, by its names in published configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// `x·Φ(x)` with the exact Gaussian distribution function (erf).
+    #[serde(alias = "gelu_python")]
     Gelu,
     /// `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
+    #[serde(rename = "gelu_new", alias = "gelu_fast", alias = "gelu_pytorch_tanh")]
     GeluTanh,
     /// `x/(1 + e^(−1.702·x))`.
     QuickGelu,
@@ -318,6 +378,7 @@ pub enum Activation {
     /// `max(x, 0)²`.
     Relu2,
     /// `x/(1 + e^(−x))`, also called swish.
+    #[serde(alias = "swish")]
     Silu,
     /// The hyperbolic tangent.
     Tanh,

@@ -5,7 +5,8 @@
 //!
 //! The differences are in the blocks. GPT-2 has positions in its embedding, LayerNorm and biases. LLaMA embeds without
 //! positions and normalises by RMSNorm; its queries and keys are rotated by their positions ([`Rope`](crate::Rope)),
-//! several heads may share keys and values, and the activation of one wide layer gates another.
+//! several heads may share keys and values, and the activation of one wide layer gates another. Of its successors, some
+//! have norms after each block too, or only there ([`NormOrder`]), and norms of queries and keys.
 
 use crate::blocks::{Attention, Embedding, Linear, Norm, Pool, Queries};
 use crate::program::{Block, Builder, Program, Value};
@@ -23,9 +24,11 @@ pub struct DecoderNetwork {
     pub head: Linear,
 }
 
-/// One pre-norm layer, of a decoder or of an encoder.
+/// One layer, of a decoder or of an encoder, with norms before its blocks unless `order` says otherwise.
 #[derive(Clone)]
 pub struct Layer {
+    /// Which norms there are besides, or in their place.
+    pub order: NormOrder,
     /// Before attention.
     pub attention_norm: Norm,
     /// Attention over the text, causal in a decoder.
@@ -36,11 +39,24 @@ pub struct Layer {
     pub feed_forward: Block,
 }
 
+/// Where the norms of a layer are.
+#[derive(Clone)]
+pub enum NormOrder {
+    /// Before each block.
+    Before,
+    /// After each block, before the residual sum, instead.
+    After,
+    /// Before each block, and these after it.
+    Around(Box<[Norm; 2]>),
+}
+
 impl DecoderNetwork {
     /// The program of these layers. In the last layer only the last row of each text goes through query, output and
     /// feed-forward, then through the final norm and the head.
     pub fn program(&self) -> Program {
-        self.program_by(Queries::Last, Some(Pool::Last))
+        // Without a norm before it, the last attention reads the rows that the residual sum reads.
+        let after = self.layers.last().is_some_and(|layer| matches!(layer.order, NormOrder::After));
+        self.program_by(if after { Queries::All } else { Queries::Last }, Some(Pool::Last))
     }
 
     /// The same with all rows going through the last layer: for runs where a single row is no cheaper, and for
@@ -71,22 +87,38 @@ impl DecoderNetwork {
 pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer], read: Queries) -> Value {
     for (i, layer) in layers.iter().enumerate() {
         p.layer(Some(i));
-        let norm = Block::Norm(layer.attention_norm.clone());
-        let y = p.step("attention.norm", norm, &[x]);
+        let after = match &layer.order {
+            NormOrder::Before => [None, None],
+            NormOrder::After => [Some(&layer.attention_norm), Some(&layer.feed_forward_norm)],
+            NormOrder::Around(after) => [Some(&after[0]), Some(&after[1])],
+        };
+        let before = !matches!(layer.order, NormOrder::After);
+        let y = match before {
+            true => p.step("attention.norm", Block::Norm(layer.attention_norm.clone()), &[x]),
+            false => x,
+        };
         let queries = match i + 1 == layers.len() {
             true => read,
             false => Queries::All,
         };
         let attention = Attention { queries, ..layer.attention.clone() };
-        let y = p.step("attention", Block::Attention(attention), &[y]);
+        let mut y = p.step("attention", Block::Attention(attention), &[y]);
+        if let Some(norm) = after[0] {
+            y = p.step("attention.after", Block::Norm(norm.clone()), &[y]);
+        }
         if let Some(pool) = queries.pool() {
             x = p.step("attention.row", Block::Pool(pool), &[x]);
         }
         x = p.step("attention.add", Block::Add, &[x, y]);
 
-        let norm = Block::Norm(layer.feed_forward_norm.clone());
-        let y = p.step("feed_forward.norm", norm, &[x]);
-        let y = p.step("feed_forward", layer.feed_forward.clone(), &[y]);
+        let y = match before {
+            true => p.step("feed_forward.norm", Block::Norm(layer.feed_forward_norm.clone()), &[x]),
+            false => x,
+        };
+        let mut y = p.step("feed_forward", layer.feed_forward.clone(), &[y]);
+        if let Some(norm) = after[1] {
+            y = p.step("feed_forward.after", Block::Norm(norm.clone()), &[y]);
+        }
         x = p.step("feed_forward.add", Block::Add, &[x, y]);
     }
     p.layer(None);

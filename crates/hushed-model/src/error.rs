@@ -1,5 +1,6 @@
 //! What can go wrong with a model folder, a text or a forward pass. Where there is a remedy, the error names it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -268,7 +269,7 @@ pub enum Problem {
         /// Its name.
         field: &'static str,
         /// Such as `a whole number`.
-        expected: &'static str,
+        expected: Cow<'static, str>,
     },
     /// A number is outside the accepted range.
     #[error("{file}: `{field}` is {value}; {min} to {max} are supported")]
@@ -294,7 +295,7 @@ pub enum Problem {
         /// The actual value, shortened.
         value: String,
         /// What is accepted.
-        supported: &'static str,
+        supported: Cow<'static, str>,
     },
     /// The width is not a multiple of the number of heads.
     #[error("config.json: the width {width} is not a multiple of the number of heads, {heads}")]
@@ -311,14 +312,6 @@ pub enum Problem {
     AttentionBias {
         /// As `config.json` names it.
         model_type: &'static str,
-    },
-    /// The head of this classifier has an activation that no protocol computes there.
-    #[error(
-        "config.json: the head of {architecture} has a ReLU, and heads are computed with tanh only; use a sentence encoder, or a classifier of BERT, RoBERTa or XLM-RoBERTa"
-    )]
-    HeadActivation {
-        /// The entry of `architectures`.
-        architecture: &'static str,
     },
     /// The header of a weights file is invalid: overlapping, overflowing or missing pieces, not UTF-8, not JSON.
     #[error("{file}: its header is invalid ({source}); fetch the file again")]

@@ -31,18 +31,19 @@ pub mod tokens;
 pub mod vectors;
 pub mod vit;
 
+pub use arch::config::{Biases, Form, HeadNorms, NetworkConfig, Norms, WeightScale};
 pub use arch::{Architecture, Task};
 pub use blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind, NormReach, Pairs,
-    Patches, Pool, QUICK_GELU, Queries, Rope, Tolerance, Weigh,
+    Patches, Pool, QUICK_GELU, Queries, Rope, RopeScaling, Tolerance, Weigh,
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate, calibrate_layers};
-pub use decoder::DecoderNetwork;
+pub use decoder::{DecoderNetwork, NormOrder};
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
-    Biases, Declared, FUNCTIONS, Matryoshka, NetworkConfig, Public, PublicFiles, Report, Similarity, Stored, Summary,
-    Warning, WeightScale, check, json_fault, without_mark,
+    Declared, FUNCTIONS, Matryoshka, Public, PublicFiles, Report, Similarity, Stored, Summary, Warning, check,
+    json_fault, without_mark,
 };
 pub use generate::drafts::prompt_lookup;
 pub use generate::{Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};

@@ -59,6 +59,12 @@ impl<T: Copy + Default> Matrix<T> {
         rows
     }
 
+    /// These rows. Panics if the range is out of bounds.
+    pub(crate) fn rows_of(&self, range: Range<usize>) -> Matrix<T> {
+        let data = self.data[range.start * self.cols..range.end * self.cols].to_vec();
+        Matrix { rows: range.len(), cols: self.cols, data }
+    }
+
     /// A matrix of zeros.
     pub fn zero(rows: usize, cols: usize) -> Matrix<T> {
         Matrix { rows, cols, data: vec![T::default(); rows * cols] }

@@ -1,21 +1,23 @@
 //! A model: its public part and its layers.
 
+mod written;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use crate::arch::Architecture;
+use crate::arch::config::NetworkConfig;
+use crate::arch::{self, Architecture};
 use crate::blocks::{Embedding, NormReach, Pool, Tolerance};
 use crate::body::Body;
 use crate::decoder::DecoderNetwork;
 use crate::error::{FolderError, ModelError, Problem};
-use crate::folder::config::NetworkConfig;
 use crate::folder::public::Public;
 use crate::folder::report;
 use crate::folder::stored::Files;
 use crate::folder::weights::Weights;
 use crate::images::Item;
-use crate::layers::{self, Checking, Leaving, Random, ShapesOnly, Source};
+use crate::layers::{Checking, Leaving, Random, ShapesOnly, Source};
 use crate::network::Network;
 use crate::plain;
 use crate::program::Program;
@@ -47,14 +49,14 @@ impl Model {
     }
 
     fn of(folder: &Path, public: Public, source: &mut impl Source<Error = Problem>) -> Result<Model, ModelError> {
-        let body = layers::body(&public.config, public.pool, source);
+        let body = arch::body(&public.config, public.pool, source);
         let body = body.map_err(|problem| FolderError { folder: folder.to_owned(), problems: vec![problem] })?;
         Ok(Model { public, body })
     }
 
     /// The same layers without numbers, for a client, which has only the public part.
     pub fn shapes_only(public: &Public) -> Model {
-        let Ok(body) = layers::body(&public.config, public.pool, &mut ShapesOnly);
+        let Ok(body) = arch::body(&public.config, public.pool, &mut ShapesOnly);
         Model { public: public.clone(), body }
     }
 
@@ -141,56 +143,56 @@ fn not_an_encoder(architecture: Architecture) -> ModelError {
 
 /// A model with random numbers in realistic ranges, for plans of folders that have no weights.
 pub fn random_model(public: &Public) -> Model {
-    let Ok(body) = layers::body(&public.config, public.pool, &mut Random::new(1));
+    let Ok(body) = arch::body(&public.config, public.pool, &mut Random::new(1));
     Model { public: public.clone(), body }
 }
 
 /// The layers of an encoder configuration without numbers, for plans and for clients.
 pub fn network_shapes(config: &NetworkConfig, pool: Pool) -> Network {
-    let Ok(network) = layers::encoder(config, pool, &mut ShapesOnly);
+    let Ok(network) = arch::encoder(config, pool, &mut ShapesOnly);
     network
 }
 
 /// The layers of an encoder configuration with random numbers in realistic ranges, for benchmarks. The same seed gives
 /// the same layers.
 pub fn random_network(config: &NetworkConfig, pool: Pool, seed: u64) -> Network {
-    let Ok(network) = layers::encoder(config, pool, &mut Random::new(seed));
+    let Ok(network) = arch::encoder(config, pool, &mut Random::new(seed));
     network
 }
 
 /// The layers of a GPT-2 configuration without numbers.
 pub fn gpt2_shapes(config: &NetworkConfig) -> DecoderNetwork {
-    let Ok(gpt2) = layers::gpt2(config, &mut ShapesOnly);
+    let Ok(gpt2) = arch::decoder(config, &mut ShapesOnly);
     gpt2
 }
 
 /// The layers of a GPT-2 configuration with random numbers in realistic ranges, as [`random_network`].
 pub fn random_gpt2(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
-    let Ok(gpt2) = layers::gpt2(config, &mut Random::new(seed));
+    let Ok(gpt2) = arch::decoder(config, &mut Random::new(seed));
     gpt2
 }
 
 /// The layers of a vision transformer configuration without numbers.
 pub fn vit_shapes(config: &NetworkConfig) -> VisionNetwork {
-    let Ok(vit) = layers::vit(config, &mut ShapesOnly);
+    let Ok(vit) = arch::vision(config, &mut ShapesOnly);
     vit
 }
 
 /// The layers of a vision transformer configuration with random numbers in realistic ranges, as [`random_network`].
 pub fn random_vit(config: &NetworkConfig, seed: u64) -> VisionNetwork {
-    let Ok(vit) = layers::vit(config, &mut Random::new(seed));
+    let Ok(vit) = arch::vision(config, &mut Random::new(seed));
     vit
 }
 
 /// The layers of a LLaMA configuration without numbers.
 pub fn llama_shapes(config: &NetworkConfig) -> DecoderNetwork {
-    let Ok(llama) = layers::llama(config, &mut ShapesOnly);
+    let Ok(llama) = arch::decoder(config, &mut ShapesOnly);
     llama
 }
 
 /// The layers of a LLaMA configuration with random numbers in realistic ranges, as [`random_network`].
 pub fn random_llama(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
-    let Ok(llama) = layers::llama(config, &mut Random::new(seed));
+    let Ok(llama) = arch::decoder(config, &mut Random::new(seed));
     llama
 }
 
@@ -199,7 +201,7 @@ pub fn random_llama(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
 /// # Errors
 /// Fails if the file cannot be written.
 pub fn write_random_llama(config: &NetworkConfig, seed: u64, folder: &Path) -> io::Result<()> {
-    layers::write_llama(config, seed, folder)
+    written::write(config, seed, folder)
 }
 
 /// The layers of a LLaMA configuration whose matrices stay in a folder of weights, as with [`Model::open`].
@@ -211,13 +213,13 @@ pub fn stored_llama(config: &NetworkConfig, folder: &Path) -> Result<DecoderNetw
     let weights = Weights::open(folder, &mut problems);
     if let Some(weights) = &weights {
         let mut checking = Checking { weights, problems: &mut problems };
-        let Ok(_) = layers::llama(config, &mut checking);
+        let Ok(_) = arch::decoder(config, &mut checking);
     }
     let refused = |problems| FolderError { folder: folder.to_owned(), problems };
     match weights {
         Some(weights) if problems.is_empty() => {
             let files = Files::new(folder, weights)?;
-            let read = layers::llama(config, &mut Leaving(&files));
+            let read = arch::decoder(config, &mut Leaving(&files));
             Ok(read.map_err(|problem| refused(vec![problem]))?)
         }
         _ => Err(refused(problems).into()),

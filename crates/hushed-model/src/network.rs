@@ -3,7 +3,7 @@
 //! It embeds and normalises. Each layer is attention and feed-forward, each followed by a residual sum and a norm
 //! (post-norm). Finally it pools the rows of a text into one vector, or maps the first row to one number per class.
 
-use crate::blocks::{Attention, Classifier, Embedding, Norm, Pool};
+use crate::blocks::{Attention, Classifier, Embedding, Linear, Norm, Pool};
 use crate::program::{Block, Builder, Program};
 
 /// The layers of a BERT encoder, with their numbers or as shapes only.
@@ -13,6 +13,8 @@ pub struct Network {
     pub embedding: Embedding,
     /// After the embedding.
     pub embedding_norm: Norm,
+    /// From the columns of the embedding to those of the layers, where there are fewer.
+    pub projection: Option<Box<Linear>>,
     /// In order.
     pub layers: Vec<Layer>,
     /// Pooling to one row per text, if there is no classifier.
@@ -39,6 +41,9 @@ impl Network {
     pub fn program(&self) -> Program {
         let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
         let mut x = p.step("embed.norm", Block::Norm(self.embedding_norm.clone()), &[x]);
+        if let Some(projection) = &self.projection {
+            x = p.step("embed.project", Block::Linear(Linear::clone(projection)), &[x]);
+        }
         for (i, layer) in self.layers.iter().enumerate() {
             p.layer(Some(i));
             let y = p.step("attention", Block::Attention(layer.attention.clone()), &[x]);
@@ -62,6 +67,7 @@ impl Network {
     /// Columns of the answer.
     pub fn outputs(&self) -> usize {
         let classes = self.classifier.as_ref().map(|c| c.classes.outputs);
-        classes.unwrap_or(self.embedding.width)
+        let projected = self.projection.as_ref().map(|p| p.outputs);
+        classes.or(projected).unwrap_or(self.embedding.width)
     }
 }

@@ -33,6 +33,7 @@ pub struct Step {
 /// The operation of a step. Its parts form one block because private protocols share levels, products and ciphertexts
 /// between them.
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "a program has few steps")]
 pub enum Block {
     /// The first step, which reads the texts: for every token, a row of the token table plus one of positions.
     Embed(Embedding),
@@ -90,6 +91,9 @@ pub struct Edge {
 
 /// The part name of a norm inside a block; `norm` is taken by steps before some blocks.
 pub(crate) const SUB_NORM: &str = "sub_norm";
+/// The part names of the norms of queries and of keys.
+pub(crate) const QUERY_NORM: [&str; 2] = ["query", "norm"];
+pub(crate) const KEY_NORM: [&str; 2] = ["key", "norm"];
 
 /// The name of a step or of a part of one. Names are ordered by position in the program; the text is for people.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,24 +107,41 @@ pub struct StepId {
 }
 
 impl Step {
-    /// The norm of this step, or the one inside its block, with its name.
-    pub fn norm(&self) -> Option<(StepId, &Norm)> {
-        let inside = self.id.part(SUB_NORM);
-        match &self.block {
-            Block::Norm(norm) => Some((self.id, norm)),
-            Block::Attention(a) => Some((inside, a.sub_norm.as_ref()?)),
-            Block::FeedForward(f) => Some((inside, f.sub_norm.as_ref()?)),
-            _ => None,
-        }
+    /// The norm of this step, or those inside its block, with their names.
+    pub fn norms(&self) -> impl Iterator<Item = (StepId, &Norm)> {
+        let inside = |parts: &[&'static str]| parts.iter().fold(self.id, |id, part| id.part(part));
+        let norms = match &self.block {
+            Block::Norm(norm) => [Some((self.id, norm)), None, None],
+            Block::Attention(a) => [
+                a.query_norm.as_deref().map(|norm| (inside(&QUERY_NORM), norm)),
+                a.key_norm.as_deref().map(|norm| (inside(&KEY_NORM), norm)),
+                a.sub_norm.as_ref().map(|norm| (inside(&[SUB_NORM]), norm)),
+            ],
+            Block::FeedForward(f) => [f.sub_norm.as_ref().map(|norm| (inside(&[SUB_NORM]), norm)), None, None],
+            _ => [None, None, None],
+        };
+        norms.into_iter().flatten()
     }
 
-    fn norm_mut(&mut self) -> Option<&mut Norm> {
-        match &mut self.block {
-            Block::Norm(norm) => Some(norm),
-            Block::Attention(a) => a.sub_norm.as_mut(),
-            Block::FeedForward(f) => f.sub_norm.as_mut(),
+    /// The norm before the last linear layer of its block, with its name.
+    pub fn sub_norm(&self) -> Option<(StepId, &Norm)> {
+        let norm = match &self.block {
+            Block::Attention(a) => a.sub_norm.as_ref(),
+            Block::FeedForward(f) => f.sub_norm.as_ref(),
             _ => None,
-        }
+        };
+        norm.map(|norm| (self.id.part(SUB_NORM), norm))
+    }
+
+    /// In the order of [`Step::norms`].
+    fn norms_mut(&mut self) -> impl Iterator<Item = &mut Norm> {
+        let norms = match &mut self.block {
+            Block::Norm(norm) => [Some(norm), None, None],
+            Block::Attention(a) => [a.query_norm.as_deref_mut(), a.key_norm.as_deref_mut(), a.sub_norm.as_mut()],
+            Block::FeedForward(f) => [f.sub_norm.as_mut(), None, None],
+            _ => [None, None, None],
+        };
+        norms.into_iter().flatten()
     }
 }
 
@@ -239,9 +260,9 @@ impl Program {
     #[must_use]
     pub fn reaching(mut self, norms: &BTreeMap<String, NormReach>) -> Program {
         for step in &mut self.steps {
-            let name = step.norm().map(|(id, _)| id.to_string());
-            if let (Some(name), Some(norm)) = (name, step.norm_mut()) {
-                norm.reach = norms.get(&name).copied();
+            let names: Vec<String> = step.norms().map(|(id, _)| id.to_string()).collect();
+            for (name, norm) in names.iter().zip(step.norms_mut()) {
+                norm.reach = norms.get(name).copied();
             }
         }
         self
@@ -249,7 +270,7 @@ impl Program {
 
     /// The norms with their names, including those inside blocks.
     pub fn norms(&self) -> impl Iterator<Item = (StepId, &Norm)> {
-        self.steps.iter().filter_map(Step::norm)
+        self.steps.iter().flat_map(Step::norms)
     }
 
     /// The same without the numbers that take memory: the token table, and the weights of linear layers but for the

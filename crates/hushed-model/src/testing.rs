@@ -3,6 +3,7 @@
 
 mod gpt2;
 mod ternary;
+mod variants;
 mod wide;
 
 use std::collections::BTreeMap;
@@ -15,11 +16,11 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::json;
 
+use crate::arch::config::WeightScale;
+use crate::arch::{self, config::NetworkConfig};
 use crate::blocks::Pool;
-use crate::folder::config::NetworkConfig;
-use crate::folder::decoder::WeightScale;
 use crate::images::Item;
-use crate::layers::{self, Random, Source};
+use crate::layers::{Random, Source};
 use crate::model::{Model, network_shapes};
 use crate::prune::prune;
 use crate::tokens::{TokenIds, TooLong};
@@ -29,6 +30,7 @@ pub use gpt2::{
     tiny_generator_config, tiny_generator_folder,
 };
 pub use ternary::{ternary_config, ternary_network, tiny_ternary, tiny_ternary_with};
+pub use variants::{variant, variant_folder, variants};
 pub use wide::{beyond_formats, firing_on, small_rows, wide_decoders};
 
 /// Whether tests run in their long form: `make test-long`.
@@ -155,7 +157,7 @@ fn tiny_tokenizer_json(vocabulary: &[String]) -> serde_json::Value {
 /// A weights file for a configuration, with random numbers. A classifier's encoder is under `bert.`.
 pub fn safetensors_of(config: &NetworkConfig) -> io::Result<Vec<u8>> {
     let mut kept = Keeping { random: Random::new(7), tensors: Vec::new() };
-    let Ok(_) = layers::body(config, Pool::Mean, &mut kept);
+    let Ok(_) = arch::body(config, Pool::Mean, &mut kept);
     for (name, ..) in &mut kept.tensors {
         if config.labels.is_some() && !name.starts_with("classifier.") {
             name.insert_str(0, "bert.");

@@ -200,9 +200,14 @@ pub fn supported(program: &Program) -> Result<(), RunError> {
         Block::Head(Classifier { classes, .. }) | Block::Classes(classes) if classes.outputs < 2 => {
             Some("a head of one number, whose label says nothing; protocol fhe gives the number")
         }
+        Block::Attention(a) if a.query_norm.is_some() || a.key_norm.is_some() => {
+            Some("norms of queries and keys; they run in the clear")
+        }
+        Block::Attention(_) | Block::FeedForward(_) | Block::Linear(_) if !reads_a_norm(program, step) => {
+            Some("a block that reads rows without a norm before it; it runs in the clear")
+        }
         _ => {
-            let wide = |(_, norm): (StepId, &Norm)| norm.width > MOST_WIDTH;
-            let wide = step.norm().is_some_and(wide);
+            let wide = step.norms().any(|(_, norm)| norm.width > MOST_WIDTH);
             wide.then_some("a norm of so many columns: 8192 at most")
         }
     };
@@ -213,6 +218,12 @@ pub fn supported(program: &Program) -> Result<(), RunError> {
         }
     }
     Ok(())
+}
+
+/// Whether the first operand of a step is a norm's result.
+fn reads_a_norm(program: &Program, step: &Step) -> bool {
+    let from = step.operands.first().and_then(|edge| program.steps().get(edge.from));
+    from.is_some_and(|step| matches!(step.block, Block::Norm(_)))
 }
 
 /// Rounds the answer of a pass to its last place and reveals it to the client: one row per text, with its words'
@@ -286,7 +297,7 @@ impl<S: Shares> Pass<'_, S> {
     /// Applies the norm inside a block, if there is one, to rows that have been multiplied by `scale`. Its gain is left
     /// to the layer that reads the rows.
     fn sub_norm(&mut self, step: &Step, x: Acts<S::Share>, scale: f64) -> Result<Acts<S::Share>, RunError> {
-        match step.norm() {
+        match step.sub_norm() {
             Some((id, norm)) => self.normalised(id, x, norm, scale),
             None => Ok(x),
         }

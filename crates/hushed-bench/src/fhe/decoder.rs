@@ -11,7 +11,7 @@ use hushed_fhe::ops::decoder::rope::{Turned, turns};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::simulate::{Counts, Op};
 use hushed_fhe::{Acts, Encrypted, FheError, Interval, LinearMap, NormChoice, Slots, fits};
-use hushed_model::{Heads, Norm, NormKind, Pairs, Rope, StepId};
+use hushed_model::{Heads, Norm, NormKind, Pairs, Rope, RopeScaling, StepId};
 use serde_json::{Value, json};
 
 use super::bed::{Bed, Normal, Taken, counted};
@@ -147,7 +147,7 @@ pub fn turned(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 fn turned_head(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     const PRIMES: usize = 14;
     let heads = Heads { count: 16, keys: 16, width: 96, scale: 1.0 };
-    let rope = Rope { theta: 500_000.0, pairs: Pairs::Halves };
+    let rope = Rope { theta: 500_000.0, pairs: Pairs::Halves, scaling: RopeScaling::None, columns: None };
     let params = CkksParams::n16_boot()?;
     let mut bed = Bed::new(&params, &Counts::default())?;
     let (slots, scale) = (params.slots(), params.default_scale());

@@ -122,7 +122,7 @@ impl DecoderSeen {
         let (mut norms, mut sums) = (Vec::new(), Vec::new());
         let (mut scores, mut arguments) = (Vec::new(), Vec::new());
         let norm = |step: &Step| -> Result<Option<NormChoice>, FheError> {
-            let Some((id, n)) = step.norm() else {
+            let Some((id, n)) = step.norms().next() else {
                 return Ok(None);
             };
             let seen = self.norms.get(&id).ok_or_else(|| unmeasured(id))?;

@@ -43,6 +43,8 @@ fn layer() -> Attention {
         query: linear(1, 1.1),
         key: linear(2, 1.1),
         value: linear(3, 0.7),
+        query_norm: None,
+        key_norm: None,
         sub_norm: None,
         output: linear(4, 0.5),
         heads: Heads { count: HEADS, keys: HEADS, width: DH, scale: 0.5 },

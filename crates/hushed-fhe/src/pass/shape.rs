@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use hushed_model::{Block, Kind, ModelError, Program, Step, StepId};
+use hushed_model::{Attention, Block, Kind, ModelError, Program, Step, StepId};
 
 use super::blocks::Parts;
 use crate::choices::ChoicesError;
@@ -25,16 +25,36 @@ pub fn can_run(program: &Program) -> Result<(), FheError> {
             remedy: "models of text can be run; use protocol 2pc for images",
         });
     }
+    let before = program.steps().get(program.before_layers()).unwrap_or_default();
+    if let Some(step) = before.iter().find(|step| matches!(step.block, Block::Linear(_))) {
+        return Err(FheError::Unsupported {
+            what: format!("{}: a linear layer between the token table and the layers", step.id),
+            remedy: "encoders whose token table is as wide as their layers can be run",
+        });
+    }
     let mut layers = program.layers().into_iter();
     layers.try_for_each(|layer| supported(program, layer))
 }
 
 fn decoder(program: &Program) -> Result<(), FheError> {
     Parts::of(program)?;
-    for block in program.attentions() {
-        causal(StepId::outside("attention"), block)?;
-    }
-    Ok(())
+    let mut attentions = program.attentions();
+    attentions.try_for_each(|block| causal(StepId::outside("attention"), block).and_then(|_| heads(block)))
+}
+
+/// Refuses what the circuit does not compute of heads.
+fn heads(a: &Attention) -> Result<(), FheError> {
+    let what = if a.query_norm.is_some() || a.key_norm.is_some() {
+        "norms of queries and keys"
+    } else if a.heads.query_columns() != a.query.inputs {
+        "heads that together have other columns than the width"
+    } else if a.rope.is_some_and(|rope| rope.columns.is_some()) {
+        "rotary positions in some columns only"
+    } else {
+        return Ok(());
+    };
+    let what = format!("attention with {what}");
+    Err(FheError::Unsupported { what, remedy: "such a model runs in the clear" })
 }
 
 /// Checks that the client can compute logits from a decoder's answer: from hidden states it needs the public token

@@ -1,93 +1,147 @@
-//! What differs between architectures: names of fields and tensors, where positions begin, the head. All encoders
-//! compute the same, [`Network`](crate::Network), so a new encoder is a table in a file of its own.
+//! The architectures, one file each: its fields of `config.json`, the names of its tensors, and its layers.
+//!
+//! A new architecture is a file, a variant of [`Architecture`] and a line in each `match` below.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-mod bert;
-mod distilbert;
-mod gpt2;
-mod llama;
-mod names;
-mod roberta;
-mod vit;
+pub(crate) mod common;
+pub(crate) mod config;
+pub(crate) mod decoders;
+pub(crate) mod encoders;
+pub(crate) mod kind;
+pub(crate) mod vision;
 
-use names::{Encoder, Names};
+use std::convert::Infallible;
 
-/// Which names a folder uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Architecture {
-    /// `bert`.
-    Bert,
-    /// `roberta` and `xlm-roberta`.
-    Roberta,
-    /// `distilbert`.
-    DistilBert,
-    /// `gpt2`.
-    Gpt2,
-    /// `llama`.
-    Llama,
-    /// `bitnet`.
-    BitNet,
-    /// `vit`.
-    Vit,
-}
+use crate::blocks::Pool;
+use crate::body::Body;
+use crate::decoder::DecoderNetwork;
+use crate::folder::fields::Table;
+use crate::folder::json::Fields;
+use crate::layers::{LayerReader, Source};
+use crate::network::Network;
+use crate::vit::VisionNetwork;
 
-/// What a model is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// One vector per text.
-    Embed,
-    /// One number per class, for a text or an image.
-    Classify,
-    /// The continuation of a text, token by token.
-    Generate,
-}
-
-/// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 8] = [
-    ("bert", Architecture::Bert),
-    ("roberta", Architecture::Roberta),
-    ("xlm-roberta", Architecture::Roberta),
-    ("distilbert", Architecture::DistilBert),
-    ("gpt2", Architecture::Gpt2),
-    ("llama", Architecture::Llama),
-    ("bitnet", Architecture::BitNet),
-    ("vit", Architecture::Vit),
-];
+use config::NetworkConfig;
+use decoders::{bitnet, gemma, gpt2, granite, llama, mistral, olmo, phi, qwen, smollm};
+use encoders::{Encoder, albert, bert, distilbert, electra, roberta};
+pub use kind::{Architecture, Task};
+use vision::vit;
 
 impl Architecture {
-    /// Its `model_type` in `config.json`; the first one if there are several.
-    pub(crate) fn model_type(self) -> &'static str {
-        let mut types = MODEL_TYPES.iter();
-        types.find(|(_, a)| *a == self).map_or("", |(name, _)| name)
-    }
-
-    /// Whether it is a LLaMA-like decoder: rotary positions, RMSNorm, a gate.
-    pub(crate) fn like_llama(self) -> bool {
-        matches!(self, Architecture::Llama | Architecture::BitNet)
-    }
-
-    /// Whether it continues texts.
-    pub(crate) fn decodes(self) -> bool {
-        self == Architecture::Gpt2 || self.like_llama()
-    }
-
-    /// Whether it reads images.
-    pub(crate) fn sees(self) -> bool {
-        self == Architecture::Vit
-    }
-
-    pub(crate) fn names(self) -> &'static Names {
+    /// Reads the fields of its `config.json`; `None` if and only if a problem was added.
+    pub(crate) fn read(self, f: &mut Fields<'_>) -> Option<NetworkConfig> {
         match self {
-            Architecture::Bert => &bert::NAMES,
-            Architecture::Roberta => &roberta::NAMES,
-            Architecture::DistilBert => &distilbert::NAMES,
-            Architecture::Gpt2 => &gpt2::NAMES,
-            Architecture::Llama | Architecture::BitNet => &llama::NAMES,
-            Architecture::Vit => &vit::NAMES,
+            Architecture::Bert => bert::read(f),
+            Architecture::Roberta => roberta::read(f),
+            Architecture::DistilBert => distilbert::read(f),
+            Architecture::Electra => electra::read(f),
+            Architecture::Albert => albert::read(f),
+            Architecture::Gpt2 => gpt2::read(f),
+            Architecture::Llama => llama::read(f),
+            Architecture::Mistral => mistral::read(f),
+            Architecture::Qwen2 => qwen::read_2(f),
+            Architecture::Qwen3 => qwen::read_3(f),
+            Architecture::Phi3 => phi::read(f),
+            Architecture::Gemma => gemma::read_1(f),
+            Architecture::Gemma3 => gemma::read_3(f),
+            Architecture::Granite => granite::read(f),
+            Architecture::Olmo2 => olmo::read(f),
+            Architecture::SmolLm3 => smollm::read(f),
+            Architecture::BitNet => bitnet::read(f),
+            Architecture::Vit => vit::read(f),
         }
     }
 
-    /// The names of an encoder's parts. Other architectures get BERT's, which do as well where no folder is read.
-    pub(crate) fn encoder(self) -> &'static Encoder {
-        self.names().encoder.as_ref().unwrap_or(&bert::ENCODER)
+    /// What becomes of the fields of its `config.json`; of two entries for a field, the first holds.
+    pub(crate) fn fields(self) -> Vec<Table> {
+        match self {
+            Architecture::Bert => bert::fields(),
+            Architecture::Roberta => roberta::fields(),
+            Architecture::DistilBert => distilbert::fields(),
+            Architecture::Electra => electra::fields(),
+            Architecture::Albert => albert::fields(),
+            Architecture::Gpt2 => gpt2::fields(),
+            Architecture::Llama => llama::fields(),
+            Architecture::Mistral => mistral::fields(),
+            Architecture::Qwen2 | Architecture::Qwen3 => qwen::fields(self),
+            Architecture::Phi3 => phi::fields(),
+            Architecture::Gemma | Architecture::Gemma3 => gemma::fields(self),
+            Architecture::Granite => granite::fields(),
+            Architecture::Olmo2 => olmo::fields(),
+            Architecture::SmolLm3 => smollm::fields(),
+            Architecture::BitNet => bitnet::fields(),
+            Architecture::Vit => vit::fields(),
+        }
+    }
+
+    /// The names of its parts, if it is an encoder of text.
+    pub(crate) fn encoder(self) -> Option<&'static Encoder> {
+        match self {
+            Architecture::Bert => Some(&bert::ENCODER),
+            Architecture::Roberta => Some(&roberta::ENCODER),
+            Architecture::DistilBert => Some(&distilbert::ENCODER),
+            Architecture::Electra => Some(&electra::ENCODER),
+            Architecture::Albert => Some(&albert::ENCODER),
+            _ => None,
+        }
+    }
+
+    /// The name of the linear layer that replaces the feed-forward block of layer `i`, if one does: that of the block's
+    /// last layer. And whether its matrix is stored as inputs × outputs.
+    pub(crate) fn merged_name(self, i: usize) -> (String, bool) {
+        match (self.encoder(), self) {
+            (Some(encoder), _) => (encoder.down(i), false),
+            (_, Architecture::Gpt2) => (gpt2::down(i), true),
+            (_, Architecture::Vit) => (vit::down(i), false),
+            _ => (decoders::down(i), false),
+        }
+    }
+}
+
+/// The layers of this configuration, with numbers from the source.
+pub(crate) fn body<S: Source>(config: &NetworkConfig, pool: Pool, source: &mut S) -> Result<Body, S::Error> {
+    Ok(match config.architecture {
+        Architecture::Vit => Body::Vision(vision(config, source)?),
+        decoder if decoder.decodes() => Body::Decoder(self::decoder(config, source)?),
+        _ => Body::Encoder(encoder(config, pool, source)?),
+    })
+}
+
+/// The layers of an encoder, by the names of BERT if the architecture is none.
+pub(crate) fn encoder<S: Source>(config: &NetworkConfig, pool: Pool, source: &mut S) -> Result<Network, S::Error> {
+    let names = config.architecture.encoder().unwrap_or(&bert::ENCODER);
+    names.network(&mut LayerReader { config, source }, pool)
+}
+
+/// The layers of a decoder.
+pub(crate) fn decoder<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<DecoderNetwork, S::Error> {
+    let mut from = LayerReader { config, source };
+    match config.architecture {
+        Architecture::Gpt2 => gpt2::network(&mut from),
+        _ => decoders::network(&mut from),
+    }
+}
+
+/// The layers of a model of images.
+pub(crate) fn vision<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<VisionNetwork, S::Error> {
+    vit::network(&mut LayerReader { config, source })
+}
+
+impl NetworkConfig {
+    /// Numbers in all tensors in use.
+    pub fn parameters(&self) -> usize {
+        struct Counting(usize);
+
+        impl Source for Counting {
+            type Error = Infallible;
+            fn tensor(&mut self, _: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
+                self.0 += shape.iter().product::<usize>();
+                Ok(None)
+            }
+        }
+
+        let mut counting = Counting(0);
+        let Ok(_) = body(self, Pool::Mean, &mut counting);
+        counting.0
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn read(
         None => Map::new(),
     };
     let mut f = Fields::new(CHAT, &config, problems);
-    fields::refuse(&mut f, &[fields::TOKENIZER_CONFIG]);
+    fields::refuse(&mut f, &[fields::TOKENIZER_CONFIG.into()]);
     if let Some(tokenizer) = files.get(TOKENIZER) {
         tokens::agree(&mut f, tokenizer);
     }

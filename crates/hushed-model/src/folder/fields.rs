@@ -12,25 +12,26 @@ mod table;
 mod tests;
 mod tokenizer;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::arch::Architecture;
 use crate::folder::json::Fields;
+use crate::folder::json::typed;
 
-pub(crate) use generation::GENERATION;
+pub(crate) use generation::{GENERATION, UNUSED};
 pub(crate) use sentence::{MODULE, NORMALIZE, POOLING, SENTENCE, SENTENCE_TRANSFORMERS};
 pub(crate) use tokenizer::{PREPROCESSOR, TOKENIZER_CONFIG};
 
 use table::Use::{Nothing, Only, Read};
-use table::{EMPTY, NO_CODE, OFF};
-pub(crate) use table::{Table, Use};
+use table::{EMPTY, NO_CODE};
+pub(crate) use table::{Entry, OFF, Table, Use};
 
 /// Fields of `config.json` for every architecture.
-const COMMON: Table = &[
+pub(crate) const COMMON: &[Entry] = &[
     ("model_type", Read),
     ("architectures", Read),
-    ("quantization_config", Read),
-    ("add_cross_attention", Read),
+    ("quantization_config", Only(OFF, "weights that are not quantised")),
+    ("add_cross_attention", Only(OFF, "one model, without another's output (false)")),
     ("merged_feed_forward", Read),
     // Of classifiers, and of no effect elsewhere.
     ("problem_type", Read),
@@ -91,168 +92,27 @@ const COMMON: Table = &[
     ("sbert_ce_default_activation_function", Nothing),
 ];
 
-/// BERT, RoBERTa, XLM-RoBERTa and ViT.
-const BLOCKS: Table = &[
-    ("num_hidden_layers", Read),
-    ("hidden_size", Read),
-    ("num_attention_heads", Read),
-    ("intermediate_size", Read),
-    ("hidden_act", Read),
-    ("layer_norm_eps", Read),
-    ("hidden_dropout_prob", Nothing),
-    ("attention_probs_dropout_prob", Nothing),
-    ("classifier_dropout", Nothing),
-];
-
-const ENCODER: Table = &[
-    ("vocab_size", Read),
-    ("max_position_embeddings", Read),
-    ("pad_token_id", Read),
-    ("position_embedding_type", Read),
-    ("is_decoder", Read),
-    ("eos_token_id", Nothing),
-    ("tie_word_embeddings", Nothing),
-];
-
-const BERT: Table = &[
-    ("type_vocab_size", Read),
-    // Written by the first BERT folders and read by no library.
-    ("directionality", Nothing),
-    ("pooler_fc_size", Nothing),
-    ("pooler_num_attention_heads", Nothing),
-    ("pooler_num_fc_layers", Nothing),
-    ("pooler_size_per_head", Nothing),
-    ("pooler_type", Nothing),
-];
-
-const DISTILBERT: Table = &[
-    ("n_layers", Read),
-    ("dim", Read),
-    ("n_heads", Read),
-    ("hidden_dim", Read),
-    ("activation", Read),
-    // The table is in the weights, whatever it was made of.
-    ("sinusoidal_pos_embds", Nothing),
-    ("tie_weights_", Nothing),
-    ("dropout", Nothing),
-    ("attention_dropout", Nothing),
-    ("qa_dropout", Nothing),
-    ("seq_classif_dropout", Nothing),
-];
-
-const DECODER: Table = &[
-    ("vocab_size", Read),
-    ("eos_token_id", Read),
-    ("tie_word_embeddings", Read),
-    ("pad_token_id", Nothing), // padding is masked
-    ("is_decoder", Nothing),
-];
-
-const GPT2: Table = &[
-    ("n_layer", Read),
-    ("n_embd", Read),
-    ("n_head", Read),
-    ("n_inner", Read),
-    ("n_positions", Read),
-    ("activation_function", Read),
-    ("layer_norm_epsilon", Read),
-    ("scale_attn_weights", Read),
-    ("scale_attn_by_inverse_layer_idx", Read),
-    ("reorder_and_upcast_attn", Read),
-    // Read if `n_positions` is absent.
-    ("n_ctx", Nothing),
-    ("resid_pdrop", Nothing),
-    ("embd_pdrop", Nothing),
-    ("attn_pdrop", Nothing),
-    // Of heads that are refused by `architectures`.
-    ("summary_type", Nothing),
-    ("summary_use_proj", Nothing),
-    ("summary_activation", Nothing),
-    ("summary_first_dropout", Nothing),
-    ("summary_proj_to_labels", Nothing),
-];
-
-const LLAMA: Table = &[
-    ("num_hidden_layers", Read),
-    ("hidden_size", Read),
-    ("num_attention_heads", Read),
-    ("num_key_value_heads", Read),
-    ("intermediate_size", Read),
-    ("hidden_act", Read),
-    ("rms_norm_eps", Read),
-    ("max_position_embeddings", Read),
-    ("rope_theta", Read),
-    ("rope_scaling", Read),
-    ("rope_parameters", Read),
-    ("head_dim", Read),
-    ("attention_bias", Read),
-    ("mlp_bias", Read),
-    ("sliding_window", Read),
-    ("attention_chunk_size", Read),
-    ("num_local_experts", Read),
-    ("num_experts", Read),
-    ("n_routed_experts", Read),
-    ("partial_rotary_factor", Read),
-    ("layer_types", Read),
-    ("sub_norms", Read),
-    ("attention_weights", Read),
-    // Read beside `attention_weights`.
-    ("sigmoid_bias", Nothing),
-    // Products cut into pieces have the same result.
-    ("pretraining_tp", Nothing),
-    ("attention_dropout", Nothing),
-    ("rope_interleaved", Only(OFF, "pairs of columns half a head apart (false)")),
-];
-
-const VIT: Table = &[
-    ("image_size", Read),
-    ("patch_size", Read),
-    ("num_channels", Read),
-    ("qkv_bias", Read),
-    // Of models for masked patches, and of a pooler that classifiers do not have.
-    ("encoder_stride", Nothing),
-    ("pooler_output_size", Nothing),
-    ("pooler_act", Nothing),
-];
-
-/// Published BitNet folders name code that is now part of `transformers`.
-const BITNET: Table = &[("auto_map", Nothing)];
-
-/// The tables for `config.json`; of two entries for a field, the first holds. Generation options that older versions
-/// put there count only for decoders.
-pub(crate) fn config(architecture: Architecture) -> Vec<Table> {
-    match architecture {
-        Architecture::Bert | Architecture::Roberta => {
-            vec![BLOCKS, ENCODER, BERT, COMMON, generation::UNUSED]
-        }
-        Architecture::DistilBert => vec![DISTILBERT, ENCODER, COMMON, generation::UNUSED],
-        Architecture::Gpt2 => vec![GPT2, DECODER, COMMON, GENERATION],
-        Architecture::Llama => vec![LLAMA, DECODER, COMMON, GENERATION],
-        Architecture::BitNet => vec![BITNET, LLAMA, DECODER, COMMON, GENERATION],
-        Architecture::Vit => vec![VIT, BLOCKS, COMMON, UNTEXTED, generation::UNUSED],
-    }
+/// The fields that a type of a configuration reads.
+pub(crate) fn read_by<T: DeserializeOwned>() -> Table {
+    typed::names::<T>().iter().map(|name| (*name, Read)).collect()
 }
-
-/// Fields of texts in the configuration of a model of images.
-const UNTEXTED: Table =
-    &[("pad_token_id", Nothing), ("eos_token_id", Nothing), ("tie_word_embeddings", Nothing), ("is_decoder", Nothing)];
 
 /// What becomes of a field; `None` if it is not listed.
 pub(crate) fn find(tables: &[Table], field: &str) -> Option<Use> {
-    let listed = |table: &Table| table.iter().find(|(name, _)| *name == field);
-    tables.iter().find_map(listed).map(|(_, found)| *found)
+    let mut listed = tables.iter().flat_map(|table| table.iter());
+    listed.find(|(name, _)| *name == field).map(|(_, found)| *found)
 }
 
 /// Reports every field whose value is not one of those that it may have.
 pub(crate) fn refuse(f: &mut Fields<'_>, tables: &[Table]) {
     for (place, table) in tables.iter().enumerate() {
         let before = tables.get(..place).unwrap_or_default();
-        for (field, found) in *table {
+        for (field, found) in table.iter() {
             if let Only(neutral, supported) = found
                 && find(before, field).is_none()
                 && f.get(field).is_some_and(|value| !is_one_of(value, neutral))
             {
-                f.unsupported(field, supported);
+                f.unsupported(field, *supported);
             }
         }
     }

@@ -1,6 +1,10 @@
 //! Reads single fields of a JSON object and collects every problem, instead of stopping at the first.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub(crate) mod typed;
+
+use std::borrow::Cow;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -102,6 +106,16 @@ impl<'a> Fields<'a> {
         Fields { file, object, problems }
     }
 
+    /// Path inside the folder.
+    pub(crate) fn file(&self) -> &'a str {
+        self.file
+    }
+
+    /// How many problems there are so far.
+    pub(crate) fn problem_count(&self) -> usize {
+        self.problems.len()
+    }
+
     pub(crate) fn problem(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
@@ -112,7 +126,7 @@ impl<'a> Fields<'a> {
     }
 
     fn wrong_type(&mut self, field: &'static str, expected: &'static str) {
-        self.problems.push(Problem::WrongType { file: self.file.to_owned(), field, expected });
+        self.problems.push(Problem::WrongType { file: self.file.to_owned(), field, expected: expected.into() });
     }
 
     fn missing(&mut self, field: &'static str) {
@@ -236,9 +250,14 @@ impl<'a> Fields<'a> {
     }
 
     /// Reports that the field's value is not implemented.
-    pub(crate) fn unsupported(&mut self, field: &'static str, supported: &'static str) {
+    pub(crate) fn unsupported(&mut self, field: &'static str, supported: impl Into<Cow<'static, str>>) {
         let value = shown(self.object.get(field).unwrap_or(&Value::Null));
-        self.problems.push(Problem::UnsupportedValue { file: self.file.to_owned(), field, value, supported });
+        self.problems.push(Problem::UnsupportedValue {
+            file: self.file.to_owned(),
+            field,
+            value,
+            supported: supported.into(),
+        });
     }
 
     /// Reports the field unless it is absent, null or false.
@@ -255,6 +274,11 @@ impl Fields<'_> {
     pub(crate) fn unsupported_part(&mut self, field: &'static str, supported: &'static str) {
         let part = self.object.get(field).unwrap_or(&Value::Null);
         let value = shown(part.get("type").unwrap_or(part));
-        self.problems.push(Problem::UnsupportedValue { file: self.file.to_owned(), field, value, supported });
+        self.problems.push(Problem::UnsupportedValue {
+            file: self.file.to_owned(),
+            field,
+            value,
+            supported: supported.into(),
+        });
     }
 }

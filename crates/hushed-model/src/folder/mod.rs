@@ -1,9 +1,8 @@
 //! Model folders in the Hugging Face layout: their public part, and whether they can be used.
 
 pub(crate) mod chat;
-pub mod config;
+pub(crate) mod config;
 pub mod declared;
-pub(crate) mod decoder;
 pub(crate) mod fields;
 pub(crate) mod json;
 pub(crate) mod pooling;
@@ -16,9 +15,7 @@ pub(crate) mod ternary;
 pub(crate) mod vision;
 pub(crate) mod weights;
 
-pub use config::NetworkConfig;
 pub use declared::{Declared, FUNCTIONS};
-pub use decoder::{Biases, WeightScale};
 pub use json::{json_fault, without_mark};
 pub use pooling::{Matryoshka, Similarity};
 pub use public::{Public, PublicFiles};

@@ -56,7 +56,7 @@ pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modul
                 file: MODULES.to_owned(),
                 field: "type",
                 value,
-                supported: CHAIN,
+                supported: CHAIN.into(),
             });
             None
         }
@@ -80,7 +80,7 @@ const POOLS: &[(&str, Option<Pool>)] = &[
 pub(crate) fn pooling(bytes: &[u8], width: Option<usize>, problems: &mut Vec<Problem>) -> Option<Pool> {
     let object = json::object(POOLING, bytes, problems)?;
     let mut f = Fields::new(POOLING, &object, problems);
-    fields::refuse(&mut f, &[fields::POOLING]);
+    fields::refuse(&mut f, &[fields::POOLING.into()]);
     if let Some(width) = width {
         for field in ["word_embedding_dimension", "embedding_dimension"] {
             f.optional_size(field, width, width);
@@ -114,7 +114,12 @@ pub(crate) fn pooling(bytes: &[u8], width: Option<usize>, problems: &mut Vec<Pro
         _ => {
             let value = format!("{} modes at once", on.len());
             let supported = "exactly one of mean, cls, last token and max";
-            f.problem(Problem::UnsupportedValue { file: POOLING.to_owned(), field: "pooling_mode", value, supported });
+            f.problem(Problem::UnsupportedValue {
+                file: POOLING.to_owned(),
+                field: "pooling_mode",
+                value,
+                supported: supported.into(),
+            });
             None
         }
     }
@@ -123,7 +128,7 @@ pub(crate) fn pooling(bytes: &[u8], width: Option<usize>, problems: &mut Vec<Pro
 /// Checks `2_Normalize/config.json`: the embedding is normalised, and nothing else.
 pub(crate) fn normalize(bytes: &[u8], problems: &mut Vec<Problem>) {
     if let Some(object) = json::object(NORMALIZE, bytes, problems) {
-        fields::refuse(&mut Fields::new(NORMALIZE, &object, problems), &[fields::NORMALIZE]);
+        fields::refuse(&mut Fields::new(NORMALIZE, &object, problems), &[fields::NORMALIZE.into()]);
     }
 }
 
@@ -187,7 +192,7 @@ pub(crate) struct Sentence {
 pub(crate) fn sentence(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Sentence> {
     let object = json::object(SENTENCE, bytes, problems)?;
     let mut f = Fields::new(SENTENCE, &object, problems);
-    fields::refuse(&mut f, &[fields::SENTENCE]);
+    fields::refuse(&mut f, &[fields::SENTENCE.into()]);
     let text = serde_json::json!({ "text": { "method": "forward", "method_output_name": "last_hidden_state" } });
     if f.get("modality_config").is_some_and(|given| *given != text) {
         f.unsupported("modality_config", "the last hidden states of a text");
@@ -243,7 +248,7 @@ pub(crate) fn published(bytes: &[u8], problems: &mut Vec<Problem>) -> Published 
         return Published::default();
     };
     let mut f = Fields::new(PROMPTS, &object, problems);
-    fields::refuse(&mut f, &[fields::SENTENCE_TRANSFORMERS]);
+    fields::refuse(&mut f, &[fields::SENTENCE_TRANSFORMERS.into()]);
     f.must_be_off("default_prompt_name", "no default prompt (null)");
     let known = "cosine, dot, euclidean, manhattan";
     let similarity = f.choice("similarity_fn_name", &SIMILARITIES, Some(Similarity::Cosine), known);

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::arch::Task;
-use crate::blocks::{Activation, Pool};
+use crate::arch::config::NetworkConfig;
+use crate::blocks::Pool;
 use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
 use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
 use crate::folder::config::ends::{self, GENERATION};
-use crate::folder::config::{self, CONFIG, NetworkConfig};
+use crate::folder::config::{self, CONFIG};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, Matryoshka, NORMALIZE, POOLING, PROMPTS, SENTENCE, Similarity};
 use crate::folder::small::read_small;
@@ -135,7 +136,7 @@ impl PublicFiles {
                     file: "the bundle".to_owned(),
                     field: "file name",
                     value: name.chars().take(60).collect(),
-                    supported: "the public files of a model folder",
+                    supported: "the public files of a model folder".into(),
                 }),
             }
         }
@@ -145,6 +146,11 @@ impl PublicFiles {
     /// Names and bytes, sorted by name, as in a bundle.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         self.files.iter().map(|(name, bytes)| (*name, bytes.as_slice()))
+    }
+
+    /// Whether `config.json` names an architecture that is not known.
+    pub(crate) fn are_of_unknown_architecture(&self) -> bool {
+        self.files.get(CONFIG).is_some_and(|b| config::is_of_unknown_architecture(b))
     }
 
     /// Checks all files and reports every problem at once.
@@ -158,6 +164,10 @@ impl PublicFiles {
     pub(crate) fn parse_into(&self, problems: &mut Vec<Problem>) -> Option<Public> {
         let bytes = |name: &str| self.files.get(name).map(Vec::as_slice);
         let mut config = bytes(CONFIG).and_then(|b| NetworkConfig::parse(b, problems));
+        // What the other files of an unknown architecture should be, nobody knows.
+        if self.are_of_unknown_architecture() {
+            return None;
+        }
         let sees = match &config {
             Some(config) => config.architecture.sees(),
             None => bytes(CONFIG).is_some_and(config::sees),
@@ -196,7 +206,12 @@ impl PublicFiles {
         let modules = bytes(MODULES).and_then(|b| pooling::modules(b, problems));
         if let (Some(config), Some(_)) = (&mut config, bytes(MODULES)) {
             if task == Task::Generate || sees {
-                problems.push(Problem::not_with_modules(CONFIG));
+                problems.push(Problem::UnsupportedValue {
+                    file: CONFIG.to_owned(),
+                    field: "model_type",
+                    value: "a decoder or a model of images".to_owned(),
+                    supported: "an encoder of text, beside modules.json".into(),
+                });
             }
             // A sentence encoder, whatever it was derived from; without pooling, a cross-encoder is written this way
             // too.
@@ -205,7 +220,7 @@ impl PublicFiles {
                     file: MODULES.to_owned(),
                     field: "type",
                     value: "one module and a classifier, as a cross-encoder has".to_owned(),
-                    supported: "a sentence encoder beside modules.json, a classifier without it",
+                    supported: "a sentence encoder beside modules.json, a classifier without it".into(),
                 });
             }
             config.labels = None;
@@ -213,7 +228,7 @@ impl PublicFiles {
         }
         // Pooling takes the rows before any head.
         if let (Some(read), Some(b)) = (&config, bytes(CONFIG))
-            && read.architecture.names().encoder.is_some()
+            && read.architecture.encoder().is_some()
             && let Some(value) = config::other_head(b, read.architecture)
             && !modules.is_some_and(|m| m.pooled)
         {
@@ -221,18 +236,12 @@ impl PublicFiles {
                 file: CONFIG.to_owned(),
                 field: "architectures",
                 value,
-                supported: "an encoder (…Model, …ForMaskedLM) or a classifier of single texts (…ForSequenceClassification)",
+                supported:
+                    "an encoder (…Model, …ForMaskedLM) or a classifier of single texts (…ForSequenceClassification)"
+                        .into(),
             });
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());
-        let head = config.as_ref().map(|c| &c.architecture.encoder().head);
-        if let (true, Some(head)) = (classifies, head)
-            && head.activation != Activation::Tanh
-        {
-            problems.push(Problem::HeadActivation {
-                architecture: head.architectures.first().copied().unwrap_or_default(),
-            });
-        }
         let mut pools_prompts = true;
         let mut pool = match (classifies, task) {
             (true, _) => Pool::First,
@@ -265,7 +274,7 @@ impl PublicFiles {
                 file: SENTENCE.to_owned(),
                 field: "do_lower_case",
                 value: "true".to_owned(),
-                supported: "false, or a tokenizer that lowers the case itself",
+                supported: "false, or a tokenizer that lowers the case itself".into(),
             });
         }
         let published = bytes(PROMPTS).map(|b| pooling::published(b, problems)).unwrap_or_default();
@@ -386,7 +395,7 @@ fn sides(config: &NetworkConfig) -> (usize, usize) {
 /// Positions that count on from the padding id require that it is the tokenizer's.
 fn positions_fit(config: &NetworkConfig, tokenizer: &Tokenizer, problems: &mut Vec<Problem>) {
     let padding = tokenizer.padding_id();
-    if let (Some(_), Some(id)) = (config.architecture.names().positions_after_padding, config.padding_id)
+    if let (1.., Some(id)) = (config.first_position, config.padding_id)
         && id != padding
     {
         problems.push(Problem::SpecialTokenDiffers {

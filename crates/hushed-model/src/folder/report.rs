@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::arch::{Architecture, Task};
+use crate::arch::{self, Architecture, Task};
 use crate::blocks::Pool;
 use crate::error::{FolderError, Problem};
 use crate::folder::chat::CHAT as TOKENIZER_CONFIG;
@@ -19,7 +19,7 @@ use crate::folder::public::{Public, PublicFiles};
 use crate::folder::small::read_small;
 use crate::folder::vision::PREPROCESSOR;
 use crate::folder::weights::Weights;
-use crate::layers::{self, Checking};
+use crate::layers::Checking;
 
 /// The report of `hushed check`.
 #[derive(Debug)]
@@ -105,15 +105,15 @@ fn warnings(folder: &Path) -> Vec<Warning> {
     let architecture = architecture.ok().flatten().and_then(|b| config::named(&b));
     let sees = architecture.is_some_and(Architecture::sees);
     let files = [
-        (CONFIG, architecture.map(fields::config)),
-        (GENERATION, Some(vec![fields::GENERATION])),
-        (TOKENIZER_CONFIG, Some(vec![fields::TOKENIZER_CONFIG])),
-        (MODULES, Some(vec![fields::MODULE])),
-        (POOLING, Some(vec![fields::POOLING])),
-        (NORMALIZE, Some(vec![fields::NORMALIZE])),
-        (SENTENCE, Some(vec![fields::SENTENCE])),
-        (PROMPTS, Some(vec![fields::SENTENCE_TRANSFORMERS])),
-        (PREPROCESSOR, sees.then(|| vec![fields::PREPROCESSOR])),
+        (CONFIG, architecture.map(Architecture::fields)),
+        (GENERATION, Some(vec![fields::GENERATION.into()])),
+        (TOKENIZER_CONFIG, Some(vec![fields::TOKENIZER_CONFIG.into()])),
+        (MODULES, Some(vec![fields::MODULE.into()])),
+        (POOLING, Some(vec![fields::POOLING.into()])),
+        (NORMALIZE, Some(vec![fields::NORMALIZE.into()])),
+        (SENTENCE, Some(vec![fields::SENTENCE.into()])),
+        (PROMPTS, Some(vec![fields::SENTENCE_TRANSFORMERS.into()])),
+        (PREPROCESSOR, sees.then(|| vec![fields::PREPROCESSOR.into()])),
     ];
     let mut found = Vec::new();
     for (file, tables) in files {
@@ -157,11 +157,14 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
     }
     let files = PublicFiles::read_into(folder, &mut problems);
     let public = files.parse_into(&mut problems);
+    if files.are_of_unknown_architecture() {
+        return (None, None, problems);
+    }
     let weights = Weights::open(folder, &mut problems);
     if let (Some(public), Some(weights)) = (&public, &weights) {
         let mut checking = Checking { weights, problems: &mut problems };
         // The result has no numbers; the problems are in the list.
-        let Ok(body) = layers::body(&public.config, public.pool, &mut checking);
+        let Ok(body) = arch::body(&public.config, public.pool, &mut checking);
         let program = body.program();
         let known: Vec<String> = program.norms().map(|(id, _)| id.to_string()).collect();
         let declared = public.config.norms.keys();
@@ -169,7 +172,7 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
             file: FUNCTIONS.to_owned(),
             field: "norms",
             value: name.chars().take(60).collect(),
-            supported: "the norms of this model; make the file again with `hushed calibrate --declare`",
+            supported: "the norms of this model; make the file again with `hushed calibrate --declare`".into(),
         }));
     }
     (public, weights, problems)

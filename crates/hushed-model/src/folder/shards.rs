@@ -32,7 +32,7 @@ impl Index {
             problems.push(Problem::WrongType {
                 file: INDEX.to_owned(),
                 field: "weight_map",
-                expected: "an object of file names, by tensor",
+                expected: "an object of file names, by tensor".into(),
             });
             return None;
         };
@@ -49,7 +49,7 @@ impl Index {
                 file: INDEX.to_owned(),
                 field: "weight_map",
                 value,
-                supported: "names of .safetensors files in the folder itself",
+                supported: "names of .safetensors files in the folder itself".into(),
             });
         }
         let index = Index { files };

@@ -51,16 +51,23 @@ pub struct Stored {
     cols: usize,
     /// If set, only these columns, as rows.
     columns: Option<Range<usize>>,
+    /// Factor of the numbers as they are read.
+    factor: f64,
 }
 
 impl Stored {
     pub(crate) fn new(files: &Arc<Files>, name: &str, [rows, cols]: [usize; 2]) -> Stored {
-        Stored { files: Arc::clone(files), name: name.to_owned(), rows, cols, columns: None }
+        Stored { files: Arc::clone(files), name: name.to_owned(), rows, cols, columns: None, factor: 1.0 }
     }
 
     /// The matrix whose rows are these columns of the stored one.
     pub(crate) fn columns(&self, range: Range<usize>) -> Stored {
         Stored { columns: Some(range), ..self.clone() }
+    }
+
+    /// The same matrix times a factor.
+    pub(crate) fn times(&self, factor: f64) -> Stored {
+        Stored { factor: self.factor * factor, ..self.clone() }
     }
 
     /// Reads the matrix.
@@ -72,7 +79,10 @@ impl Stored {
         let matrix = self.files.unchanged(numbers).and_then(|numbers| {
             Matrix::new(self.rows, self.cols, numbers).ok_or_else(|| Problem::MissingTensor { name: self.name.clone() })
         });
-        let matrix = matrix.map_err(|problem| self.refused(problem))?;
+        let mut matrix = matrix.map_err(|problem| self.refused(problem))?;
+        if self.factor != 1.0 {
+            matrix.data_mut().iter_mut().for_each(|w| *w = (f64::from(*w) * self.factor) as f32);
+        }
         Ok(match &self.columns {
             Some(range) => matrix.columns(range.clone()),
             None => matrix,
@@ -81,8 +91,8 @@ impl Stored {
 
     /// Reads the matrix in order, some rows at a time. The visits count only if everything could be read.
     pub(crate) fn each_rows(&self, mut visit: impl FnMut(&[f32])) -> Result<(), FolderError> {
-        if self.columns.is_some() {
-            // Its rows are columns of the file.
+        if self.columns.is_some() || self.factor != 1.0 {
+            // Its rows are columns of the file, or other numbers.
             visit(self.read()?.data());
             return Ok(());
         }

@@ -7,8 +7,8 @@
 
 use safetensors::Dtype;
 
-use super::decoder::WeightScale;
 use super::weights::{ReadAt, Weights};
+use crate::arch::config::WeightScale;
 use crate::error::Problem;
 
 /// Weights per byte.

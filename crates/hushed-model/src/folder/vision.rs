@@ -1,50 +1,19 @@
-//! What a vision model's `config.json` says about patches, and its `preprocessor_config.json`: how an image becomes the
-//! numbers of the patches.
+//! `preprocessor_config.json`: how an image becomes the numbers of the patches.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::{Map, Value};
 
 use crate::error::Problem;
-use crate::folder::config::labels;
 use crate::folder::fields;
 use crate::folder::json::{self, Fields};
 use crate::images::{CHANNELS, Preprocess, Resample};
 
 /// The file's name in a model folder.
 pub(crate) const PREPROCESSOR: &str = "preprocessor_config.json";
-const CLASSIFIER: &str = "ViTForImageClassification";
-/// Largest side of a model's input in pixels, far above published models.
-const MAX_SIDE: usize = 1 << 10;
 /// Bound on the magnitude of a patch's numbers, for any image.
 const MOST: f64 = 16.0;
 const PROCESSORS: &[(&str, ())] =
     &[("ViTImageProcessor", ()), ("ViTImageProcessorFast", ()), ("ViTFeatureExtractor", ())];
-
-/// Patches per image, and the side of a patch in pixels.
-pub(super) fn grid(f: &mut Fields<'_>) -> Option<(usize, usize)> {
-    let side = f.size("image_size", 1, MAX_SIDE);
-    let patch = f.size("patch_size", 1, MAX_SIDE);
-    if f.get("num_channels").is_some_and(|n| n.as_u64() != Some(CHANNELS as u64)) {
-        f.unsupported("num_channels", "3");
-    }
-    let (side, patch) = (side?, patch?);
-    let count = (side / patch).pow(2);
-    if !side.is_multiple_of(patch) || count < 2 {
-        f.unsupported("patch_size", "a divisor of image_size, and at least 4 patches");
-        return None;
-    }
-    Some((count, patch))
-}
-
-/// The names of the classes, which a vision model must have.
-pub(super) fn labels(f: &mut Fields<'_>) -> Option<Vec<String>> {
-    let named = f.get("architectures").and_then(Value::as_array);
-    if !named.is_some_and(|names| names.iter().any(|name| name == CLASSIFIER)) {
-        f.unsupported("architectures", CLASSIFIER);
-        return None;
-    }
-    labels::parse(f, &[CLASSIFIER])
-}
 
 /// Parses the `preprocessor_config.json` of a model with these image and patch sides, which are given if its
 /// configuration is sound. `None` only if it is not, or if a problem was added.
@@ -56,7 +25,7 @@ pub(crate) fn preprocess(
     let before = problems.len();
     let object = json::object(PREPROCESSOR, bytes, problems)?;
     let mut f = Fields::new(PREPROCESSOR, &object, problems);
-    fields::refuse(&mut f, &[fields::PREPROCESSOR]);
+    fields::refuse(&mut f, &[fields::PREPROCESSOR.into()]);
     for named in ["image_processor_type", "feature_extractor_type"] {
         if f.get(named).is_some() {
             f.choice(named, PROCESSORS, None, "ViTImageProcessor");

@@ -25,7 +25,8 @@ use crate::folder::small::{link, read_small};
 
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// In a folder with a head beside the layers, the tensors of the layers are under one of these.
-const PREFIXES: [&str; 7] = ["bert.", "roberta.", "distilbert.", "transformer.", "model.", "vit.", ""];
+const PREFIXES: [&str; 9] =
+    ["bert.", "roberta.", "distilbert.", "electra.", "albert.", "transformer.", "model.", "vit.", ""];
 /// Ends of the name of a tensor that every model has, one of these per architecture. What is before it is the prefix.
 const ANCHORS: [&str; 4] = [
     "embeddings.word_embeddings.weight",

@@ -7,8 +7,8 @@
 
 use std::convert::Infallible;
 
-use super::source::Source;
-use crate::folder::decoder::WeightScale;
+use super::reader::Source;
+use crate::arch::config::WeightScale;
 
 /// A source of tensors with random numbers.
 pub(crate) struct Random {

@@ -9,7 +9,8 @@ use super::{
 use crate::blocks::{Attention, Classifier, FeedForward, Linear, Mask, Norm, NormKind, Pool, Queries, Weigh};
 use crate::error::{ImageError, ModelError, TextError};
 use crate::images::{Item, Pixels};
-use crate::program::{Block, Program, SUB_NORM, Step, StepId, Values, same};
+use crate::matrix::Matrix;
+use crate::program::{Block, KEY_NORM, Program, QUERY_NORM, SUB_NORM, Step, StepId, Values, same};
 use crate::tokens::TokenIds;
 
 /// The operation of a part of a step.
@@ -158,6 +159,17 @@ fn unseen<'a>(items: Vec<Item>) -> Run<'a, impl FnMut(StepId, What, Moment, Seen
     Run { items, see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (), cache: None, rounded: false }
 }
 
+/// The same numbers in rows of so many columns.
+fn regrouped(at: StepId, data: Vec<f64>, cols: usize) -> Result<Matrix<f64>, ModelError> {
+    let (found, rows) = (data.len(), data.len() / cols.max(1));
+    Matrix::new(rows, cols, data).ok_or_else(|| ModelError::Mismatch {
+        site: at.to_string(),
+        what: "columns in parts",
+        found,
+        expected: rows * cols,
+    })
+}
+
 fn text(item: Item) -> Result<TokenIds, ModelError> {
     match item {
         Item::Text(text) => Ok(text),
@@ -228,6 +240,8 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         let mut q = layer(self, "query", &a.query)?; // m × h·dh
         let mut k = layer(self, "key", &a.key)?; // m × g·dh
         let v = layer(self, "value", &a.value)?; // m × g·dh
+        q = self.head_norm(id, QUERY_NORM, q, a.query_norm.as_deref())?;
+        k = self.head_norm(id, KEY_NORM, k, a.key_norm.as_deref())?;
         if let Some(rope) = &a.rope {
             let (width, first) = (a.heads.width, self.first());
             q = turn(id.part("query"), q, rope, width, first)?;
@@ -306,6 +320,27 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         };
         self.show(at, What::Norm(n.kind), Moment::Input, Seen::Acts(&x));
         let y = norm(at, x, n)?;
+        self.show(at, What::Norm(n.kind), Moment::Output, Seen::Acts(&y));
+        Ok(y)
+    }
+
+    /// The norm of queries or keys, if there is one: of as many columns at a time as it has.
+    fn head_norm(
+        &mut self,
+        id: StepId,
+        parts: [&'static str; 2],
+        x: PlainActs,
+        n: Option<&Norm>,
+    ) -> Result<PlainActs, ModelError> {
+        let Some(n) = n else { return Ok(x) };
+        let at = parts.into_iter().fold(id, StepId::part);
+        self.show(at, What::Norm(n.kind), Moment::Input, Seen::Acts(&x));
+        let (rows, cols) = (x.values.rows(), x.values.cols());
+        let apart = regrouped(at, x.values.data().to_vec(), n.width)?;
+        let normed = norm(at, PlainActs { rows: x.rows.clone(), values: apart }, n)?;
+        let values = regrouped(at, normed.values.data().to_vec(), cols)?;
+        same(at, "rows", values.rows(), rows)?;
+        let y = PlainActs { rows: x.rows, values };
         self.show(at, What::Norm(n.kind), Moment::Output, Seen::Acts(&y));
         Ok(y)
     }

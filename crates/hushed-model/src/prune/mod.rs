@@ -10,17 +10,19 @@ use std::sync::Arc;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Map, Value, json};
 
+use crate::arch;
+use crate::arch::common::MERGED;
 use crate::blocks::Linear;
 use crate::body::Body;
 use crate::error::{FolderError, ModelError, Problem};
-use crate::folder::config::{CONFIG, MERGED};
+use crate::folder::config::CONFIG;
 use crate::folder::declared::FUNCTIONS;
 use crate::folder::json::without_mark;
 use crate::folder::public::PublicFiles;
 use crate::folder::report;
 use crate::folder::weights::{WEIGHTS, Weights};
 use crate::images::Item;
-use crate::layers::{self, Source, merged_name};
+use crate::layers::Source;
 use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::plain::{self, PlainActs};
@@ -287,7 +289,7 @@ pub fn write(model: &Model, from: &Path, to: &Path) -> Result<(), PruneError> {
     let program = model.program();
     let linear = |step: &Step| match (step.id.layer(), &step.block) {
         (Some(layer), Block::Linear(w)) => {
-            let (name, transposed) = merged_name(config, layer);
+            let (name, transposed) = config.architecture.merged_name(layer);
             Some((name, (w.clone(), transposed)))
         }
         _ => None,
@@ -295,7 +297,7 @@ pub fn write(model: &Model, from: &Path, to: &Path) -> Result<(), PruneError> {
     let merged = program.steps().iter().filter_map(linear).collect();
     let mut source = Merging { weights: &weights, merged, tensors: BTreeMap::new() };
     let unreadable = |problem| FolderError { folder: from.to_owned(), problems: vec![problem] };
-    layers::body(config, model.public.pool, &mut source).map_err(|problem| ModelError::from(unreadable(problem)))?;
+    arch::body(config, model.public.pool, &mut source).map_err(|problem| ModelError::from(unreadable(problem)))?;
     let files = PublicFiles::read(from).map_err(ModelError::from)?;
     fs::create_dir(to).map_err(failed(to))?;
     let written = fill(to, &files, &config.merged, &source.tensors);

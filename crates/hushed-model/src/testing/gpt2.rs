@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::arch::config::NetworkConfig;
 use crate::blocks::Weigh;
-use crate::folder::config::NetworkConfig;
 use crate::model::{Model, gpt2_shapes, llama_shapes, random_gpt2};
 use crate::program::Program;
 use crate::tokens::character_of;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::arch::Architecture;
+use crate::arch::config::NetworkConfig;
+use crate::arch::config::WeightScale;
 use crate::blocks::{Activation, Weigh};
 use crate::decoder::DecoderNetwork;
-use crate::folder::config::NetworkConfig;
-use crate::folder::decoder::WeightScale;
 use crate::matrix::Matrix;
 use crate::model::{Model, random_llama};
 use crate::testing::tiny_golden;

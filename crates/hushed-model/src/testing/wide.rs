@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::{tiny_generator, tiny_golden, tiny_model};
+use crate::arch::config::NetworkConfig;
 use crate::blocks::Linear;
 use crate::body::Body;
-use crate::folder::config::NetworkConfig;
 use crate::matrix::Matrix;
 use crate::model::{Model, random_llama};
 

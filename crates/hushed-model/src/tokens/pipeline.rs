@@ -493,5 +493,5 @@ fn before_text(template: &Value) -> Option<Option<String>> {
 }
 
 fn wrong_type(field: &'static str, expected: &'static str) -> Problem {
-    Problem::WrongType { file: TOKENIZER.to_owned(), field, expected }
+    Problem::WrongType { file: TOKENIZER.to_owned(), field, expected: expected.into() }
 }

@@ -124,7 +124,8 @@ fn classifiers() {
     assert!(check(folder.path()).supported());
     fs::remove_file(folder.path().join("modules.json")).unwrap();
     let found = check(folder.path()).problems;
-    assert!(matches!(found[..], [Problem::HeadActivation { .. }]), "{found:?}");
+    // Its head is not in the file.
+    assert!(found.len() == 4 && found.iter().all(|p| matches!(p, Problem::MissingTensor { .. })), "{found:?}");
 }
 
 #[test]

@@ -102,16 +102,26 @@ fn things_that_are_not_files() {
 fn every_reason_at_once() {
     let found = problems(|d| {
         edit(d, "config.json", |c| {
-            c["model_type"] = json!("gpt3");
             c["hidden_act"] = json!("mish");
         });
         edit(d, "modules.json", |m| m.as_array_mut().unwrap().push(json!({"type": "x.Dense", "path": "3_Dense"})));
         edit(d, "tokenizer.json", |t| t["model"]["type"] = json!("WordLevel"));
         fs::write(d.join("model.safetensors"), b"short").unwrap();
     });
-    assert_eq!(found.len(), 5, "{found:#?}");
+    assert_eq!(found.len(), 4, "{found:#?}");
     let error = FolderError { folder: "m".into(), problems: found };
-    assert_eq!(error.to_string().lines().count(), 6);
+    assert_eq!(error.to_string().lines().count(), 5);
+}
+
+/// What its other files should be, nobody knows.
+#[test]
+fn of_an_unknown_architecture_nothing_else_is_said() {
+    let found = problems(|d| {
+        edit(d, "config.json", |c| *c = json!({"model_type": "gpt3", "n_embd": 7}));
+        fs::remove_file(d.join("tokenizer.json")).unwrap();
+        fs::write(d.join("model.safetensors"), b"short").unwrap();
+    });
+    assert!(matches!(&found[..], [Problem::UnsupportedValue { field: "model_type", .. }]), "{found:#?}");
 }
 
 #[test]

@@ -10,4 +10,5 @@ mod folders;
 mod golden;
 mod gpt2;
 mod llama;
+mod variants;
 mod vit;

@@ -146,9 +146,9 @@ fn parts(program: &Program) -> HashMap<String, Part<'_>> {
             Block::Vocabulary(_) | Block::Classes(_) => Some((step.id, Part::Logits)),
             _ => None,
         };
-        let norm = step.norm().map(|(id, norm)| (id, Part::Norm(norm)));
-        let both = part.into_iter().chain(norm);
-        parts.extend(both.map(|(id, part)| (id.to_string(), part)));
+        let norms = step.norms().map(|(id, norm)| (id, Part::Norm(norm)));
+        let all = part.into_iter().chain(norms);
+        parts.extend(all.map(|(id, part)| (id.to_string(), part)));
     }
     parts
 }

@@ -1,10 +1,10 @@
 //! Model folders of architectures other than BERT between two parties, and what a large one will take.
 
 use crate::tiny::{assert_close, assert_planned, run};
-use hushed_model::testing::tiny_golden;
-use hushed_model::{Model, NetworkConfig, Pool, TooLong, check, network_shapes};
+use hushed_model::testing::{tiny_golden, variant};
+use hushed_model::{Model, NetworkConfig, Pool, TokenIds, TooLong, check, network_shapes, plain};
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Terms, out_of_range};
+use hushed_mpc::{Clear, Input, Terms, out_of_range, supported};
 
 const TEXTS: [&str; 4] = ["The weather is lovely today.", "Zażółć gęślą jaźń 🙂", "fn main() {}", "größer"];
 
@@ -20,6 +20,54 @@ fn embeddings_agree_with_the_clear_model() {
         let (private, steps) = run(&model, &texts, Terms::default());
         assert_planned(&model, &texts, Terms::default(), &steps);
         assert_close(&private, &clear);
+    }
+}
+
+fn ids() -> Vec<TokenIds> {
+    vec![TokenIds::new((0..21).map(|i| (i * i * 7 + 3) % 300).collect())]
+}
+
+/// By the reference of every gadget: scaled and partial rotary positions, heads of other columns than the width, biases
+/// of queries alone, factors, layers without positions, heads of other functions than tanh.
+#[test]
+fn many_architectures_agree_with_the_clear_model() {
+    for name in [
+        "llama-scaled",
+        "llama-linear",
+        "mistral",
+        "qwen2",
+        "phi3",
+        "gemma",
+        "granite",
+        "smollm3",
+        "camembert",
+        "electra-classifier",
+        "distilbert-classifier",
+    ] {
+        let model = variant(name);
+        supported(&model.program()).unwrap();
+        assert_eq!(out_of_range(&model).unwrap(), [], "{name}");
+        let input = Input::Texts(ids(), Terms::default());
+        let found = hushed_mpc::run(&mut Clear::default(), &model.program(), &input, |_, _| ()).unwrap().values();
+        let clear = plain::run(&model.program(), ids(), |_, _| ()).unwrap();
+        let worst = found.iter().zip(clear.values.data()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let largest = clear.values.data().iter().fold(4.0_f64, |m, v| m.max(v.abs()));
+        println!("{name}: {worst:.4} of {largest:.1}");
+        assert!(worst < 0.01 * largest && found.len() == clear.values.data().len(), "{name}: {worst}");
+    }
+}
+
+#[test]
+fn what_has_no_protocol_is_refused_with_one_reason() {
+    for (name, reason) in [
+        ("qwen3", "norms of queries and keys"),
+        ("gemma3", "norms of queries and keys"),
+        ("olmo2", "norms of queries and keys"),
+        ("electra", "without a norm before it"),
+        ("albert", "without a norm before it"),
+    ] {
+        let error = supported(&variant(name).program()).unwrap_err().to_string();
+        assert!(error.contains(reason) && error.contains("in the clear"), "{name}: {error}");
     }
 }
 

@@ -16,7 +16,7 @@ const SUPPORTED: &str = "an id below vocab_size, or a list of at most 64 of them
 const MAX_ENDS: usize = 64;
 
 /// The end tokens of a configuration; `None` if it gives none. A sound list is never empty.
-pub(super) fn read(f: &mut Fields<'_>, vocabulary: Option<usize>) -> Option<Vec<u32>> {
+pub(crate) fn read(f: &mut Fields<'_>, vocabulary: Option<usize>) -> Option<Vec<u32>> {
     let given = f.get(FIELD)?;
     let limit = vocabulary.unwrap_or(usize::MAX) as u64;
     let id = |id: &Value| u32::try_from(id.as_u64().filter(|id| *id < limit)?).ok();
@@ -34,6 +34,6 @@ pub(super) fn read(f: &mut Fields<'_>, vocabulary: Option<usize>) -> Option<Vec<
 pub(crate) fn of_generation(bytes: &[u8], vocabulary: Option<usize>, problems: &mut Vec<Problem>) -> Option<Vec<u32>> {
     let object = json::object(GENERATION, bytes, problems)?;
     let mut f = Fields::new(GENERATION, &object, problems);
-    fields::refuse(&mut f, &[fields::GENERATION]);
+    fields::refuse(&mut f, &[fields::GENERATION.into()]);
     read(&mut f, vocabulary)
 }

@@ -1,14 +1,14 @@
 //! `generation_config.json`, and the same options in `config.json` of older versions.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use super::table::Table;
+use super::table::Entry;
 use super::table::Use::{Nothing, Only, Read};
 
 const NONE: &[&str] = &["[]", "{}"];
 
 /// Generation takes the likeliest token, or samples as a client asks: options of sampling, of beams and of speed change
 /// nothing then. Options that would give another likeliest token are refused.
-pub(crate) const GENERATION: Table = &[
+pub(crate) const GENERATION: &[Entry] = &[
     ("eos_token_id", Read),
     ("min_length", Only(&["0"], "no shortest length (0)")),
     ("min_new_tokens", Only(&["0"], "no shortest length (null)")),
@@ -92,7 +92,7 @@ pub(crate) const GENERATION: Table = &[
 ];
 
 /// The same options in the configuration of a model that does not generate.
-pub(super) const UNUSED: Table = &[
+pub(crate) const UNUSED: &[Entry] = &[
     ("min_length", Nothing),
     ("min_new_tokens", Nothing),
     ("num_beams", Nothing),

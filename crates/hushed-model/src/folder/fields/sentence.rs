@@ -2,10 +2,10 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::table::Use::{Nothing, Only, Read};
-use super::table::{EMPTY, OFF, Table};
+use super::table::{EMPTY, Entry, OFF};
 
 /// `1_Pooling/config.json`, before and since version 5.4.
-pub(crate) const POOLING: Table = &[
+pub(crate) const POOLING: &[Entry] = &[
     ("pooling_mode", Read),
     ("embedding_dimension", Read),
     ("word_embedding_dimension", Read),
@@ -19,13 +19,13 @@ pub(crate) const POOLING: Table = &[
 ];
 
 /// `2_Normalize/config.json`, since version 6.
-pub(crate) const NORMALIZE: Table = &[
+pub(crate) const NORMALIZE: &[Entry] = &[
     ("module_input_name", Only(&["\"sentence_embedding\""], "\"sentence_embedding\"")),
     ("module_output_name", Only(&["\"sentence_embedding\""], "\"sentence_embedding\"")),
 ];
 
 /// `sentence_bert_config.json`, before and since version 5.4.
-pub(crate) const SENTENCE: Table = &[
+pub(crate) const SENTENCE: &[Entry] = &[
     ("max_seq_length", Read),
     ("do_lower_case", Read),
     (
@@ -47,7 +47,7 @@ pub(crate) const SENTENCE: Table = &[
 ];
 
 /// `config_sentence_transformers.json`.
-pub(crate) const SENTENCE_TRANSFORMERS: Table = &[
+pub(crate) const SENTENCE_TRANSFORMERS: &[Entry] = &[
     ("prompts", Read),
     ("default_prompt_name", Read),
     ("similarity_fn_name", Read),
@@ -63,7 +63,7 @@ pub(crate) const SENTENCE_TRANSFORMERS: Table = &[
 ];
 
 /// An entry of `modules.json`.
-pub(crate) const MODULE: Table = &[
+pub(crate) const MODULE: &[Entry] = &[
     ("type", Read),
     ("path", Read),
     ("idx", Nothing),

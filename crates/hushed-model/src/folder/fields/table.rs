@@ -1,5 +1,7 @@
 //! What a list of fields says.
 
+use std::borrow::Cow;
+
 /// What becomes of a field.
 #[derive(Clone, Copy)]
 pub(crate) enum Use {
@@ -12,9 +14,12 @@ pub(crate) enum Use {
     Only(&'static [&'static str], &'static str),
 }
 
-/// Fields with what becomes of them.
-pub(crate) type Table = &'static [(&'static str, Use)];
+/// A field with what becomes of it.
+pub(crate) type Entry = (&'static str, Use);
 
-pub(super) const OFF: &[&str] = &["false"];
+/// Fields with what becomes of them.
+pub(crate) type Table = Cow<'static, [Entry]>;
+
+pub(crate) const OFF: &[&str] = &["false"];
 pub(super) const EMPTY: &[&str] = &["{}", "[]", "\"\""];
 pub(super) const NO_CODE: Use = Use::Only(EMPTY, "no code of the folder's own (absent)");

@@ -1,9 +1,11 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::arch::MODEL_TYPES;
+use crate::arch::Architecture;
+use crate::arch::config::NetworkConfig;
+use crate::arch::kind::MODEL_TYPES;
 use crate::error::Problem;
-use crate::folder::config::{CONFIG, NetworkConfig};
+use crate::folder::config::CONFIG;
 use crate::folder::pooling::matryoshka;
 
 /// What versions of the libraries write (scripts/published_fields.py).
@@ -14,7 +16,7 @@ fn published() -> Map<String, Value> {
 
 /// The tables of a file other than `config.json`.
 fn tables_of(file: &str) -> Vec<Table> {
-    vec![match file {
+    let table = match file {
         "generation_config.json" => GENERATION,
         "tokenizer_config.json" => TOKENIZER_CONFIG,
         "preprocessor_config.json" => PREPROCESSOR,
@@ -22,7 +24,8 @@ fn tables_of(file: &str) -> Vec<Table> {
         "2_Normalize/config.json" => NORMALIZE,
         "sentence_bert_config.json" => SENTENCE,
         other => panic!("{other}"),
-    }]
+    };
+    vec![table.into()]
 }
 
 fn architecture(config: &Value) -> Architecture {
@@ -49,7 +52,7 @@ fn every_field_that_a_library_writes_is_listed_and_its_default_is_accepted() {
         for (file, written) in files.as_object().unwrap() {
             let objects: Vec<(Vec<Table>, Value)> = match (file.as_str(), written) {
                 ("config.json", Value::Object(classes)) => {
-                    classes.values().map(|written| (config(architecture(written)), written.clone())).collect()
+                    classes.values().map(|written| (architecture(written).fields(), written.clone())).collect()
                 }
                 ("tokenizer_config.json", Value::Object(classes)) => {
                     classes.values().map(|written| (tables_of(file), written.clone())).collect()
@@ -93,8 +96,8 @@ fn configurations() -> Vec<Value> {
 fn a_value_that_changes_answers_is_refused_by_its_name() {
     let mut checked = 0;
     for whole in configurations() {
-        for (field, found) in config(architecture(&whole)).into_iter().flatten().copied() {
-            let first = find(&config(architecture(&whole)), field);
+        for (field, found) in architecture(&whole).fields().iter().flat_map(|table| table.iter()).copied() {
+            let first = find(&architecture(&whole).fields(), field);
             let (Only(neutral, _), Some(Only(..))) = (found, first) else {
                 continue;
             };
@@ -120,18 +123,19 @@ fn what_is_read_has_an_effect() {
     for whole in configurations() {
         let mut whole = whole;
         let architecture = architecture(&whole);
-        if let Some(encoder) = &architecture.names().encoder {
+        if let Some(encoder) = architecture.encoder() {
             whole["architectures"] = json!(encoder.head.architectures[..1]);
         }
         let parse = |config: &Value| NetworkConfig::parse(config.to_string().as_bytes(), &mut Vec::new());
         let plain = parse(&whole);
-        let reads = config(architecture).into_iter().flatten().filter(|(_, found)| matches!(found, Read));
+        let tables = architecture.fields();
+        let reads = tables.iter().flat_map(|table| table.iter()).filter(|(_, found)| matches!(found, Read));
         for (field, _) in reads {
             let mut config = whole.clone();
             if *field == "num_labels" {
                 config.as_object_mut().unwrap().remove("id2label");
             }
-            if find(&super::config(architecture), field).is_some_and(|first| !matches!(first, Read)) {
+            if find(&architecture.fields(), field).is_some_and(|first| !matches!(first, Read)) {
                 continue;
             }
             // Not sound as an object, nor as a list.
@@ -162,8 +166,8 @@ fn other_files_refuse_by_name() {
         "sentence_bert_config.json",
     ] {
         let tables = tables_of(file);
-        for (field, found) in tables.iter().copied().flatten() {
-            let expected = match found {
+        for (field, found) in tables.iter().flat_map(|table| table.iter()) {
+            let expected = match *found {
                 Only(..) => vec![*field],
                 Read | Nothing => Vec::new(),
             };
@@ -176,7 +180,7 @@ fn other_files_refuse_by_name() {
 #[test]
 fn no_field_is_listed_twice_in_a_table_of_its_own() {
     for (_, architecture) in MODEL_TYPES {
-        for table in config(architecture) {
+        for table in architecture.fields() {
             for (place, (field, _)) in table.iter().enumerate() {
                 assert!(table[..place].iter().all(|(other, _)| other != field), "{field}");
             }
@@ -187,7 +191,7 @@ fn no_field_is_listed_twice_in_a_table_of_its_own() {
 /// Numbers are compared by their value.
 #[test]
 fn one_is_one() {
-    let tables = [GENERATION];
+    let tables = [GENERATION.into()];
     for (value, accepted) in [(json!(1), true), (json!(1.0), true), (json!(1.1), false)] {
         let found = refused(&json!({ "repetition_penalty": value }), &tables);
         assert_eq!(found.is_empty(), accepted);

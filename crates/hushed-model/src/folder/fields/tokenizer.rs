@@ -2,11 +2,11 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::table::Use::{Nothing, Only, Read};
-use super::table::{NO_CODE, OFF, Table};
+use super::table::{Entry, NO_CODE, OFF};
 
 /// `tokenizer_config.json`. What it says about the tokens is in `tokenizer.json` too; where a library would let it
 /// change that file's meaning, the two must agree.
-pub(crate) const TOKENIZER_CONFIG: Table = &[
+pub(crate) const TOKENIZER_CONFIG: &[Entry] = &[
     ("chat_template", Read),
     ("model_max_length", Read),
     ("do_lower_case", Read),
@@ -66,7 +66,7 @@ pub(crate) const TOKENIZER_CONFIG: Table = &[
 ];
 
 /// `preprocessor_config.json` of a model of images.
-pub(crate) const PREPROCESSOR: Table = &[
+pub(crate) const PREPROCESSOR: &[Entry] = &[
     ("image_processor_type", Read),
     ("feature_extractor_type", Read),
     ("do_center_crop", Read),

@@ -54,7 +54,8 @@ impl Offer {
     }
 
     /// What an answer counts as, in texts.
-    pub(super) fn charge(&self) -> usize {
+    #[must_use]
+    pub fn charge(&self) -> usize {
         self.answers().charge(self.model.body.outputs()).max(1)
     }
 

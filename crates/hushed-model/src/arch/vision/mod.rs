@@ -1,0 +1,3 @@
+//! Models of images.
+
+pub(crate) mod vit;
