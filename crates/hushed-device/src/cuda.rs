@@ -277,7 +277,7 @@ impl Machine for Cuda {
 fn compile(text: &Text, [major, minor]: [i32; 2]) -> Result<Vec<std::ffi::c_char>, DeviceError> {
     let refused = |log: String| DeviceError::Build { log };
     let source = CString::new(text.source()).map_err(|error| refused(error.to_string()))?;
-    let error = |error: nvrtc::result::NvrtcError| refused(format!("{error:?}"));
+    let error = |error: nvrtc::result::NvrtcError| refused(format!("NVRTC says {}", error.0 as u32));
     let program = nvrtc::result::create_program(&source, None).map_err(error)?;
     let options = [format!("--gpu-architecture=sm_{major}{minor}"), "--std=c++17".into(), "--fmad=false".into()];
     // SAFETY: the program exists until it is destroyed, once.

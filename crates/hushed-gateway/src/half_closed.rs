@@ -2,8 +2,8 @@
 //! is no sign of lost interest (RFC 9112, §9.6), but a client that has gone for good looks the same at first.
 //!
 //! The end of what the client sends is kept from the HTTP layer, which would drop the request. A second later, and then
-//! again, an interim response (`100 Continue`, which clients skip) is sent, unless the answer has begun: the system of a
-//! client that has gone refuses it, and the next write fails. HTTP/1.0 knows no interim responses; such a client has
+//! again, an interim response (`100 Continue`, which clients skip) is sent, unless the answer has begun: the system of
+//! a client that has gone refuses it, and the next write fails. HTTP/1.0 knows no interim responses; such a client has
 //! ten seconds.
 
 use std::io;

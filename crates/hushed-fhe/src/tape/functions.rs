@@ -15,6 +15,9 @@ use crate::ops::functions::Function;
 use crate::ops::softmax::Softmax;
 use crate::slots::Slots;
 
+/// A function of a vector and its number in its block.
+type OfVector<'a, V> = dyn Fn(usize, &V) -> Result<V, FheError> + Sync + 'a;
+
 /// A function of each slot, and what approximates it.
 #[derive(Clone)]
 pub(crate) enum SlotFunction {
@@ -52,9 +55,7 @@ impl SlotFunction {
     /// # Errors
     /// Too few levels, a refused fit.
     pub fn evaluate<S: Slots>(&self, on: &S, x: &[S::Value], target: Scale) -> Result<Vec<S::Value>, FheError> {
-        let each = |f: &(dyn Fn(usize, &S::Value) -> Result<S::Value, FheError> + Sync)| {
-            x.par_iter().enumerate().map(|(i, x)| f(i, x)).collect()
-        };
+        let each = |f: &OfVector<'_, S::Value>| x.par_iter().enumerate().map(|(i, x)| f(i, x)).collect();
         match self {
             SlotFunction::Exponential { softmax, first } => each(&|i, t| softmax.exponential(on, first + i, t)),
             SlotFunction::FirstInverse(softmax) => each(&|_, sum| softmax.first_inverse(on, sum, target)),

@@ -108,7 +108,7 @@ fn submit(
         let planned = shared.pace.text(rows);
         prepared.push(Prepared { caller: asker.caller, text, too_long, rows, planned });
     }
-    let bound = (asker.patience > LEAST).then(|| served.longest.as_secs_f64());
+    let bound = (asker.patience > LEAST).then_some(served.longest.as_secs_f64());
     let admission = Admission { bound, ..shared.admission(asker.patience) };
     let (tickets, wait) = queue.submit(prepared, &admission).map_err(|refused| too_many(&refused))?;
     served.count_texts(&tickets);

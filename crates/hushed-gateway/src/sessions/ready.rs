@@ -4,10 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hushed_serve::Client;
-
 use super::failure::Failure;
-use super::shared::Shared;
 
 /// How long an answer holds.
 const HOLDS: Duration = Duration::from_secs(2);
@@ -20,30 +17,22 @@ impl Ready {
     pub fn now() -> Self {
         Self(Mutex::new((Instant::now(), None)))
     }
-}
 
-impl Shared {
-    /// Looks at the server as a session would begin: its certificate, its model, this client's token. It takes no
-    /// session. Those who ask at the same time share one look.
+    /// The last answer, if it still holds; else that of `look`. Those who ask at the same time share one look.
     ///
     /// # Errors
     /// The failure with which a session would end.
-    pub fn look(&self) -> Result<(), Failure> {
-        let mut known = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn asked(&self, look: impl FnOnce() -> Option<Failure>) -> Result<(), Failure> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.1.is_some() || known.0.elapsed() >= HOLDS {
-            let failure = Client::look(&self.client).err().map(|error| Failure::from(&error));
-            // A refusal for this client holds even if the server is there.
-            if failure.is_none() && self.away.now().is_none_or(|failure| !failure.lasts()) {
-                self.away.end();
-            }
-            *known = (Instant::now(), failure);
+            *known = (Instant::now(), look());
         }
         known.1.clone().map_or(Ok(()), Err)
     }
 
     /// A session or a pass failed, or did not: the next one who asks looks again, or need not.
     pub(super) fn seen(&self, well: bool) {
-        let mut known = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         *known = match well {
             true => (now, None),

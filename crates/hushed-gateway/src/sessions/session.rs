@@ -82,7 +82,7 @@ impl Kept {
         let done = self.attempt(texts, rows, work);
         self.count();
         let done = done.map_err(|error| Failure::from(&error));
-        self.shared.seen(done.is_ok());
+        self.shared.ready.seen(done.is_ok());
         if let Err(failure) = &done
             && failure.lasts()
         {

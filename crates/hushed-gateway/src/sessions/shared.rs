@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hushed_serve::{ClientConfig, Digest, Public, Sent, Work};
+use hushed_serve::{Client, ClientConfig, Digest, Public, Sent, Work};
 
 use super::admission::Admission;
 use super::away::Away;
@@ -72,6 +72,22 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Looks at the server as a session would begin: its certificate, its model, this client's token. It takes no
+    /// session.
+    ///
+    /// # Errors
+    /// The failure with which a session would end.
+    pub fn look(&self) -> Result<(), Failure> {
+        self.ready.asked(|| {
+            let failure = Client::look(&self.client).err().map(|error| Failure::from(&error));
+            // A refusal for this client holds even if the server is there.
+            if failure.is_none() && self.away.now().is_none_or(|failure| !failure.lasts()) {
+                self.away.end();
+            }
+            failure
+        })
+    }
+
     /// The admission rules for a request whose client waits `patience`.
     pub fn admission(&self, patience: Duration) -> Admission<'_> {
         Admission {

@@ -65,10 +65,10 @@ pub fn firing_on(id: u32) -> [Model; 2] {
     for layer in layers {
         let layer = layer.expect("two layers");
         let mut bias = layer.up.bias.take().expect("numbers").to_vec();
-        for neuron in 0..6 {
+        for (neuron, bias) in bias.iter_mut().enumerate().take(6) {
             // After a norm, column 7 of a row of 32 is at most 5.6, and seldom above 3.
             set(&mut layer.up, neuron, 7, 14.0);
-            bias[neuron] = -50.0;
+            *bias = -50.0;
             set(&mut layer.down, 5, neuron, 60.0);
         }
         layer.up.bias = Some(bias.into());

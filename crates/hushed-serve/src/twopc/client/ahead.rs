@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use hushed_mpc::Terms;
 
+use super::offer::none_ahead;
 use super::{Client, Cost};
 use crate::error::ServeError;
 use crate::session::wire::Refusal;
@@ -60,9 +61,4 @@ impl Client {
     pub fn passes_ahead(&self) -> usize {
         self.backend.passes_ahead()
     }
-}
-
-/// The error for a server that makes nothing ahead.
-pub(super) fn none_ahead() -> ServeError {
-    ServeError::Refused(Refusal::TooFarAhead { limit: 0 })
 }

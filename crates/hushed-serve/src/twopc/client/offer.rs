@@ -4,7 +4,6 @@
 use hushed_model::{Model, Public};
 use hushed_mpc::Answers;
 
-use super::ahead::none_ahead;
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::wire::{PrefixFacts, Refusal, Welcome};
@@ -121,4 +120,9 @@ impl Offer {
     pub fn max_ahead(&self) -> u16 {
         self.welcome.max_ahead.min(MAX_AHEAD)
     }
+}
+
+/// The error for a server that makes nothing ahead.
+pub(super) fn none_ahead() -> ServeError {
+    ServeError::Refused(Refusal::TooFarAhead { limit: 0 })
 }
