@@ -78,10 +78,8 @@ impl Args {
         if !left.is_empty() {
             return Err(CliError::Unsupported { problems: left.len() });
         }
-        let protocols = [
-            ("2pc", interactive(&s, refused.map(|error| error.to_string()))),
-            ("fhe", encrypted(&s, model.public.task())),
-        ];
+        let protocols =
+            [("2pc", interactive(&s, refused.map(|error| error.to_string()))), ("fhe", encrypted(&s, &model))];
         let runs = protocols.iter().filter(|(_, says)| says.is_ok());
         let names: Vec<&str> = runs.map(|(name, _)| *name).collect();
         let details: Map<String, Value> = protocols
@@ -186,17 +184,21 @@ fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
 }
 
 /// The same for encryption. What a plan then finds too long or too deep, `hushed plan` says.
-fn encrypted(s: &Summary, task: Task) -> Result<String, String> {
-    let reason = match (task, s.pooling) {
+fn encrypted(s: &Summary, model: &Model) -> Result<String, String> {
+    let runs = |limits: &str| match hushed_fhe::can_run(&model.program()) {
+        Ok(()) => Ok(limits.to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let reason = match (model.public.task(), s.pooling) {
         (Task::Generate, _) => {
             "see docs/ensi.md: the logits of the next token of some decoders, by calibrate, plan and fhe"
         }
         _ if s.image_side.is_some() => "it reads images",
         (Task::Classify, _) => {
-            return Ok("all logits; hushed plan says for which lengths".to_owned());
+            return runs("all logits; hushed plan says for which lengths");
         }
         (Task::Embed, "mean" | "first") => {
-            return Ok("the embedding; hushed plan says for which lengths".to_owned());
+            return runs("the embedding; hushed plan says for which lengths");
         }
         (Task::Embed, _) => "it pools by the mean or the first row",
     };

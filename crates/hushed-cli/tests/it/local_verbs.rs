@@ -4,7 +4,7 @@
 use crate::common;
 use crate::common::{command, embeddings, hushed, json_lines, model};
 use hushed_model::cosine;
-use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, tiny_golden};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, tiny_golden, variant_folder};
 use serde_json::Value;
 
 #[test]
@@ -118,6 +118,24 @@ fn other_architectures() {
         hushed(&["plan", &dir, "--tokens", "16"]).status.code()
     };
     assert_eq!((plan("xlm-roberta"), plan("distilbert")), (Some(0), Some(0)));
+}
+
+/// What `check` says of a protocol is what that protocol accepts.
+#[test]
+fn each_protocol_is_named_where_it_runs() {
+    for (name, protocols) in [
+        ("camembert", &["2pc", "fhe"][..]),
+        ("distilbert-classifier", &["2pc"]),
+        ("electra-classifier", &["2pc"]),
+        ("albert", &[]),
+        ("mistral", &["2pc"]),
+        ("qwen3", &[]),
+    ] {
+        let folder = variant_folder(name, |_| ());
+        let dir = folder.path().to_string_lossy().into_owned();
+        let rows = json_lines(&hushed(&["check", &dir, "--json"]).stdout);
+        assert_eq!(rows[0]["protocols"], serde_json::json!(protocols), "{name}: {}", rows[0]["details"]);
+    }
 }
 
 #[test]

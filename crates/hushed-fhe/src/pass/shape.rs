@@ -9,6 +9,7 @@ use super::blocks::Parts;
 use crate::choices::ChoicesError;
 use crate::error::FheError;
 use crate::ops::decoder::weigh::causal;
+use crate::ops::head;
 use crate::plan::public_plan::AnswerRows;
 
 /// Checks that a program can be run, before anything is planned and without its weights.
@@ -25,12 +26,8 @@ pub fn can_run(program: &Program) -> Result<(), FheError> {
             remedy: "models of text can be run; use protocol 2pc for images",
         });
     }
-    let before = program.steps().get(program.before_layers()).unwrap_or_default();
-    if let Some(step) = before.iter().find(|step| matches!(step.block, Block::Linear(_))) {
-        return Err(FheError::Unsupported {
-            what: format!("{}: a linear layer between the token table and the layers", step.id),
-            remedy: "encoders whose token table is as wide as their layers can be run",
-        });
+    if let Some(Step { id, block: Block::Head(classifier), .. }) = program.steps().last() {
+        head::supported(*id, classifier)?;
     }
     let mut layers = program.layers().into_iter();
     layers.try_for_each(|layer| supported(program, layer))
@@ -105,9 +102,17 @@ pub fn halves(program: &Program) -> Vec<Option<Half>> {
     halves
 }
 
-/// Accepts post-norm encoders: a block shares levels with the sum and the norm after it.
+/// Accepts post-norm encoders: a block shares levels with the sum and the norm after it, and the client computes what is
+/// before the layers from the token table alone.
 pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError> {
     const SHAPE: [Kind; 6] = [Kind::Attention, Kind::Add, Kind::Norm, Kind::FeedForward, Kind::Add, Kind::Norm];
+    let before = program.steps().get(program.before_layers()).unwrap_or_default();
+    if let Some(step) = before.iter().find(|step| matches!(step.block, Block::Linear(_))) {
+        return Err(FheError::Unsupported {
+            what: format!("{}: a linear layer between the token table and the layers", step.id),
+            remedy: "encoders whose token table is as wide as their layers can be run",
+        });
+    }
     let start = layer.start;
     let steps = program.steps().get(layer).unwrap_or_default();
     let kinds = steps.iter().map(|step| step.id.kind());

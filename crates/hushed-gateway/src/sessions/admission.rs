@@ -128,7 +128,8 @@ impl Admission<'_> {
         let setup = self.setup();
         let (whole, lanes) = (planned.iter().sum(), self.lanes(planned.len()));
         let mut alone = setup + self.seconds(whole, lanes);
-        let nothing = load.waiting == 0 && load.running.is_empty();
+        // A client that can be kept waiting needs no probe.
+        let nothing = load.waiting == 0 && load.running.is_empty() && self.bound.is_none();
         if alone > patience && nothing && self.pace.probe(whole / lanes as f64, !self.open, patience) {
             alone = patience;
         }

@@ -121,7 +121,6 @@ fn of_webpki(name: &str) -> String {
 
 fn of_tls(reason: &rustls::Error) -> String {
     match reason {
-        rustls::Error::InconsistentKeys(_) => "the key does not belong to the certificate".to_owned(),
         rustls::Error::PeerMisbehaved(_) => "the peer broke the rules of TLS".to_owned(),
         other => other.to_string(),
     }
@@ -162,7 +161,7 @@ mod tests {
             (E::InvalidCertificate(C::Revoked), "it is revoked"),
             (E::InvalidCertificate(C::InvalidPurpose), "serverAuth"),
             (E::AlertReceived(AlertDescription::HandshakeFailure), "handshake failure"),
-            (E::InconsistentKeys(InconsistentKeys::KeyMismatch), "does not belong"),
+            (E::InconsistentKeys(InconsistentKeys::KeyMismatch), "for another key"),
         ] {
             let message = TlsFault::from(error).to_string();
             assert!(message.contains(says), "{message}");
