@@ -102,8 +102,8 @@ pub fn halves(program: &Program) -> Vec<Option<Half>> {
     halves
 }
 
-/// Accepts post-norm encoders: a block shares levels with the sum and the norm after it, and the client computes what is
-/// before the layers from the token table alone.
+/// Accepts post-norm encoders: a block shares levels with the sum and the norm after it, and the client computes what
+/// is before the layers from the token table alone.
 pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError> {
     const SHAPE: [Kind; 6] = [Kind::Attention, Kind::Add, Kind::Norm, Kind::FeedForward, Kind::Add, Kind::Norm];
     let before = program.steps().get(program.before_layers()).unwrap_or_default();
