@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::folder::json::Fields;
 use crate::folder::json::typed;
 
-pub(crate) use generation::{GENERATION, UNUSED};
+pub(crate) use generation::{GENERATION, unused};
 pub(crate) use sentence::{MODULE, NORMALIZE, POOLING, SENTENCE, SENTENCE_TRANSFORMERS};
 pub(crate) use tokenizer::{PREPROCESSOR, TOKENIZER_CONFIG};
 

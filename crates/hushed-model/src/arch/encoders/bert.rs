@@ -7,7 +7,7 @@ use crate::arch::common::{BLOCK_FIELDS, Epsilon, Hidden, Layers, Positions, Toke
 use crate::arch::config::NetworkConfig;
 use crate::arch::kind::Architecture;
 use crate::blocks::Activation;
-use crate::folder::fields::{COMMON, Entry, Table, UNUSED, Use::Nothing, read_by};
+use crate::folder::fields::{COMMON, Entry, Table, Use::Nothing, read_by, unused};
 use crate::folder::json::Fields;
 use crate::folder::json::typed;
 
@@ -64,7 +64,7 @@ pub(super) const TENSORS: Tensors = Tensors {
 };
 
 pub(crate) fn fields() -> Vec<Table> {
-    vec![read_by::<Config>(), BLOCK_FIELDS.into(), ENCODER_FIELDS.into(), FIELDS.into(), COMMON.into(), UNUSED.into()]
+    vec![read_by::<Config>(), BLOCK_FIELDS.into(), ENCODER_FIELDS.into(), FIELDS.into(), COMMON.into(), unused()]
 }
 
 pub(crate) fn read(f: &mut Fields<'_>) -> Option<NetworkConfig> {

@@ -9,7 +9,7 @@ use crate::arch::common::{Hidden, Layers, Positions, TokenId, Vocabulary, Width}
 use crate::arch::config::NetworkConfig;
 use crate::arch::kind::Architecture;
 use crate::blocks::Activation;
-use crate::folder::fields::{COMMON, Entry, Table, UNUSED, Use::Nothing, read_by};
+use crate::folder::fields::{COMMON, Entry, Table, Use::Nothing, read_by, unused};
 use crate::folder::json::Fields;
 use crate::folder::json::typed;
 
@@ -58,7 +58,7 @@ pub(crate) const ENCODER: Encoder = Encoder {
 };
 
 pub(crate) fn fields() -> Vec<Table> {
-    vec![read_by::<Config>(), ENCODER_FIELDS.into(), FIELDS.into(), COMMON.into(), UNUSED.into()]
+    vec![read_by::<Config>(), ENCODER_FIELDS.into(), FIELDS.into(), COMMON.into(), unused()]
 }
 
 pub(crate) fn read(f: &mut Fields<'_>) -> Option<NetworkConfig> {

@@ -13,9 +13,9 @@ use crate::blocks::{Activation, Attention, FeedForward, Linear, Mask, Patches, Q
 use crate::decoder::{Layer, NormOrder};
 use crate::folder::config::labels;
 use crate::folder::fields::{
-    COMMON, Entry, Table, UNUSED,
+    COMMON, Entry, Table,
     Use::{Nothing, Only},
-    read_by,
+    read_by, unused,
 };
 use crate::folder::json::Fields;
 use crate::folder::json::typed::{self, Size};
@@ -59,7 +59,7 @@ const FIELDS: &[Entry] = &[
 ];
 
 pub(crate) fn fields() -> Vec<Table> {
-    vec![read_by::<Config>(), FIELDS.into(), BLOCK_FIELDS.into(), COMMON.into(), UNUSED.into()]
+    vec![read_by::<Config>(), FIELDS.into(), BLOCK_FIELDS.into(), COMMON.into(), unused()]
 }
 
 pub(crate) fn read(f: &mut Fields<'_>) -> Option<NetworkConfig> {

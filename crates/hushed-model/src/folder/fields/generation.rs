@@ -1,8 +1,8 @@
 //! `generation_config.json`, and the same options in `config.json` of older versions.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use super::table::Entry;
 use super::table::Use::{Nothing, Only, Read};
+use super::table::{Entry, Table};
 
 const NONE: &[&str] = &["[]", "{}"];
 
@@ -91,85 +91,9 @@ pub(crate) const GENERATION: &[Entry] = &[
     ("transformers_version", Nothing),
 ];
 
-/// The same options in the configuration of a model that does not generate.
-pub(crate) const UNUSED: &[Entry] = &[
-    ("min_length", Nothing),
-    ("min_new_tokens", Nothing),
-    ("num_beams", Nothing),
-    ("repetition_penalty", Nothing),
-    ("encoder_repetition_penalty", Nothing),
-    ("no_repeat_ngram_size", Nothing),
-    ("encoder_no_repeat_ngram_size", Nothing),
-    ("bad_words_ids", Nothing),
-    ("suppress_tokens", Nothing),
-    ("begin_suppress_tokens", Nothing),
-    ("sequence_bias", Nothing),
-    ("force_words_ids", Nothing),
-    ("constraints", Nothing),
-    ("forced_bos_token_id", Nothing),
-    ("forced_eos_token_id", Nothing),
-    ("forced_decoder_ids", Nothing),
-    ("exponential_decay_length_penalty", Nothing),
-    ("guidance_scale", Nothing),
-    ("penalty_alpha", Nothing),
-    ("dola_layers", Nothing),
-    ("watermarking_config", Nothing),
-    ("token_healing", Nothing),
-    ("stop_strings", Nothing),
-    ("generation_kwargs", Nothing),
-    ("max_length", Nothing),
-    ("max_new_tokens", Nothing),
-    ("max_time", Nothing),
-    ("early_stopping", Nothing),
-    ("do_sample", Nothing),
-    ("temperature", Nothing),
-    ("top_k", Nothing),
-    ("top_p", Nothing),
-    ("min_p", Nothing),
-    ("top_h", Nothing),
-    ("typical_p", Nothing),
-    ("epsilon_cutoff", Nothing),
-    ("eta_cutoff", Nothing),
-    ("length_penalty", Nothing),
-    ("diversity_penalty", Nothing),
-    ("num_beam_groups", Nothing),
-    ("num_return_sequences", Nothing),
-    ("renormalize_logits", Nothing),
-    ("remove_invalid_values", Nothing),
-    ("use_cache", Nothing),
-    ("use_mtp", Nothing),
-    ("cache_implementation", Nothing),
-    ("cache_config", Nothing),
-    ("max_cache_len", Nothing),
-    ("return_legacy_cache", Nothing),
-    ("prefill_chunk_size", Nothing),
-    ("compile_config", Nothing),
-    ("disable_compile", Nothing),
-    ("continuous_batching_config", Nothing),
-    ("low_memory", Nothing),
-    ("output_attentions", Nothing),
-    ("output_hidden_states", Nothing),
-    ("output_scores", Nothing),
-    ("output_logits", Nothing),
-    ("return_dict_in_generate", Nothing),
-    ("pad_token_id", Nothing),
-    ("bos_token_id", Nothing),
-    ("decoder_start_token_id", Nothing),
-    ("is_assistant", Nothing),
-    ("num_assistant_tokens", Nothing),
-    ("num_assistant_tokens_schedule", Nothing),
-    ("assistant_confidence_threshold", Nothing),
-    ("prompt_lookup_num_tokens", Nothing),
-    ("max_matching_ngram_size", Nothing),
-    ("assistant_early_exit", Nothing),
-    ("assistant_lookbehind", Nothing),
-    ("target_lookbehind", Nothing),
-    ("assistant_ensemble_weight", Nothing),
-    ("speculation_type", Nothing),
-    ("chat_format", Nothing),
-    ("max_window_size", Nothing),
-    ("max_context_size", Nothing),
-    ("trust_remote_code", Nothing),
-    ("_from_model_config", Nothing),
-    ("transformers_version", Nothing),
-];
+/// The same options in the configuration of a model that does not generate, where they have no effect; without the end
+/// tokens, which only a generator lists.
+pub(crate) fn unused() -> Table {
+    let options = GENERATION.iter().filter(|(_, found)| !matches!(found, Read));
+    options.map(|(name, _)| (*name, Nothing)).collect()
+}
