@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use hushed_model::{ChatError, Model, Summary, Task, folder};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::{CHECKED_LAYERS, Leaves, Sampled, out_of_range, sampled, vocabulary};
+use hushed_mpc::{CHECKED_LAYERS, Sampled, out_of_range, sampled, vocabulary};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
@@ -69,7 +69,15 @@ impl Args {
         }
         let left = match refused {
             Some(_) => Vec::new(),
-            None => self.vocabulary(&model, out)?,
+            None => {
+                let bar = out.progress(0, "tokens of the vocabulary");
+                let left = vocabulary(&model, self.layers, &|tokens, all| {
+                    bar.set_length(all as u64);
+                    bar.inc(tokens as u64);
+                })?;
+                bar.finish_and_clear();
+                left
+            }
         };
         for leaves in &left {
             let text = leaves.to_string();
@@ -149,16 +157,6 @@ impl Args {
                 s.pooling
             )
         })
-    }
-}
-
-impl Args {
-    fn vocabulary(&self, model: &Model, out: &Output) -> Result<Vec<Leaves>, CliError> {
-        let tokens = model.public.tokenizer().map_or(0, |t| t.ordinary_ids().len());
-        let bar = out.progress(tokens as u64, "tokens of the vocabulary");
-        let left = vocabulary(model, self.layers, &|tokens| bar.inc(tokens as u64))?;
-        bar.finish_and_clear();
-        Ok(left)
     }
 }
 

@@ -21,12 +21,17 @@ const TOGETHER: usize = 62;
 const NAMED: usize = 8;
 
 /// Runs texts of [`TOGETHER`] tokens of the vocabulary through the first `layers` layers, and gives every step whose
-/// format a text left. `advance` is told of each number of tokens that have been run. A model of images has no
+/// format a text left. `advance` is told of each number of tokens that have been run, and of the number
+/// of all. A model of images has no
 /// vocabulary: nothing is found.
 ///
 /// # Errors
 /// [`RunError::Model`] if the model has shapes only.
-pub fn vocabulary(model: &Model, layers: usize, advance: &(dyn Fn(usize) + Sync)) -> Result<Vec<Leaves>, RunError> {
+pub fn vocabulary(
+    model: &Model,
+    layers: usize,
+    advance: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<Leaves>, RunError> {
     if layers == 0 || model.public.images.is_some() {
         return Ok(Vec::new());
     }
@@ -38,6 +43,7 @@ pub fn vocabulary(model: &Model, layers: usize, advance: &(dyn Fn(usize) + Sync)
         Ok(fits(&calibration, model).into_iter().filter(|fit| fit.bound == Bound::Most && !fit.fits()).collect())
     };
     let ids = tokenizer.ordinary_ids();
+    let all = ids.len();
     let texts = ids.par_chunks(together).map(|ids| {
         let found = beyond(ids)?;
         let mut named: Vec<(Fit, Option<u32>)> = found.into_iter().map(|fit| (fit, None)).collect();
@@ -46,7 +52,7 @@ pub fn vocabulary(model: &Model, layers: usize, advance: &(dyn Fn(usize) + Sync)
                 named.extend(beyond(&[*id])?.into_iter().map(|fit| (fit, Some(*id))));
             }
         }
-        advance(ids.len());
+        advance(ids.len(), all);
         Ok(named)
     });
     let texts: Vec<_> = texts.collect::<Result<_, ModelError>>()?;

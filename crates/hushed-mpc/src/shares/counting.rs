@@ -342,9 +342,11 @@ impl Shares for Counting<'_> {
 
     fn matmul(&mut self, x: &Length, _: &Length, matmul: &MatmulShape) -> Result<Length, RunError> {
         let elements = matmul.batch * matmul.shape.k * matmul.shape.n;
-        self.add(matmul.cost(x.ring, |spec| self.layouts.of(spec))?.traffic());
-        for layout in matmul.mixed(x.ring, |spec| self.layouts.of(spec))? {
-            self.work.add(Work::of(&layout, elements));
+        let layouts = matmul.mixed(x.ring, |spec| self.layouts.of(spec))?;
+        let [left, right] = layouts.each_ref().map(|layout| layout.tiling.cost());
+        self.add((left + right).traffic());
+        for layout in &layouts {
+            self.work.add(Work::of(layout, elements));
         }
         Ok(Length::new(x.ring, elements))
     }

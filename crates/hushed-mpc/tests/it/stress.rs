@@ -98,17 +98,17 @@ fn beyond_every_format() {
 fn a_token_that_leaves_the_formats_is_found() {
     for model in firing_on(40) {
         let told = AtomicUsize::new(0);
-        let found = vocabulary(&model, CHECKED_LAYERS, &|tokens| {
+        let found = vocabulary(&model, CHECKED_LAYERS, &|tokens, _| {
             told.fetch_add(tokens, Ordering::Relaxed);
         })
         .unwrap();
         assert!(found.iter().any(|leaves| leaves.beyond.site.starts_with("layer.0.")), "{found:?}");
         assert!(found.iter().all(|leaves| leaves.tokens.len() == 1 && leaves.tokens[0].0 == 40), "{found:?}");
         assert_eq!(told.into_inner(), model.public.tokenizer().unwrap().ordinary_ids().len());
-        assert_eq!(vocabulary(&model, 0, &|_| ()).unwrap(), []);
+        assert_eq!(vocabulary(&model, 0, &|_, _| ()).unwrap(), []);
     }
     for model in [tiny_generator(), tiny_model()] {
-        assert_eq!(vocabulary(&model, usize::MAX, &|_| ()).unwrap(), []);
+        assert_eq!(vocabulary(&model, usize::MAX, &|_, _| ()).unwrap(), []);
     }
 }
 
