@@ -27,7 +27,6 @@ impl Peer {
     pub(crate) fn new(mut session: Session) -> Result<Peer, BenchError> {
         let start = Instant::now();
         let mut rng = SecretRng::from_os("bench");
-        let he = HeContext::exchange(&mut session, &mut rng)?;
         let ot = FerretOt::new(&mut session, &mut rng)?;
         let mut ctx = Ctx::new(session, rng, Box::new(ot));
         for first in [Party::Client, Party::Server] {
@@ -37,6 +36,7 @@ impl Peer {
                 ctx.ot.recv(&mut ctx.session, 1)?;
             }
         }
+        let he = HeContext::exchange(&mut ctx)?;
         Ok(Peer { setup: start.elapsed(), setup_stats: ctx.session.stats(), ctx, he, ole: None })
     }
 

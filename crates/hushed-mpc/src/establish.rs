@@ -23,7 +23,7 @@ use crate::formats::{
 use crate::weights::held::Layers;
 
 /// Counts changes to the protocol itself: message order, and anything that the parameters below do not show.
-const PROTOCOL_VERSION: u32 = 20;
+const PROTOCOL_VERSION: u32 = 21;
 
 /// Everything outside the model on which the two parties must agree, as text. The code that starts a session hashes and
 /// compares it.
@@ -89,7 +89,6 @@ impl Protocol {
     /// If the session fails, or the peer's keys or OT messages are invalid.
     pub fn establish(mut session: Session, layers: Arc<Layers>) -> Result<Protocol, RunError> {
         let mut rng = SecretRng::from_os("hushed 2pc session");
-        let he = HeContext::exchange(&mut session, &mut rng)?;
         let mut ot = FerretOt::new(&mut session, &mut rng)?;
         // A direction starts at its first use, even for zero OTs; this makes it part of the set-up rather than of the
         // first text.
@@ -100,6 +99,8 @@ impl Protocol {
             ot.recv(&mut session, 0)?;
             ot.send(&mut session, 0)?;
         }
-        Ok(Protocol::new(Ctx::new(session, rng, Box::new(ot)), he, layers))
+        let mut ctx = Ctx::new(session, rng, Box::new(ot));
+        let he = HeContext::exchange(&mut ctx)?;
+        Ok(Protocol::new(ctx, he, layers))
     }
 }

@@ -35,8 +35,10 @@ pub struct Plan {
     pub tokens: Vec<usize>,
     /// The steps, in order.
     pub steps: Vec<Entry>,
-    /// Once per session: the client's keys, in bytes.
+    /// Once per session: the client's keys with their proof, in bytes. What the first OTs take is not included.
     pub setup_bytes_up: u64,
+    /// Once per session: the server's part of that proof.
+    pub setup_bytes_down: u64,
     /// Total traffic for generating these steps' correlated OTs. Extensions are run whole, so a run may be one ahead.
     pub ot_bytes: u64,
     /// Sum over the steps, not including OT traffic.
@@ -290,7 +292,7 @@ impl Plan {
         terms: Terms,
         opened: Opened,
     ) -> Plan {
-        let keys = HeContext::exchange_bytes(counting.params(), HeContext::ALL_LEVELS);
+        let setup = HeContext::exchange_cost(counting.params(), HeContext::ALL_LEVELS);
         let (steps, cots) = counting.into_steps();
 
         let sum = |f: fn(&Entry) -> u64| steps.iter().map(f).sum::<u64>();
@@ -306,7 +308,8 @@ impl Plan {
             memory: memory::estimate(program, (held, rows), terms.public_table, &steps),
             protocol: "2pc",
             tokens: tokens.to_vec(),
-            setup_bytes_up: keys as u64,
+            setup_bytes_up: setup.bytes_client,
+            setup_bytes_down: setup.bytes_server,
             ot_bytes: (cots * per_ot).ceil() as u64,
             bytes_up: sum(|e| e.bytes_up),
             bytes_down: sum(|e| e.bytes_down),

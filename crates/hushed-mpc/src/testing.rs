@@ -38,8 +38,8 @@ pub(crate) fn run_pair_with<A: Send, B: Send>(
     })
 }
 
-fn party(mut session: Session, ot: Box<dyn Correlations>, layers: Arc<Layers>) -> Protocol {
-    let mut rng = SecretRng::from_os("test");
-    let he = HeContext::exchange(&mut session, &mut rng).unwrap();
-    Protocol::new(Ctx::new(session, rng, ot), he, layers)
+fn party(session: Session, ot: Box<dyn Correlations>, layers: Arc<Layers>) -> Protocol {
+    let mut ctx = Ctx::new(session, SecretRng::from_os("test"), ot);
+    let he = HeContext::exchange(&mut ctx).unwrap();
+    Protocol::new(ctx, he, layers)
 }

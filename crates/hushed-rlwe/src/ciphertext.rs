@@ -14,6 +14,7 @@ use crate::params::RlweParams;
 pub(crate) enum StreamDomain {
     Ciphertext,
     PublicKey,
+    KeyProof,
     Galois { element: usize, digit: usize },
 }
 
@@ -22,6 +23,7 @@ impl StreamDomain {
         match self {
             Self::Ciphertext => 1 << 56,
             Self::PublicKey => 2 << 56,
+            Self::KeyProof => 4 << 56,
             // Elements are below 2^18, digits below 2^8.
             Self::Galois { element, digit } => 3 << 56 | (element as u64) << 8 | digit as u64,
         }

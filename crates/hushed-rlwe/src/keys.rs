@@ -10,7 +10,10 @@
 //! usual circular-security assumption.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod proof;
 mod stored;
+
+pub use proof::{KeyEquation, WITNESS_BITS};
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -33,7 +33,7 @@ pub use error::{CodecError, ParamsError, RlweError};
 pub use evaluator::{Interleaving, modulus_switch};
 pub use flooded::FloodedFormat;
 pub use galois::children;
-pub use keys::{GaloisKeys, KeySet, PublicKey, SecretKey};
+pub use keys::{GaloisKeys, KeyEquation, KeySet, PublicKey, SecretKey, WITNESS_BITS};
 pub use message::{PrimeScale, RingScale};
 pub use noise::NoiseBound;
 pub use params::{RlweLiteral, RlweParams};

@@ -186,7 +186,7 @@ fn run(ctx: &mut Ctx, x: &Inputs) {
     relu(ctx, &x.values, from, to).expect(what);
     reciprocal(ctx, &x.values, 30, 1024.0, 10, Ring::new(30)).expect(what);
 
-    let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).expect(what);
+    let he = HeContext::exchange(ctx).expect(what);
     let shape = MatmulShape { shape: OltShape { k: 5, m: 26, n: 5 }, batch: 1 };
     matmul_shared(ctx, &he, &x.values, &x.values, &shape).expect(what);
     let norm = NormShape { rows: 5, width: 26, centre: true, epsilon: 1e-12, reach: NormReach::USUAL };

@@ -192,7 +192,7 @@ pub fn assert_cost(counted: &Counted, cost: Cost) {
 /// # Panics
 /// If it fails.
 pub fn keys(ctx: &mut Ctx) -> HeContext {
-    HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap_or_else(|error| panic!("keys are exchanged: {error}"))
+    HeContext::exchange(ctx).unwrap_or_else(|error| panic!("keys are exchanged: {error}"))
 }
 
 /// Runs a step on shares on both sides after the key exchange; returns its result and the cost of the step alone.

@@ -266,7 +266,7 @@ fn summary(plan: &Plan) -> String {
          client to server   {:9.2} MB\n\
          server to client   {:9.2} MB\n\
          making OTs         {:9.2} MB, both ways\n\
-         keys of the client {:9.2} MB, once a session\n\
+         keys of the client {:9.2} MB with their proof, once a session\n\
          rounds             {:>9}\n\
          opened             {:>9} bits to the client: what one that cheats learns, of a function that it chooses (SECURITY.md)\n\
          time               {:9.2} s on one core a party, without the network\n\
@@ -280,7 +280,7 @@ fn summary(plan: &Plan) -> String {
         megabytes(plan.bytes_up),
         megabytes(plan.bytes_down),
         megabytes(plan.ot_bytes),
-        megabytes(plan.setup_bytes_up),
+        megabytes(plan.setup_bytes_up + plan.setup_bytes_down),
         plan.rounds,
         plan.opened_bits,
         plan.seconds,

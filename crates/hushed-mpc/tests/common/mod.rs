@@ -13,10 +13,10 @@ use hushed_twopc::ot::Correlations;
 use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::{Ctx, TwopcError};
 
-pub fn backend(mut session: Session, ot: Box<dyn Correlations>, layers: Arc<Layers>) -> Result<Protocol, TwopcError> {
-    let mut rng = SecretRng::from_os("test");
-    let he = HeContext::exchange(&mut session, &mut rng)?;
-    Ok(Protocol::new(Ctx::new(session, rng, ot), he, layers))
+pub fn backend(session: Session, ot: Box<dyn Correlations>, layers: Arc<Layers>) -> Result<Protocol, TwopcError> {
+    let mut ctx = Ctx::new(session, SecretRng::from_os("test"), ot);
+    let he = HeContext::exchange(&mut ctx)?;
+    Ok(Protocol::new(ctx, he, layers))
 }
 
 /// Runs both parties in two threads, with ideal correlations: (client's, server's) result.

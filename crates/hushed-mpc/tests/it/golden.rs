@@ -206,10 +206,10 @@ fn hashed(
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn party(mut session: Session, ot: Box<dyn Correlations>, seed: u64, layers: Arc<Layers>) -> Protocol {
-    let mut rng = SecretRng::insecure_from_seed(seed);
-    let he = HeContext::exchange(&mut session, &mut rng).unwrap();
-    Protocol::new(Ctx::new(session, rng, ot), he, layers)
+fn party(session: Session, ot: Box<dyn Correlations>, seed: u64, layers: Arc<Layers>) -> Protocol {
+    let mut ctx = Ctx::new(session, SecretRng::insecure_from_seed(seed), ot);
+    let he = HeContext::exchange(&mut ctx).unwrap();
+    Protocol::new(ctx, he, layers)
 }
 
 /// A text of this many rows; with padded terms, one of them is padding.

@@ -397,14 +397,10 @@ fn padding_leaves_no_trace_in_the_answer() {
 fn padding_that_was_not_agreed_on_is_refused() {
     let model = tiny_model();
     let padded = tokens(&model).remove(0).pad_to(16, 0);
-    let (near, _far) = memory_pair();
-    let (ot, _) = IdealPair::new();
-    let he = hushed_twopc::he::HeContext::exchange;
+    let (near, far) = memory_pair();
+    let (ot, far_ot) = IdealPair::new();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut session, mut rng) = (_far, SecretRng::from_os("test"));
-            he(&mut session, &mut rng).unwrap();
-        });
+        scope.spawn(move || backend(far, Box::new(far_ot), Arc::default()).map(drop).unwrap());
         let mut b = backend(near, Box::new(ot), Arc::default()).unwrap();
         let shapes = Model::shapes_only(&model.public);
         let input = Input::Texts(vec![padded], Terms::default());

@@ -4,6 +4,8 @@
 //! Galois keys of the interleaving tree, with uniform parts as seeds. One key set serves products over two and three
 //! primes: the shorter modulus is a prefix of the longer one.
 //!
+//! The client then proves that the public key is well formed ([`super::proof`]): no context exists without that.
+//!
 //! The server has no key. Whoever decrypts cannot tell an honest response, which is uniform, from one that makes chosen
 //! linear functions of its secret key a part of its share; and what the server computes from its share is opened to the
 //! client. BumbleBee's products of shared matrices, in which both parties encrypt, thus give a client that cheats the
@@ -12,9 +14,11 @@
 
 use super::error::HeError;
 use super::layout::{Layout, Layouts, OltSpec, packing_limbs};
+use super::proof;
+use crate::cost::Cost;
+use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use hushed_math::rng::SecretRng;
-use hushed_net::{Expect, Kind, Party, Session};
+use hushed_net::{Expect, Kind, Party};
 use hushed_rlwe::{KeySet, RlweError, RlweParams, SecretKey};
 use std::sync::Arc;
 
@@ -38,13 +42,14 @@ impl HeContext {
     /// Levels for interleaving trees of up to N leaves: enough for every tiling.
     pub const ALL_LEVELS: u32 = 13;
 
-    /// Generates the client's keys under the full preset and sends the server their public part: one message of
-    /// [`HeContext::exchange_bytes`] bytes.
+    /// Generates the client's keys under the full preset, sends the server their public part, and proves that it is well
+    /// formed; [`HeContext::exchange_cost`] says at what cost.
     ///
     /// # Errors
-    /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key set.
-    pub fn exchange(session: &mut Session, rng: &mut SecretRng) -> Result<Self, TwopcError> {
-        Self::exchange_with(RlweParams::olt_full().map_err(RlweError::from)?, Self::ALL_LEVELS, session, rng)
+    /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key set, [`TwopcError::PeerMisbehaved`] if
+    /// the proof fails.
+    pub fn exchange(ctx: &mut Ctx) -> Result<Self, TwopcError> {
+        Self::exchange_with(RlweParams::olt_full().map_err(RlweError::from)?, Self::ALL_LEVELS, ctx)
     }
 
     /// [`HeContext::exchange`] with other parameters and for trees of up to 2^`levels` leaves. Both parties must ask
@@ -52,32 +57,34 @@ impl HeContext {
     ///
     /// # Errors
     /// As [`HeContext::exchange`].
-    pub fn exchange_with(
-        params: Arc<RlweParams>,
-        levels: u32,
-        session: &mut Session,
-        rng: &mut SecretRng,
-    ) -> Result<Self, TwopcError> {
+    pub fn exchange_with(params: Arc<RlweParams>, levels: u32, ctx: &mut Ctx) -> Result<Self, TwopcError> {
         let elements = params.interleave_elements(levels);
-        let keys = match session.party() {
+        let keys = match ctx.party() {
             Party::Client => {
-                rng.check().map_err(RlweError::from)?;
-                let mut rng = rng.fork("session keys");
+                ctx.check_process()?;
+                let mut rng = ctx.rng.fork("session keys");
                 let secret = SecretKey::generate(&params, &mut rng);
                 let published = KeySet::generate(&secret, &elements, packing_limbs(&params), &mut rng)?;
-                session.send_vec(KEYS, published.to_bytes())?;
+                ctx.session.send_vec(KEYS, published.to_bytes())?;
+                proof::prove(ctx, &secret, &published.public)?;
                 Keys::Secret(secret)
             }
             Party::Server => {
-                let received = session.recv(KEYS, Expect::Exactly(Self::exchange_bytes(&params, levels)))?;
-                Keys::Published(KeySet::from_bytes(&params, &elements, packing_limbs(&params), &received)?)
+                let received = ctx.session.recv(KEYS, Expect::Exactly(Self::key_bytes(&params, levels)))?;
+                let published = KeySet::from_bytes(&params, &elements, packing_limbs(&params), &received)?;
+                proof::verify(ctx, &published.public)?;
+                Keys::Published(published)
             }
         };
         Ok(Self { layouts: Layouts::new(params), keys, levels })
     }
 
-    /// Payload bytes that the client sends in the exchange.
-    pub fn exchange_bytes(params: &RlweParams, levels: u32) -> usize {
+    /// Cost of the exchange, once OTs from server to client run.
+    pub fn exchange_cost(params: &RlweParams, levels: u32) -> Cost {
+        Cost::exchange(Self::key_bytes(params, levels) as u64, 0) + proof::cost(params)
+    }
+
+    fn key_bytes(params: &RlweParams, levels: u32) -> usize {
         let elements = params.interleave_elements(levels).len();
         KeySet::bytes(params, elements, packing_limbs(params))
     }
@@ -126,7 +133,7 @@ mod tests {
     /// Checks the key set that a session really sends, as the peer has read it.
     #[test]
     fn exchanged_keys_are_within_the_security_table() {
-        let exchange = |ctx: &mut crate::ctx::Ctx| HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
+        let exchange = |ctx: &mut Ctx| HeContext::exchange(ctx).unwrap();
         let (client, server) = run_pair(exchange, exchange);
         let samples = server.published().unwrap().published();
         let params = RlweParams::olt_full().unwrap();

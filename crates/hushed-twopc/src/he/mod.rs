@@ -5,7 +5,7 @@
 //! | windows and counts from shapes, with their cost | `window`, `price`, `wire` |
 //! | matrices as polynomials and back | `encode` |
 //! | moduli, noise, formats | `layout` |
-//! | session keys | `context` |
+//! | session keys, and the proof that they are well formed | `context`, `proof` |
 //! | sums of products, by blocks or by values | `product` |
 //! | interleaving, the messages | `interleave`, `engine` |
 //! | matrix × matrix, share × weights, share × share | `olt`, `linear`, `matmul` |
@@ -24,6 +24,7 @@ pub mod matmul;
 pub mod olt;
 pub mod price;
 pub mod product;
+mod proof;
 pub mod rows;
 pub mod window;
 pub mod wire;

@@ -502,7 +502,7 @@ fn update<const K: usize>(
 }
 
 /// The lsb of each block, packed.
-pub(super) fn low_bits(blocks: &[Block]) -> SecretWords {
+pub(crate) fn low_bits(blocks: &[Block]) -> SecretWords {
     let pack = |chunk: &[Block]| {
         let bits = chunk.iter().enumerate();
         bits.fold(0u64, |w, (i, b)| w | ((b.low_u64() & 1) << i))

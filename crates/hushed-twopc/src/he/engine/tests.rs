@@ -35,7 +35,7 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let params = &RlweParams::olt_full().unwrap();
     let exchange = |ctx: &mut Ctx| {
         let all = HeContext::ALL_LEVELS;
-        HeContext::exchange_with(params.clone(), all, &mut ctx.session, &mut ctx.rng).unwrap()
+        HeContext::exchange_with(params.clone(), all, ctx).unwrap()
     };
     let (owner, answerer) = run_pair(exchange, exchange);
     let (n, levels) = (params.n(), params.log_n());
