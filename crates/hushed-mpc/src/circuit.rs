@@ -34,7 +34,7 @@ use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{MOST_WIDTH, NormReach, NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
 
-use super::formats::{ACTIVATION, ANSWER, INNER, LINEAR, RAW_ANSWER};
+use super::formats::{ACTIVATION, INNER, LINEAR, RAW_ANSWER};
 use super::shares::{Local, Shares};
 use super::{Input, RunError, Terms};
 use crate::circuit::attention::{attend, scores};
@@ -227,7 +227,7 @@ fn reads_a_norm(program: &Program, step: &Step) -> bool {
 }
 
 /// Rounds the answer of a pass to its last place and reveals it to the client: one row per text, with its words'
-/// format. For vectors of length one, the division happens first, on shares, so that the length stays hidden.
+/// format. For vectors of length one, in the format `unit`, the division happens first, on shares, so that the length stays hidden.
 ///
 /// A run reveals only these words. Their rounding is exact, so that one answer shows nothing of x below its last place.
 /// x itself depends on the shares through the run's own rounding: the mean of many answers to one text is finer than
@@ -235,15 +235,19 @@ fn reads_a_norm(program: &Program, step: &Step) -> bool {
 ///
 /// # Errors
 /// Those of the gadgets.
-pub fn open<S: Shares>(on: &mut S, x: &Acts<S::Share>, unit: bool) -> Result<(Option<Vec<u64>>, Format), RunError> {
+pub fn open<S: Shares>(
+    on: &mut S,
+    x: &Acts<S::Share>,
+    unit: Option<Format>,
+) -> Result<(Option<Vec<u64>>, Format), RunError> {
     let rows = x.rows.total();
     let (x, from, to) = match unit {
-        true => {
+        Some(format) => {
             let id = StepId::outside("unit");
             let y = on.step(id, |on| on.unit_rows(&x.share, x.format, rows, x.width))?;
-            (y, UNIT_ROW, ANSWER)
+            (y, UNIT_ROW, format)
         }
-        false => (x.share.clone(), x.format, RAW_ANSWER),
+        None => (x.share.clone(), x.format, RAW_ANSWER),
     };
     let words = round_and_open(on, &x, from, to)?;
     Ok((words, to))

@@ -105,7 +105,7 @@ impl Memory {
         }
         // Attention grows with the square of a text's length, so the worst case is as many of the longest texts as fit.
         let texts = vec![tokens; (pass / tokens).max(1)];
-        Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
+        Ok(Plan::twopc(program, &texts, Terms::default(), true, Answers::Label)?.memory)
     }
 
     /// The same for a server whose sessions hold products made ahead for `ahead` later passes, and which accepts
@@ -152,11 +152,17 @@ fn classes(program: &Program) -> Option<usize> {
 
 impl Plan {
     /// The plan of one pass over texts with these numbers of rows, including padding. It gives one embedding per text,
-    /// scaled to length one if `unit`, or the first token after a text.
+    /// scaled to length one if `unit`, rounded as `answers` says, or the first token after a text.
     ///
     /// # Errors
     /// [`RunError::Unsupported`] if a step has no protocol.
-    pub fn twopc(program: &Program, tokens: &[usize], terms: Terms, unit: bool) -> Result<Plan, RunError> {
+    pub fn twopc(
+        program: &Program,
+        tokens: &[usize],
+        terms: Terms,
+        unit: bool,
+        answers: Answers,
+    ) -> Result<Plan, RunError> {
         if predicts_tokens(program) {
             return Plan::next_token(program, 0, tokens, terms);
         }
@@ -166,8 +172,8 @@ impl Plan {
         let mut counting = Counting::new()?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
-        open(&mut counting, &pooled, unit)?;
-        let opened = Opened::Embeddings;
+        open(&mut counting, &pooled, answers.unit(unit))?;
+        let opened = Opened::Embeddings(answers);
         Ok(Plan::of(program, counting, 0, tokens, terms, opened))
     }
 
@@ -187,7 +193,7 @@ impl Plan {
         let logits = run(&mut counting, program, &input, |_, _| ())?;
         match answers.top() {
             Some(top) => drop(open_largest(&mut counting, &logits, Adds::default(), top)?),
-            None => drop(open(&mut counting, &logits, false)?),
+            None => drop(open(&mut counting, &logits, None)?),
         }
         let opened = Opened::Classes { answers, classes };
         Ok(Plan::of(program, counting, 0, tokens, terms, opened))

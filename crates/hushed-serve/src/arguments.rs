@@ -138,6 +138,12 @@ pub struct ServeArguments {
     #[arg(long, value_name = "label|top:K|logits", default_value = "label", env = "HUSHED_ANSWERS")]
     pub answers: Answers,
 
+    /// Round the numbers of embeddings to this many bits in place of 16: a client that cheats learns less from each
+    /// text, and the embeddings are coarser (8 bits: cosines change by about 0.001). For models whose embeddings have
+    /// length one
+    #[arg(long, value_name = "N", conflicts_with = "answers", env = "HUSHED_ANSWER_BITS", value_parser = clap::value_parser!(u8).range(6..=15))]
+    pub answer_bits: Option<u8>,
+
     /// With a model that generates: a file (UTF-8, used as it is) with a public text, such as a system prompt, that
     /// precedes every text that is continued. It is run once, in the clear, when the server starts. 2pc only
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
@@ -268,7 +274,7 @@ impl ServeArguments {
             public_table: self.public_table,
             index: self.index.clone(),
             search_scores: self.search_scores,
-            answers: self.answers,
+            answers: self.answer_bits.map_or(self.answers, Answers::Bits),
             public_prefix: self.public_prefix.clone(),
             max_ahead: self.max_ahead,
             max_drafts: self.max_drafts,

@@ -317,7 +317,7 @@ pub enum ServeError {
     },
     /// An answer that this model cannot open.
     #[error(
-        "this model does not support --answers {answers}: logits needs a classifier, top:K a classifier or a generator with at least K classes or tokens"
+        "this model cannot open {answers}: logits needs a classifier, top:K a classifier or a generator with at least K classes or tokens, fewer bits (--answer-bits) a model whose embeddings have length one"
     )]
     OtherAnswers {
         /// What was asked for.

@@ -100,6 +100,10 @@ pub struct Args {
     #[arg(long, value_name = "label|top:K|logits", default_value = "label", env = "HUSHED_ANSWERS")]
     answers: Answers,
 
+    /// With a model that embeds: the numbers of embeddings are rounded to this many bits, as with `serve --answer-bits`
+    #[arg(long, value_name = "N", conflicts_with = "answers", env = "HUSHED_ANSWER_BITS", value_parser = clap::value_parser!(u8).range(6..=15))]
+    answer_bits: Option<u8>,
+
     /// Memory that the server may use, in GiB. 2pc: show whether `serve --max-memory` holds the weights, with
     /// `--max-ahead` and `--max-drafts` if --ahead and --draft are given. fhe: a run that needs more spills vectors to
     /// disk, and is refused if that is not enough
@@ -160,7 +164,7 @@ impl Args {
             max_tokens: self.max_tokens,
             ahead: self.ahead.into(),
             draft: self.draft.into(),
-            answers: self.answers,
+            answers: self.answer_bits.map_or(self.answers, Answers::Bits),
             prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
         };
         let plans = Plan::of_folder(&self.dir, &request)?;

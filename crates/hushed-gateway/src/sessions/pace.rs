@@ -242,7 +242,7 @@ impl Pace {
                 Plan::next_tokens(&self.program, before, &[rows], self.terms, self.answers)?
             }
             Part::Pass(_, rows) if self.classifies => Plan::classes(&self.program, &[rows], self.terms, self.answers)?,
-            Part::Pass(_, rows) => Plan::twopc(&self.program, &[rows], self.terms, self.unit)?,
+            Part::Pass(_, rows) => Plan::twopc(&self.program, &[rows], self.terms, self.unit, self.answers)?,
             Part::Ahead(passes) => Plan::ahead(&self.program, passes, self.terms)?,
         };
         Ok(plan.seconds)

@@ -3,19 +3,23 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hushed_model::{Model, Rows, Task};
+use hushed_model::{Model, Public, Rows, Task};
 use hushed_net::Party;
+use hushed_twopc::func::Format;
 
 use crate::circuit::token::{Adds, open_largest};
 use crate::circuit::{Acts, open, run};
-use crate::formats::LINEAR;
+use crate::formats::{ANSWER, LINEAR};
 use crate::shares::{Counting, Shares};
 use crate::{Input, Protocol, RunError};
 
 /// The most top indices that are opened per row.
 pub const MAX_TOP: u16 = 100;
 
-/// What is opened of a row of logits: only the operator can allow more than the first index.
+/// The fewest and the most bits of a number of an embedding that is opened more coarsely than usual.
+pub const ANSWER_BITS: std::ops::RangeInclusive<u8> = 6..=15;
+
+/// What is opened of a text: only the operator decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answers {
     /// The index of the largest.
@@ -25,13 +29,15 @@ pub enum Answers {
     Top(u16),
     /// All logits of a classifier.
     Logits,
+    /// Embeddings of length one, with this many bits a number, from [`ANSWER_BITS`], in place of 16.
+    Bits(u8),
 }
 
 impl Answers {
     /// The number of opened indices; `None` if logits are opened.
     pub fn top(self) -> Option<usize> {
         match self {
-            Self::Label => Some(1),
+            Self::Label | Self::Bits(_) => Some(1),
             Self::Top(top) => Some(top.into()),
             Self::Logits => None,
         }
@@ -51,13 +57,25 @@ impl Answers {
         self.top().unwrap_or(logits)
     }
 
-    /// Whether a model for this task can open this much of a row of this many logits.
-    pub fn suits(self, task: Task, logits: usize) -> bool {
-        match (self, task) {
+    /// Whether a model with this many outputs can open this much.
+    pub fn suits(self, model: &Public, outputs: usize) -> bool {
+        match (self, model.task()) {
             (Self::Label, _) | (Self::Logits, Task::Classify) => true,
-            (Self::Top(top), Task::Classify | Task::Generate) => usize::from(top) <= logits,
-            (Self::Top(_) | Self::Logits, _) => false,
+            (Self::Top(top), Task::Classify | Task::Generate) => usize::from(top) <= outputs,
+            (Self::Bits(bits), Task::Embed) => model.normalise && ANSWER_BITS.contains(&bits),
+            (Self::Top(_) | Self::Logits | Self::Bits(_), _) => false,
         }
+    }
+
+    /// The format of opened embeddings that are scaled to length one, if the model does that (`normalise`). Fewer bits
+    /// than 16 hold numbers in [−1, 1) with as many places as fit; one beyond 1 − 2^-bits would wrap, which a vector of
+    /// length one reaches only if it has no other number to speak of.
+    pub fn unit(self, normalise: bool) -> Option<Format> {
+        let format = match self {
+            Self::Bits(bits) => Format::new(bits.into(), u32::from(bits).saturating_sub(1)),
+            _ => ANSWER,
+        };
+        normalise.then_some(format)
     }
 }
 
@@ -66,12 +84,14 @@ impl FromStr for Answers {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let top = || text.strip_prefix("top:")?.parse::<u16>().ok();
+        let bits = || text.strip_prefix("bits:")?.parse::<u8>().ok();
         match text {
             "label" => Ok(Self::Label),
             "logits" => Ok(Self::Logits),
-            _ => match top() {
-                Some(top @ 1..=MAX_TOP) => Ok(Self::Top(top)),
-                _ => Err("label, logits, or top:K with K from 1 to 100"),
+            _ => match (top(), bits()) {
+                (Some(top @ 1..=MAX_TOP), _) => Ok(Self::Top(top)),
+                (_, Some(bits)) if ANSWER_BITS.contains(&bits) => Ok(Self::Bits(bits)),
+                _ => Err("label, logits, top:K with K from 1 to 100, or bits:N with N from 6 to 15"),
             },
         }
     }
@@ -83,21 +103,27 @@ impl fmt::Display for Answers {
             Self::Label => f.write_str("label"),
             Self::Top(top) => write!(f, "top:{top}"),
             Self::Logits => f.write_str("logits"),
+            Self::Bits(bits) => write!(f, "bits:{bits}"),
         }
     }
 }
 
 /// Runs the model on a batch of texts as one of the two parties; both call it with the same model (the client's has
-/// shapes only). The client gets one embedding per text, the server `None`.
+/// shapes only). The client gets one embedding per text, rounded as `answers` says, the server `None`.
 ///
 /// # Errors
 /// Those of the run; [`RunError::Unsupported`] for a model that does not embed, whose numbers must not be opened.
-pub fn embeddings(party: &mut Protocol, model: &Model, input: &Input) -> Result<Option<Vec<Vec<f64>>>, RunError> {
+pub fn embeddings(
+    party: &mut Protocol,
+    model: &Model,
+    input: &Input,
+    answers: Answers,
+) -> Result<Option<Vec<Vec<f64>>>, RunError> {
     if model.public.task() != Task::Embed {
         return Err(unsupported("embeddings: the model has a head"));
     }
     let pooled = run(party, &model.program(), input, |_, _| ())?;
-    let (words, format) = open(party, &pooled, model.public.normalise)?;
+    let (words, format) = open(party, &pooled, answers.unit(model.public.normalise))?;
     Ok(words.map(|words| {
         let values: Vec<f64> = words.iter().map(|&w| format.decode(w)).collect();
         let rows = values.chunks_exact(pooled.width().max(1));
@@ -133,7 +159,7 @@ pub fn logits(party: &mut Protocol, model: &Model, input: &Input) -> Result<Opti
         return Err(unsupported("logits: the model is not a classifier"));
     }
     let logits = run(party, &model.program(), input, |_, _| ())?;
-    let (words, format) = open(party, &logits, false)?;
+    let (words, format) = open(party, &logits, None)?;
     Ok(words.map(|words| {
         let values: Vec<f64> = words.iter().map(|&w| format.decode(w)).collect();
         let rows = values.chunks_exact(logits.width().max(1));
@@ -153,8 +179,8 @@ pub fn opened_bits(model: &Model, answers: Answers) -> Result<u64, RunError> {
     let row = on.shared(&row, LINEAR.ring);
     let row = Acts::new(row, LINEAR, Rows::unpadded(&[1]), width);
     match (model.public.task(), answers.top()) {
-        (Task::Embed, _) => drop(open(&mut on, &row, model.public.normalise)?),
-        (_, None) => drop(open(&mut on, &row, false)?),
+        (Task::Embed, _) => drop(open(&mut on, &row, answers.unit(model.public.normalise))?),
+        (_, None) => drop(open(&mut on, &row, None)?),
         (_, Some(top)) => drop(open_largest(&mut on, &row, Adds::default(), top)?),
     }
     Ok(on.opened_bits())
@@ -176,10 +202,25 @@ mod tests {
 
     #[test]
     fn what_is_opened_is_read_as_it_is_written() {
-        for answers in [Answers::Label, Answers::Logits, Answers::Top(1), Answers::Top(100)] {
+        for answers in
+            [Answers::Label, Answers::Logits, Answers::Top(1), Answers::Top(100), Answers::Bits(6), Answers::Bits(15)]
+        {
             assert_eq!(answers.to_string().parse(), Ok(answers));
         }
-        for wrong in ["", "top", "top:", "top:0", "top:101", "top:-1", "top:x", "Label", "top:70000"] {
+        for wrong in [
+            "",
+            "top",
+            "top:",
+            "top:0",
+            "top:101",
+            "top:-1",
+            "top:x",
+            "Label",
+            "top:70000",
+            "bits:5",
+            "bits:16",
+            "bits:",
+        ] {
             assert!(wrong.parse::<Answers>().is_err(), "{wrong}");
         }
     }
@@ -188,7 +229,8 @@ mod tests {
     /// truncated locally, the result would be one of two words, depending on the low bits of its share.
     #[test]
     fn f5_answers_do_not_depend_on_the_shares() {
-        for (from, to) in [(UNIT_ROW, ANSWER), (LINEAR, RAW_ANSWER)] {
+        let eight = Answers::Bits(8).unit(true).unwrap();
+        for (from, to) in [(UNIT_ROW, ANSWER), (UNIT_ROW, eight), (LINEAR, RAW_ANSWER)] {
             for value in [0.6201, -0.031_25, 0.0, -0.999_999] {
                 let word = from.encode(value);
                 let (x0, x1) = share(from.ring, &[word; 400], 5);

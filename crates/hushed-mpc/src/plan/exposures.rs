@@ -17,8 +17,8 @@ pub struct Exposure {
 /// What a run opens to the client.
 #[derive(Clone, Copy)]
 pub(super) enum Opened {
-    /// Embeddings.
-    Embeddings,
+    /// Embeddings, with this many bits a number if fewer than usual.
+    Embeddings(Answers),
     /// The documents nearest to an embedding.
     Nearest(Wanted),
     /// The classes of a text or image.
@@ -121,7 +121,12 @@ fn answer(opened: Opened, texts: usize, images: bool) -> String {
     let input = if images { "image" } else { "text" };
     let (of, each, answers, numbers) = match opened {
         Opened::Nothing => return "nothing".to_owned(),
-        Opened::Embeddings => return "its embedding".to_owned(),
+        Opened::Embeddings(Answers::Bits(bits)) => {
+            return format!(
+                "its embedding, with {bits} bits a number: the operator rounds it with --answer-bits {bits}"
+            );
+        }
+        Opened::Embeddings(_) => return "its embedding".to_owned(),
         Opened::Nearest(wanted) => return nearest(wanted),
         Opened::Classes { answers, classes } => ("the classes", input, answers, classes),
         Opened::Tokens { answers, drafts, .. } => {
@@ -145,7 +150,7 @@ fn answer(opened: Opened, texts: usize, images: bool) -> String {
         (Answers::Label, Opened::Tokens { .. }) => {
             "the tokens of its answer, one a row of each pass (a draft is one), each the largest of its logits (noise included); no logit".to_owned()
         }
-        (Answers::Label, _) => {
+        (Answers::Label | Answers::Bits(_), _) => {
             format!("the class of its {input}, that of the largest logit; no logit")
         }
     }
@@ -222,7 +227,7 @@ mod tests {
         let classes = |answers| Opened::Classes { answers, classes: 3 };
         let top = Answers::Top(2);
         for (opened, images, expected) in [
-            (Opened::Embeddings, false, "its embedding"),
+            (Opened::Embeddings(Answers::Label), false, "its embedding"),
             (classes(Answers::Label), false, "the class of its text, that of the largest logit; no logit"),
             (classes(Answers::Label), true, "the class of its image, that of the largest logit; no logit"),
             (classes(top), true, "the classes of the 2 largest logits of each image, in order, each counted as a text"),
@@ -263,7 +268,7 @@ mod tests {
         assert!(!passes(tokens(false), false).contains("draft"));
         assert!(passes(tokens(true), false).contains("how many drafts each has"));
         for (images, nothing) in [(true, "nothing of its points"), (false, "nothing of the text")] {
-            assert!(passes(Opened::Embeddings, images).contains(nothing));
+            assert!(passes(Opened::Embeddings(Answers::Label), images).contains(nothing));
         }
         let padded = |padded| Terms { padded, public_table: false };
         assert!(inputs(&[7, 9], padded(false), false).contains("of tokens in each ([7, 9])"));

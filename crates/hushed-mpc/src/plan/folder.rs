@@ -115,7 +115,7 @@ pub enum PlanError {
     NoPrefix,
     /// The model does not have what is to be opened.
     #[error(
-        "the model cannot open {0}: logits needs a classifier, top:K a classifier or a generator with at least K classes or tokens"
+        "the model cannot open {0}: logits needs a classifier, top:K a classifier or a generator with at least K classes or tokens, fewer bits a model whose embeddings have length one"
     )]
     OtherAnswers(Answers),
     /// Several texts to continue.
@@ -147,7 +147,7 @@ impl Plan {
         let first = match public.task() {
             Task::Generate => next(0, &rows)?,
             Task::Classify => Plan::classes(&program, &rows, terms, request.answers)?,
-            Task::Embed => Plan::twopc(&program, &rows, terms, public.normalise)?,
+            Task::Embed => Plan::twopc(&program, &rows, terms, public.normalise, request.answers)?,
         };
         let held = rows.iter().sum::<usize>();
         let later = (0..later).map(|i| Ok(next(held + i, &[1])?));
@@ -222,8 +222,8 @@ pub(super) fn public_of(folder: &Path) -> Result<Public, ModelError> {
 
 /// Checks that a model has this to open.
 fn opens(public: &Public, answers: Answers) -> Result<(), PlanError> {
-    let logits = Model::shapes_only(public).body.outputs();
-    match answers.suits(public.task(), logits) {
+    let outputs = Model::shapes_only(public).body.outputs();
+    match answers.suits(public, outputs) {
         true => Ok(()),
         false => Err(PlanError::OtherAnswers(answers)),
     }

@@ -96,7 +96,7 @@ mod tests {
     use hushed_model::{Model, TokenIds, TooLong, cosine};
 
     use crate::testing::run_pair_with;
-    use crate::{Input, Layers, Terms, embeddings};
+    use crate::{Answers, Input, Layers, Terms, embeddings};
 
     /// The answers are the same whatever memory is granted.
     #[test]
@@ -144,8 +144,8 @@ mod tests {
         let input = Input::Texts(vec![ids], Terms::default());
         let (answers, none) = run_pair_with(
             layers,
-            |client| embeddings(client, &shapes, &input).unwrap(),
-            |server| embeddings(server, model, &lengths).unwrap(),
+            |client| embeddings(client, &shapes, &input, Answers::Label).unwrap(),
+            |server| embeddings(server, model, &lengths, Answers::Label).unwrap(),
         );
         assert!(none.is_none());
         answers.unwrap()

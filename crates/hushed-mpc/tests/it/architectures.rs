@@ -4,7 +4,7 @@ use crate::tiny::{assert_close, assert_planned, run};
 use hushed_model::testing::{tiny_golden, variant};
 use hushed_model::{Model, NetworkConfig, Pool, TokenIds, TooLong, check, network_shapes, plain};
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Clear, Input, Terms, out_of_range, supported};
+use hushed_mpc::{Answers, Clear, Input, Terms, out_of_range, supported};
 
 const TEXTS: [&str; 4] = ["The weather is lovely today.", "Zażółć gęślą jaźń 🙂", "fn main() {}", "größer"];
 
@@ -83,7 +83,7 @@ fn a_table_of_a_quarter_of_a_million_rows_is_planned() {
     let program = network_shapes(&config, Pool::Mean).program();
     assert_eq!(program.embedding().unwrap().vocabulary, 250_002);
     for tokens in [16, 128, 256] {
-        let plan = Plan::twopc(&program, &[tokens], Terms::default(), true).unwrap();
+        let plan = Plan::twopc(&program, &[tokens], Terms::default(), true, Answers::Label).unwrap();
         let lookup = plan.steps.iter().find(|s| s.site == "embed").unwrap();
         let bytes = |up: u64, down: u64| (up + down) as f64 / 1e6;
         let all = plan.steps.iter();

@@ -416,7 +416,7 @@ fn passes_of_published_sizes_send_no_more() {
     let vit = vit_shapes(&NetworkConfig::vit_base()).program();
     let terms = Terms::default();
     let generator = |rows| Plan::next_token(&program, 0, &[rows], terms).unwrap();
-    let plans = [generator(64), generator(128), Plan::twopc(&vit, &[197], terms, false).unwrap()];
+    let plans = [generator(64), generator(128), Plan::twopc(&vit, &[197], terms, false, Answers::Label).unwrap()];
     let sent = plans.map(|plan| (plan.bytes_up + plan.bytes_down + plan.ot_bytes) / 1_000_000);
     println!("{sent:?} MB");
     for (sent, megabytes) in sent.into_iter().zip([625, 1_320, 2_500]) {

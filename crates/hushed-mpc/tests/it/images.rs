@@ -5,7 +5,7 @@ use hushed_model::testing::{tiny_golden, tiny_model};
 use hushed_model::{Matrix, Model, NetworkConfig, Pixels, TokenIds, calibrate, cosine, largest, vit_shapes};
 use hushed_mpc::plan::{Plan, Request};
 use hushed_mpc::verify::verify;
-use hushed_mpc::{Clear, Input, RunError, Terms, choose, fits, labels, out_of_range, run, sampled};
+use hushed_mpc::{Answers, Clear, Input, RunError, Terms, choose, fits, labels, out_of_range, run, sampled};
 
 fn model() -> Model {
     Model::load(&tiny_golden("vit")).unwrap()
@@ -119,7 +119,7 @@ fn what_does_not_fit_is_refused() {
         (17, Terms { padded: true, ..Terms::default() }),
         (17, Terms { public_table: true, ..Terms::default() }),
     ] {
-        assert!(Plan::twopc(&program, &[rows], terms, false).is_err());
+        assert!(Plan::twopc(&program, &[rows], terms, false, Answers::Label).is_err());
     }
     let folder = tiny_golden("vit");
     let plan = |tokens: &[usize], images, bucket| {
@@ -147,7 +147,7 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn the_published_size_is_planned() {
     let program = vit_shapes(&NetworkConfig::vit_base()).program();
-    let plan = Plan::twopc(&program, &[197], Terms::default(), false).unwrap();
+    let plan = Plan::twopc(&program, &[197], Terms::default(), false, Answers::Label).unwrap();
     let megabytes = (plan.bytes_up + plan.bytes_down + plan.ot_bytes) as f64 / 1e6;
     println!("ViT-base: {megabytes:.0} MB, {} rounds, {:.0} s, memory {:?}", plan.rounds, plan.seconds, plan.memory);
     for part in ["patches", "norm", "head", "layer.3.attention.scores"] {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hushed_model::testing::{data_lines, model_folder};
 use hushed_model::{Model, TokenIds, TooLong, cosine};
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Input, Layers, Protocol, Terms, embeddings};
+use hushed_mpc::{Answers, Input, Layers, Protocol, Terms, embeddings};
 use hushed_net::memory_pair;
 
 /// Lines of data/sample.txt, from 0: three tokens, numbers, a command, German, and an ordinary question.
@@ -26,14 +26,15 @@ fn five_sentences_of_the_real_model() {
         let server = scope.spawn(|| {
             let mut server = Protocol::establish(far, Arc::<Layers>::default()).unwrap();
             for m in lengths {
-                let seen = embeddings(&mut server, &model, &Input::Lengths(vec![m], Terms::default())).unwrap();
+                let seen = embeddings(&mut server, &model, &Input::Lengths(vec![m], Terms::default()), Answers::Label)
+                    .unwrap();
                 assert!(seen.is_none(), "the server gets no answer");
             }
         });
         let mut client = Protocol::establish(near, Arc::<Layers>::default()).unwrap();
         let mut run = |text: &TokenIds| {
             let input = Input::Texts(vec![text.clone()], Terms::default());
-            embeddings(&mut client, &shapes, &input).unwrap().unwrap()
+            embeddings(&mut client, &shapes, &input, Answers::Label).unwrap().unwrap()
         };
         let answers = texts.iter().flat_map(&mut run).collect();
         server.join().unwrap();
@@ -51,7 +52,7 @@ fn an_embedding_opens_6144_bits_whatever_the_text() {
     let model = Model::load(&model_folder()).unwrap();
     for tokens in [3, 16, 128] {
         let normalise = model.public.normalise;
-        let plan = Plan::twopc(&model.program(), &[tokens], Terms::default(), normalise).unwrap();
+        let plan = Plan::twopc(&model.program(), &[tokens], Terms::default(), normalise, Answers::Label).unwrap();
         assert_eq!(plan.opened_bits, 384 * 16);
     }
 }

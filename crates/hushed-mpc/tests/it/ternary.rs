@@ -10,7 +10,7 @@ use hushed_model::{
     Body, DecoderNetwork, Linear, Matrix, Model, NormReach, Ranges, TokenIds, TooLong, Weigh, calibrate,
 };
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Clear, Input, RunError, Terms, choose_norms, fits, out_of_range, run, sampled, supported};
+use hushed_mpc::{Answers, Clear, Input, RunError, Terms, choose_norms, fits, out_of_range, run, sampled, supported};
 use hushed_twopc::func::sigmoid::RANGE;
 
 use crate::decode::{Ahead, generate, logits, prompt, texts};
@@ -119,7 +119,7 @@ fn the_widest_norm() {
         Err(RunError::Unsupported { site, .. }) => assert_eq!(site, "layer.0.feed_forward"),
         other => panic!("{other:?}"),
     }
-    assert!(Plan::twopc(&wider, &[8], Terms::default(), true).is_err());
+    assert!(Plan::twopc(&wider, &[8], Terms::default(), true, Answers::Label).is_err());
 }
 
 /// A sigmoid has no maximum, no sum and no division. (For a prompt it needs slightly more OTs, as a softmax's

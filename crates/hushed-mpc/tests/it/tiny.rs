@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::common::{backend, run_pair, tiny_of};
-use hushed_math::rng::SecretRng;
 use hushed_model::testing::{TINY_LABELS, pruned, tiny_classifier_folder, tiny_generator, tiny_model};
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{Declared, FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine};
@@ -91,7 +90,7 @@ pub fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
 
 /// One pass between two threads: the client's answers and the cost of its steps.
 pub fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<Step>) {
-    pass(model, &Input::Texts(texts.to_vec(), terms), embeddings)
+    pass(model, &Input::Texts(texts.to_vec(), terms), |on, model, input| embeddings(on, model, input, Answers::Label))
 }
 
 /// The same for any answer to any client input; `run` gives a party's answers.
@@ -133,7 +132,7 @@ pub fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, steps: &[
 /// The same for these numbers of rows.
 pub fn assert_planned_for(model: &Model, lengths: &[usize], terms: Terms, steps: &[Step]) {
     let shapes = Model::shapes_only(&model.public);
-    let plan = Plan::twopc(&shapes.program(), lengths, terms, model.public.normalise).unwrap();
+    let plan = Plan::twopc(&shapes.program(), lengths, terms, model.public.normalise, Answers::Label).unwrap();
     assert_is(&plan, steps);
 }
 
@@ -218,7 +217,7 @@ fn classifiers_give_labels_and_nothing_else() {
     let shapes = Model::shapes_only(&model.public);
     let texts = tokens(&model);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
-    let plan = Plan::twopc(&shapes.program(), &lengths, Terms::default(), false).unwrap();
+    let plan = Plan::twopc(&shapes.program(), &lengths, Terms::default(), false, Answers::Label).unwrap();
     let ((found, spent), ()) = run_pair(
         |client| {
             let input = Input::Texts(texts.clone(), Terms::default());
@@ -228,7 +227,7 @@ fn classifiers_give_labels_and_nothing_else() {
         },
         |server| {
             let input = Input::Lengths(lengths, Terms::default());
-            let refused = embeddings(server, &model, &input).err();
+            let refused = embeddings(server, &model, &input, Answers::Label).err();
             assert!(matches!(refused, Some(RunError::Unsupported { .. })));
             assert_eq!(labels(server, &model, &input, 1).unwrap(), None);
         },
@@ -239,6 +238,32 @@ fn classifiers_give_labels_and_nothing_else() {
     for (label, logits) in found.iter().flatten().zip(&clear) {
         let largest = logits.iter().copied().fold(f64::MIN, f64::max);
         assert!(largest - logits[*label as usize] < 0.02, "{label} {logits:?}");
+    }
+}
+
+/// Embeddings with fewer bits: those of the clear model, rounded to 2^-7, at half the opened bits of the plan.
+#[test]
+fn embeddings_are_rounded_to_the_bits_that_the_operator_opens() {
+    let model = tiny_model();
+    assert!(model.public.normalise);
+    let texts = tokens(&model);
+    let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
+    let answers = Answers::Bits(8);
+    let input = Input::Texts(texts.clone(), Terms::default());
+    let (found, steps) = pass(&model, &input, |on, model, input| embeddings(on, model, input, answers));
+    let plan = |answers| {
+        let program = Model::shapes_only(&model.public).program();
+        Plan::twopc(&program, &lengths, Terms::default(), true, answers).unwrap()
+    };
+    assert_is(&plan(answers), &steps);
+    assert_eq!(2 * plan(answers).opened_bits, plan(Answers::Label).opened_bits);
+    for (found, clear) in found.iter().zip(&model.embed(texts).unwrap()) {
+        // The client scales what it gets to length one, so the places of 2^-7 are in proportion.
+        let length = clear.iter().map(|x| (x * 128.0).round() / 128.0).map(|x| x * x).sum::<f64>().sqrt();
+        for (found, clear) in found.iter().zip(clear) {
+            let places = found * length * 128.0;
+            assert!((places - clear * 128.0).abs() < 1.0, "{found} {clear}");
+        }
     }
 }
 
@@ -276,7 +301,7 @@ fn what_is_opened_to_a_client_is_counted_in_bits() {
     let plan = |model: &Model, answers| {
         let program = Model::shapes_only(&model.public).program();
         let plan = match answers {
-            Answers::Label => Plan::twopc(&program, tokens, terms, model.public.normalise),
+            Answers::Label | Answers::Bits(_) => Plan::twopc(&program, tokens, terms, model.public.normalise, answers),
             _ => Plan::classes(&program, tokens, terms, answers),
         };
         plan.unwrap().opened_bits
@@ -288,6 +313,7 @@ fn what_is_opened_to_a_client_is_counted_in_bits() {
     let token = u64::from(last.ilog2() + 1);
     for (model, answers, bits) in [
         (&embedder, Answers::Label, 16 * width),
+        (&embedder, Answers::Bits(8), 8 * width),
         // One of three classes.
         (&classifier, Answers::Label, 2),
         (&classifier, Answers::Top(3), 3 * 2),
@@ -404,7 +430,7 @@ fn padding_that_was_not_agreed_on_is_refused() {
         let mut b = backend(near, Box::new(ot), Arc::default()).unwrap();
         let shapes = Model::shapes_only(&model.public);
         let input = Input::Texts(vec![padded], Terms::default());
-        let error = embeddings(&mut b, &shapes, &input).err().unwrap();
+        let error = embeddings(&mut b, &shapes, &input, Answers::Label).err().unwrap();
         assert!(matches!(error, RunError::WrongInput), "{error}");
     });
 }

@@ -6,7 +6,7 @@ use crate::common::backend;
 use hushed_model::Model;
 use hushed_model::testing::tiny_model;
 use hushed_model::tokens::{TokenIds, TooLong};
-use hushed_mpc::{Input, Protocol, RunError, Terms, embeddings};
+use hushed_mpc::{Answers, Input, Protocol, RunError, Terms, embeddings};
 use hushed_net::{NetError, Party, Session};
 use hushed_twopc::TwopcError;
 use hushed_twopc::ot::Correlations;
@@ -36,7 +36,7 @@ fn pass(model: &Model, text: &TokenIds, victim: Party, frames: u64) -> Ends {
     let end = |session: Session, ot: Box<dyn Correlations>, model: &Model, input| {
         let mut b = backend(session, ot, Arc::default())?;
         let before = b.ctx().session.stats().frames_sent;
-        embeddings(&mut b, model, &input)?;
+        embeddings(&mut b, model, &input, Answers::Label)?;
         Ok(marks(&b, before))
     };
     std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ mod refusal;
 
 use std::fmt;
 
-use hushed_mpc::{Answers, MAX_TOP};
+use hushed_mpc::{ANSWER_BITS, Answers, MAX_TOP};
 use hushed_net::Kind;
 
 use crate::digest::Digest;
@@ -238,6 +238,7 @@ impl Reply {
                 match w.answers {
                     Answers::Label => out.push(0),
                     Answers::Logits => out.push(1),
+                    Answers::Bits(bits) => out.extend_from_slice(&[3, bits]),
                     Answers::Top(top) => {
                         out.push(2);
                         out.extend_from_slice(&top.to_le_bytes());
@@ -369,6 +370,10 @@ fn answers(reader: &mut Reader<'_>) -> Result<Answers, WireFault> {
         [1] => Answers::Logits,
         [2] => match u16::from_le_bytes(reader.array(field)?) {
             top @ 1..=MAX_TOP => Answers::Top(top),
+            _ => return Err(WireFault::Undefined { field }),
+        },
+        [3] => match reader.array(field)? {
+            [bits] if ANSWER_BITS.contains(&bits) => Answers::Bits(bits),
             _ => return Err(WireFault::Undefined { field }),
         },
         _ => return Err(WireFault::Undefined { field }),

@@ -175,7 +175,8 @@ impl Client {
         }
         let options = options.into();
         let ids = self.checked(texts, &options)?;
-        self.each_of(&ids, &options, progress, &embeddings, each)
+        let answers = self.answers();
+        self.each_of(&ids, &options, progress, &|on, model, input| embeddings(on, model, input, answers), each)
     }
 
     /// Hands out the class of each text, with the text's index, as it comes: the name of the largest logit, the only
@@ -253,7 +254,8 @@ impl Client {
         if self.public().task() != Task::Embed {
             return Err(self.other_task());
         }
-        self.each_of(ids, options, progress, &embeddings, each)
+        let answers = self.answers();
+        self.each_of(ids, options, progress, &|on, model, input| embeddings(on, model, input, answers), each)
     }
 
     /// Like [`Client::classify_each`] for the output of [`Client::tokens`], at most [`Client::texts_left`].
@@ -500,7 +502,7 @@ fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<(Se
     let mut session = open(config)?;
     let (welcome, bundle, waited) = greet(&mut session, config, pinned, (patience, looks))?;
     let model = Model::shapes_only(bundle.public());
-    if !(welcome.answers).suits(model.public.task(), model.body.outputs()) {
+    if !(welcome.answers).suits(&model.public, model.body.outputs()) {
         let fault = WireFault::Undefined { field: "answers" };
         return Err(ServeError::malformed("reply")(fault));
     }

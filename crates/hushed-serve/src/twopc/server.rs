@@ -54,7 +54,7 @@ impl Server {
             return Err(ModelError::NotAGenerator.into());
         }
         let (answers, logits) = (config.answers, model.body.outputs());
-        if !answers.suits(model.public.task(), logits) {
+        if !answers.suits(&model.public, logits) {
             return Err(ServeError::OtherAnswers { answers });
         }
         // The largest of several logits that may all be right, or of several values, is no answer.

@@ -60,8 +60,7 @@ pub(super) fn cost(params: &RlweParams) -> Cost {
     let client = Cost::exchange(bits.div_ceil(8) as u64, 0)
         + Cost::exchange(DIGEST_BYTES as u64, 0)
         + Cost::exchange(NONCE_BYTES as u64, 0);
-    let server =
-        Cost::exchange(0, offers_bytes(params) as u64) + Cost::exchange(0, 8 * moduli(params).count() as u64);
+    let server = Cost::exchange(0, offers_bytes(params) as u64) + Cost::exchange(0, 8 * moduli(params).count() as u64);
     (client + server).with_cots(0, bits as u64)
 }
 
@@ -245,9 +244,8 @@ fn offered_sums(
     }
     let own = shares.sums(equations);
     let expected = equations.iter().zip(deltas).zip(own.iter());
-    let expected = expected.map(|((KeyEquation { modulus: q, constant, .. }, &delta), &own)| {
-        q.sub(q.mul(delta, *constant), own)
-    });
+    let expected =
+        expected.map(|((KeyEquation { modulus: q, constant, .. }, &delta), &own)| q.sub(q.mul(delta, *constant), own));
     (std::mem::take(&mut offers.0), expected.collect())
 }
 

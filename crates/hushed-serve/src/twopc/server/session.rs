@@ -237,7 +237,7 @@ impl Passes<'_> {
                     Some(top) => drop(labels(backend, &shared.model, &input, top)?),
                     None => drop(logits(backend, &shared.model, &input)?),
                 },
-                Task::Embed | Task::Generate => drop(embeddings(backend, &shared.model, &input)?),
+                Task::Embed | Task::Generate => drop(embeddings(backend, &shared.model, &input, shared.answers)?),
             }
             Ok(())
         })
