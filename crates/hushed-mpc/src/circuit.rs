@@ -227,7 +227,8 @@ fn reads_a_norm(program: &Program, step: &Step) -> bool {
 }
 
 /// Rounds the answer of a pass to its last place and reveals it to the client: one row per text, with its words'
-/// format. For vectors of length one, in the format `unit`, the division happens first, on shares, so that the length stays hidden.
+/// format. For vectors of length one, in the format `unit`, the division happens first, on shares, so that the length
+/// stays hidden.
 ///
 /// A run reveals only these words. Their rounding is exact, so that one answer shows nothing of x below its last place.
 /// x itself depends on the shares through the run's own rounding: the mean of many answers to one text is finer than

@@ -42,12 +42,12 @@ impl HeContext {
     /// Levels for interleaving trees of up to N leaves: enough for every tiling.
     pub const ALL_LEVELS: u32 = 13;
 
-    /// Generates the client's keys under the full preset, sends the server their public part, and proves that it is well
-    /// formed; [`HeContext::exchange_cost`] says at what cost.
+    /// Generates the client's keys under the full preset, sends the server their public part, and proves that it is
+    /// well formed; [`HeContext::exchange_cost`] says at what cost.
     ///
     /// # Errors
-    /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key set, [`TwopcError::PeerMisbehaved`] if
-    /// the proof fails.
+    /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key set, [`TwopcError::PeerMisbehaved`]
+    /// if the proof fails.
     pub fn exchange(ctx: &mut Ctx) -> Result<Self, TwopcError> {
         Self::exchange_with(RlweParams::olt_full().map_err(RlweError::from)?, Self::ALL_LEVELS, ctx)
     }

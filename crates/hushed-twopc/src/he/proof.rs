@@ -9,8 +9,8 @@
 //! that only the server knows, the parties get shares of x_i·Δ, the same way as shares modulo 2^w in
 //! [`crate::ot::additive`].
 //! 1. Client: x_i ⊕ c_i for all bits, with the choice bits c_i of OTs that it receives. From now on the bits are fixed.
-//! 2. Server: for each bit and prime Δ − (p_1 − p_0), with the OT's two pads stretched to numbers modulo q; and the seed
-//!    of the equations.
+//! 2. Server: for each bit and prime Δ − (p_1 − p_0), with the OT's two pads stretched to numbers modulo q; and the
+//!    seed of the equations.
 //! 3. Client: a commitment to the sums of its shares, weighted as the equations say: SHA-256 of a nonce and the sums.
 //! 4. Server: what these sums are for a well-formed key, constant·Δ minus the sums of its own shares.
 //! 5. Client: the nonce, if they are.
@@ -217,7 +217,8 @@ fn chosen_sums(
     shares.sums(equations)
 }
 
-/// For each prime the numbers f, and what the client's weighted sum must be; this party's shares are e·Δ − (1 − 2e)·p_0.
+/// For each prime the numbers f, and what the client's weighted sum must be; this party's shares are e·Δ − (1 −
+/// 2e)·p_0.
 fn offered_sums(
     cot: &CotSend,
     masked: &[u64],
@@ -259,8 +260,8 @@ impl Numbers {
     }
 
     /// Appends the numbers of these pads, whose OTs have the indices from `first` on: block j of a pad's stream modulo
-    /// prime j, which is within 2^-78 of uniform. As in [`crate::ot::additive`], the stream of an OT starts at a counter
-    /// that has its index.
+    /// prime j, which is within 2^-78 of uniform. As in [`crate::ot::additive`], the stream of an OT starts at a
+    /// counter that has its index.
     fn append(&mut self, equations: &[KeyEquation], first: u64, pads: &[Block]) {
         let mut stream = SecretBlocks::zero(equations.len());
         for (pad, index) in pads.iter().zip(first..) {
