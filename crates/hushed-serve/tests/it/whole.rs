@@ -207,6 +207,24 @@ fn labels_are_those_of_the_clear_model() {
     }
 }
 
+/// Embeddings with eight bits a number, which both parties and the count of opened bits agree on.
+#[test]
+fn embeddings_have_as_many_bits_as_the_operator_opens() {
+    let opened = |answers| {
+        let server = Running::start(|config| config.answers = answers);
+        let mut client = server.connect().unwrap();
+        assert_eq!(client.answers(), answers);
+        let mut found = Vec::new();
+        client.embed_each(&TEXTS, TooLong::Refuse, None, |_, answer| found.push(answer.values)).unwrap();
+        found
+    };
+    let (usual, coarse) = (opened(Answers::Label), opened(Answers::Bits(8)));
+    for (usual, coarse) in usual.iter().zip(&coarse) {
+        let cosine = cosine(usual, coarse);
+        assert!((0.99..0.999_999).contains(&cosine), "{cosine}");
+    }
+}
+
 /// If the operator allows it: the names of the largest logits in order, each of which counts as a text.
 #[test]
 fn the_largest_classes_are_opened_where_the_operator_says_so() {
@@ -234,7 +252,11 @@ fn the_largest_classes_are_opened_where_the_operator_says_so() {
             assert!(logit - of(name) < 0.02, "{top:?} {logits:?}");
         }
     }
-    for (answers, model) in [(Answers::Top(4), folder.path().to_owned()), (Answers::Top(1), tiny_golden("roberta"))] {
+    for (answers, model) in [
+        (Answers::Top(4), folder.path().to_owned()),
+        (Answers::Top(1), tiny_golden("roberta")),
+        (Answers::Bits(8), folder.path().to_owned()),
+    ] {
         let mut config = ServerConfig::local(model, folder.path().join("certificates"));
         config.answers = answers;
         let refused = hushed_serve::Server::bind(&config).err().unwrap();
