@@ -93,6 +93,7 @@ fn packed(shape: OltShape, packing: Packing, name: &str) -> Box<dyn Case> {
         encrypted: Encrypted::Left,
         packing,
         window: None,
+        spare_bits: 0,
     };
     let format = Format::new(64, FRAC);
     let inputs = [(spread(k * m, 4.0, 12), format), (spread(m * n, 0.1, 13), format)];

@@ -8,7 +8,6 @@ mod counting;
 mod protocol;
 mod stock;
 
-use std::borrow::Borrow;
 use std::ops::Range;
 
 use hushed_math::product;
@@ -17,7 +16,7 @@ use hushed_net::Party;
 use hushed_twopc::TwopcError;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::NormShape;
-use hushed_twopc::he::{Encrypted, Layout, MatmulShape, OltShape, OltSpec, Window};
+use hushed_twopc::he::{Encrypted, Layouts, MatmulShape, OltShape, OltSpec, Window};
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
@@ -234,28 +233,18 @@ fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
 }
 
 /// The products of shared matrices with the server's, where the client's share is sent. Of two windows whose times
-/// differ by at most a fiftieth, it takes the one that sends less. `layout` gives the layout of a transformation.
-fn known_spec<L: Borrow<Layout>>(
-    shape: &MatmulShape,
-    ring: Ring,
-    bits: u32,
-    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
-) -> Result<OltSpec, TwopcError> {
+/// differ by at most a fiftieth, it takes the one that sends less.
+fn known_spec(shape: &MatmulShape, ring: Ring, bits: u32, layouts: &Layouts) -> Result<OltSpec, TwopcError> {
     let spec = OltSpec { multiplier_bits: bits, ..shape.spec(ring, Encrypted::Left) };
-    let fastest = layout(&spec)?;
-    let Window { kw, mw, nw } = fastest.borrow().tiling.window();
+    let fastest = layouts.of(&spec)?.tiling.cost();
+    let Window { kw, mw, nw } = layouts.of(&spec)?.tiling.window();
     if mw >= shape.shape.m || nw < 2 {
         return Ok(spec);
     }
     let longer = OltSpec { window: Some(Window { kw, mw: 2 * mw, nw: nw / 2 }), ..spec };
-    let other = layout(&longer)?;
-    let cost = |l: &L| l.borrow().tiling.cost();
-    let bytes = |l: &L| {
-        let one_way = cost(l).traffic();
-        one_way.bytes_client + one_way.bytes_server
-    };
-    let as_fast = 50 * cost(&other).nanoseconds <= 51 * cost(&fastest).nanoseconds;
-    Ok(match as_fast && bytes(&other) < bytes(&fastest) {
+    let other = layouts.of(&longer)?.tiling.cost();
+    let as_fast = 50 * other.nanoseconds <= 51 * fastest.nanoseconds;
+    Ok(match as_fast && other.traffic().bytes() < fastest.traffic().bytes() {
         true => longer,
         false => spec,
     })

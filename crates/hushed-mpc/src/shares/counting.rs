@@ -14,7 +14,7 @@ use hushed_twopc::gadget::{
     argmax_levels_cost, largest_of_few_cost, max_rows_cost, mul_cost, open_rounded_cost, pick_cost,
 };
 use hushed_twopc::he::{
-    Layout, Layouts, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, linear_ahead_cost, scale_rows_cost,
+    Answer, Layouts, LinearShape, MatmulShape, OltCost, OltShape, OltSpec, RowsCost, linear_ahead_cost, scale_rows_cost,
 };
 use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
@@ -155,7 +155,7 @@ impl<'a> Counting<'a> {
         self.work.add(Work {
             automorphisms: rows.tiling.automorphisms,
             products: rows.tiling.products,
-            opened: rows.opened,
+            opened: rows.tiling.opened,
             opened_bits: 0,
             nanoseconds: rows.tiling.nanoseconds,
             // A few ciphertexts of factors, and one response at a time.
@@ -165,11 +165,18 @@ impl<'a> Counting<'a> {
     }
 
     /// A product whose encrypted operand is the client's.
-    fn one_way(&mut self, spec: &OltSpec, opened: usize) -> Result<(), RunError> {
-        let layout = self.layouts.of(spec)?;
-        self.add(layout.tiling.cost().traffic());
-        self.work.add(Work::of(&layout, opened));
+    fn one_way(&mut self, spec: &OltSpec) -> Result<(), RunError> {
+        self.answered(&[Answer::alone(self.layouts.of(spec)?)]);
         Ok(())
+    }
+
+    /// Products of which the client sends all ciphertexts before it opens the first response.
+    fn answered(&mut self, answers: &[Answer]) {
+        let cost = answers.iter().map(Answer::cost).fold(OltCost::default(), |sum, cost| sum + cost);
+        self.add(cost.traffic());
+        for answer in answers {
+            self.work.add(Work::of(answer));
+        }
     }
 
     /// Rows times the server's weights or table, which may have been made ahead.
@@ -196,19 +203,19 @@ impl<'a> Counting<'a> {
     }
 
     fn linear(&mut self, shape: &LinearShape, ring: Ring) -> Result<(), RunError> {
-        self.one_way(&shape.spec(ring), shape.shape.k * shape.shape.n)
+        self.one_way(&shape.spec(ring))
     }
 }
 
 impl Work {
-    fn of(layout: &Layout, opened: usize) -> Work {
-        let cost = layout.tiling.cost();
+    fn of(answer: &Answer) -> Work {
+        let cost = answer.cost();
         Work {
-            held: layout.held_bytes() as u64,
+            held: answer.terms().iter().map(|layout| layout.held_bytes() as u64).sum(),
             weights: 0,
             automorphisms: cost.automorphisms,
             products: cost.products,
-            opened: opened as u64,
+            opened: cost.opened,
             opened_bits: 0,
             nanoseconds: cost.nanoseconds,
         }
@@ -330,7 +337,7 @@ impl Shares for Counting<'_> {
     }
 
     fn cosines(&mut self, x: &Length, index: &Index) -> Result<Length, RunError> {
-        self.one_way(&index.vectors_shape().spec(x.ring), index.documents())?;
+        self.one_way(&index.vectors_shape().spec(x.ring))?;
         Ok(Length::new(x.ring, index.documents()))
     }
 
@@ -342,12 +349,8 @@ impl Shares for Counting<'_> {
 
     fn matmul(&mut self, x: &Length, _: &Length, matmul: &MatmulShape) -> Result<Length, RunError> {
         let elements = matmul.batch * matmul.shape.k * matmul.shape.n;
-        let layouts = matmul.mixed(x.ring, |spec| self.layouts.of(spec))?;
-        let [left, right] = layouts.each_ref().map(|layout| layout.tiling.cost());
-        self.add((left + right).traffic());
-        for layout in &layouts {
-            self.work.add(Work::of(layout, elements));
-        }
+        let answers = self.layouts.of_sum(matmul.mixed(x.ring))?;
+        self.answered(&answers);
         Ok(Length::new(x.ring, elements))
     }
 
@@ -359,14 +362,14 @@ impl Shares for Counting<'_> {
         width: usize,
     ) -> Result<Length, RunError> {
         let spec = hidden_spec(texts, coefficients.len / texts.max(1), width);
-        self.one_way(&spec, texts * width)?;
+        self.one_way(&spec)?;
         Ok(Length::new(MAIN, texts * width))
     }
 
     fn times_known(&mut self, x: &Length, _: &Known, shape: &MatmulShape, bits: u32) -> Result<Length, RunError> {
         let elements = shape.batch * shape.shape.k * shape.shape.n;
-        let spec = known_spec(shape, x.ring, bits, |spec| self.layouts.of(spec))?;
-        self.one_way(&spec, elements)?;
+        let spec = known_spec(shape, x.ring, bits, &self.layouts)?;
+        self.one_way(&spec)?;
         Ok(Length::new(x.ring, elements))
     }
 
@@ -399,7 +402,7 @@ impl Shares for Counting<'_> {
     }
 
     fn scale_rows(&mut self, x: &Length, rows: usize, columns: usize, _: &Length) -> Result<Length, RunError> {
-        let cost = scale_rows_cost(rows, columns, x.ring, |spec| self.layouts.of(spec))?;
+        let cost = scale_rows_cost(rows, columns, x.ring, &self.layouts)?;
         self.rows(cost);
         Ok(x.clone())
     }
@@ -440,13 +443,13 @@ impl Shares for Counting<'_> {
     }
 
     fn normalise(&mut self, x: &Length, from: Format, shape: NormShape) -> Result<Length, RunError> {
-        let cost = normalise_rows_cost(shape, from, ACTIVATION, |spec| self.layouts.of(spec))?;
+        let cost = normalise_rows_cost(shape, from, ACTIVATION, &self.layouts)?;
         self.rows(cost);
         Ok(x.reduce_to(ACTIVATION.ring))
     }
 
     fn unit_rows(&mut self, x: &Length, from: Format, rows: usize, width: usize) -> Result<Length, RunError> {
-        let cost = unit_rows_cost(rows, width, from, |spec| self.layouts.of(spec))?;
+        let cost = unit_rows_cost(rows, width, from, &self.layouts)?;
         self.rows(cost);
         Ok(x.clone())
     }

@@ -314,7 +314,7 @@ impl Shares for Protocol {
     /// The server multiplies its own share; one oblivious linear transformation multiplies the client's.
     fn times_known(&mut self, x: &Share, y: &Known, shape: &MatmulShape, bits: u32) -> Result<Share, RunError> {
         let (ctx, he) = (&mut self.ctx, &self.he);
-        let spec = known_spec(shape, x.ring(), bits, |spec| he.layout(spec))?;
+        let spec = known_spec(shape, x.ring(), bits, he.layouts())?;
         let Some(numbers) = &y.values else {
             return Ok(olt_encrypted(ctx, he, &spec, x.words())?);
         };

@@ -12,9 +12,8 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{Expected, TwopcError, expect_at_most};
 use crate::gadget::Sign;
-use crate::he::{HeContext, Layout, OltSpec, RowsCost, row_squares, row_squares_cost, scale_rows, scale_rows_cost};
+use crate::he::{HeContext, Layouts, RowsCost, row_squares, row_squares_cost, scale_rows, scale_rows_cost};
 use crate::share::{Ring, Share};
-use std::borrow::Borrow;
 
 /// Formats of v and r.
 #[derive(Clone, Copy, Debug)]
@@ -186,12 +185,12 @@ pub fn normalise_rows(
 /// The cost of [`normalise_rows`].
 ///
 /// # Errors
-/// Those of `layout`, which gives the layout of a product over RLWE.
-pub fn normalise_rows_cost<L: Borrow<Layout>>(
+/// As [`Layouts::of`].
+pub fn normalise_rows_cost(
     shape: NormShape,
     from: Format,
     to: Format,
-    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
+    layouts: &Layouts,
 ) -> Result<RowsCost, TwopcError> {
     let NormShape { rows, width, .. } = shape;
     let n = rows * width;
@@ -201,37 +200,28 @@ pub fn normalise_rows_cost<L: Borrow<Layout>>(
     let around =
         mean + both_cost(n, from, centred, how.squared) + rescale_cost(n, centred.ring, frac - to.frac, to.ring);
     Ok(RowsCost::from(around)
-        + inverse_deviation_cost(shape, &how, &layout)?
-        + scale_rows_cost(rows, width, centred.ring, &layout)?)
+        + inverse_deviation_cost(shape, &how, layouts)?
+        + scale_rows_cost(rows, width, centred.ring, layouts)?)
 }
 
 /// The cost of [`unit_rows`].
 ///
 /// # Errors
 /// As [`normalise_rows_cost`].
-pub fn unit_rows_cost<L: Borrow<Layout>>(
-    rows: usize,
-    width: usize,
-    from: Format,
-    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
-) -> Result<RowsCost, TwopcError> {
+pub fn unit_rows_cost(rows: usize, width: usize, from: Format, layouts: &Layouts) -> Result<RowsCost, TwopcError> {
     let n = rows * width;
     let shift = UNIT_CENTRED.frac + UNIT.root.frac - UNIT_PRODUCT.frac;
     let around =
         both_cost(n, from, UNIT_CENTRED, UNIT.squared) + rescale_cost(n, UNIT_CENTRED.ring, shift, UNIT_PRODUCT.ring);
     Ok(RowsCost::from(around)
-        + inverse_deviation_cost(unit_shape(rows, width), &UNIT, &layout)?
-        + scale_rows_cost(rows, width, UNIT_CENTRED.ring, &layout)?)
+        + inverse_deviation_cost(unit_shape(rows, width), &UNIT, layouts)?
+        + scale_rows_cost(rows, width, UNIT_CENTRED.ring, layouts)?)
 }
 
-fn inverse_deviation_cost<L: Borrow<Layout>>(
-    shape: NormShape,
-    how: &Deviation,
-    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
-) -> Result<RowsCost, TwopcError> {
+fn inverse_deviation_cost(shape: NormShape, how: &Deviation, layouts: &Layouts) -> Result<RowsCost, TwopcError> {
     let NormShape { rows, width, .. } = shape;
     let root = inverse_root_cost(rows, how.sum_bits(), how.root.ring);
-    Ok(RowsCost::from(root) + row_squares_cost(rows, width, how.squared.ring, layout)?)
+    Ok(RowsCost::from(root) + row_squares_cost(rows, width, how.squared.ring, layouts)?)
 }
 
 /// c in the format of its product and in that of its squares, by one truncation: the squares' fewer fraction bits are
@@ -357,9 +347,8 @@ mod tests {
         unit(centred) * r + y.abs() * root + 2.0 * unit(TO)
     }
 
-    fn layouts() -> impl Fn(&OltSpec) -> Result<Layout, TwopcError> {
-        let params = hushed_rlwe::RlweParams::olt_full().unwrap();
-        move |spec| Layout::new(&params, spec)
+    fn layouts() -> Layouts {
+        Layouts::new(hushed_rlwe::RlweParams::olt_full().unwrap())
     }
 
     fn rows(rows: usize, width: usize) -> Vec<f64> {
@@ -478,7 +467,7 @@ mod tests {
         let (y, stats) = run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| {
             normalise_rows(ctx, he, x, FROM, shape, TO).unwrap()
         });
-        let cost = normalise_rows_cost(shape, FROM, TO, layouts()).unwrap();
+        let cost = normalise_rows_cost(shape, FROM, TO, &layouts()).unwrap();
         assert_cost(&stats, cost.cost);
         y.iter().map(|&y| TO.decode(y)).collect()
     }
@@ -507,7 +496,7 @@ mod tests {
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
         let (y, stats) =
             run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| unit_rows(ctx, he, x, FROM, n, width).unwrap());
-        assert_cost(&stats, unit_rows_cost(n, width, FROM, layouts()).unwrap().cost);
+        assert_cost(&stats, unit_rows_cost(n, width, FROM, &layouts()).unwrap().cost);
         for r in 0..n {
             let row = &x[r * width..][..width];
             let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();

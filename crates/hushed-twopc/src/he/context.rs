@@ -99,6 +99,11 @@ impl HeContext {
         self.levels
     }
 
+    /// The layouts of products.
+    pub fn layouts(&self) -> &Layouts {
+        &self.layouts
+    }
+
     /// The layout of a product.
     ///
     /// # Errors

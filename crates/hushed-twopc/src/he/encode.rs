@@ -116,7 +116,7 @@ pub fn right_prefix(window: Window) -> usize {
 /// A wanted coefficient of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The response's leaf that holds it.
+    /// The one of the given leaves that holds it.
     pub leaf: usize,
     /// Its index in that leaf.
     pub coefficient: usize,
@@ -126,25 +126,26 @@ pub struct Wanted {
     pub cell: usize,
 }
 
-/// The wanted coefficients of response `index`, in ascending position.
-pub fn wanted(tiling: &OltTiling, index: usize) -> Vec<Wanted> {
+/// The wanted coefficients of some leaves of `tiling` in a response with a tree of `size`, in ascending position. They
+/// are the leaves of the response from number `first` on.
+pub fn wanted(tiling: &OltTiling, leaves: Range<usize>, first: usize, size: usize) -> Vec<Wanted> {
     let Window { kw, mw, nw } = tiling.window();
     let inner = tiling.inner_shape();
     let transposed = tiling.encrypted() == Encrypted::Right;
-    let leaves: Vec<(usize, usize, usize)> = tiling.response_leaves(index).map(|leaf| tiling.leaf(leaf)).collect();
-    let size = tiling.tree_size(index);
+    let leaves: Vec<(usize, usize, usize)> = leaves.map(|leaf| tiling.leaf(leaf)).collect();
     // In ascending position; PackLWEs takes them in any order, as a position is a coefficient's number there.
     let order: Vec<usize> = match tiling.packing() {
         Packing::InterLeave | Packing::Krdy => (0..size).map(|place| slot(place, size)).collect(),
         Packing::PackLwes => (0..leaves.len()).collect(),
     };
     // Each leaf with its slot, and the start, row and column of its first cell in its product.
-    let first = |&leaf: &usize| {
+    let cell = |&place: &usize| {
+        let leaf = place.checked_sub(first)?;
         let &(product, alpha, gamma) = leaves.get(leaf)?;
         let start = product * inner.k * inner.n;
-        Some((leaf, slot(leaf, size), start, alpha * kw, gamma * nw))
+        Some((leaf, slot(place, size), start, alpha * kw, gamma * nw))
     };
-    let firsts: Vec<_> = order.iter().filter_map(first).collect();
+    let firsts: Vec<_> = order.iter().filter_map(cell).collect();
     let mut out = Vec::with_capacity(leaves.len() * kw * nw);
     for t in 0..kw * nw {
         let (down, right, coefficient) = (t / nw, t % nw, t * mw);
@@ -260,7 +261,9 @@ mod tests {
                 .collect();
             let merged = interleave(&leaves, tiling.tree_size(response));
             let mut last = None;
-            for Wanted { leaf, coefficient, position, cell } in wanted(tiling, response) {
+            for Wanted { leaf, coefficient, position, cell } in
+                wanted(tiling, tiling.response_leaves(response), 0, tiling.tree_size(response))
+            {
                 assert!(last.is_none_or(|l| l < position), "positions must ascend");
                 last = Some(position);
                 assert!(position < DEGREE);

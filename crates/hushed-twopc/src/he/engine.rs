@@ -9,10 +9,10 @@
 mod tree;
 
 use super::context::HeContext;
-use super::encode::{View, Wanted, encode_left, wanted};
+use super::encode::{View, Wanted, encode_left};
 use super::error::HeError;
-use super::layout::Layout;
-use super::product::{Arriving, Inputs, Multiplier};
+use super::layout::{Answer, Layout, Part};
+use super::product::{Arriving, Inputs, Leaf, Multiplier};
 use super::window::Encrypted;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
@@ -59,38 +59,55 @@ pub(crate) fn send_inputs(ctx: &mut Ctx, he: &HeContext, layout: &Layout, words:
     Ok(())
 }
 
-/// Receives the other party's ciphertexts, and multiplies them by the inverse of the largest interleaving tree if
-/// [`Layout::scales_inputs`].
-pub(crate) fn receive_inputs(session: &mut Session, he: &HeContext, layout: &Layout) -> Result<Inputs, TwopcError> {
-    let mut inputs = Inputs::new(he.params(), layout);
-    receive_each(session, he, layout, |ct| inputs.push(ct))?;
-    Ok(inputs)
+/// Receives the other party's ciphertexts, term by term, and multiplies them by the inverse of the largest interleaving
+/// tree if [`Layout::scales_inputs`].
+pub(crate) fn receive_inputs(
+    session: &mut Session,
+    he: &HeContext,
+    answer: &Answer,
+) -> Result<Vec<Inputs>, TwopcError> {
+    let all = answer.terms().iter();
+    all.map(|layout| receive_term(session, he, (layout, answer.largest_tree()))).collect()
 }
 
 /// [`receive_inputs`], but multiplies the ciphertexts as they arrive where that takes less memory.
 pub(crate) fn receive_products(
     session: &mut Session,
     he: &HeContext,
-    layout: &Layout,
-    multiplier: &impl Multiplier,
-) -> Result<Inputs, TwopcError> {
-    let Some(mut arriving) = Arriving::new(he.params(), layout, multiplier) else {
-        return receive_inputs(session, he, layout);
-    };
-    receive_each(session, he, layout, |ct| arriving.push(ct))?;
-    Ok(Inputs::Leaves(arriving.into_leaves()))
+    answer: &Answer,
+    multipliers: &[impl Multiplier],
+) -> Result<Vec<Inputs>, TwopcError> {
+    let mut all = Vec::with_capacity(answer.terms().len());
+    for (layout, multiplier) in answer.terms().iter().zip(multipliers) {
+        let term = (&**layout, answer.largest_tree());
+        let inputs = match Arriving::new(he.params(), layout, multiplier) {
+            Some(mut arriving) => {
+                receive_each(session, he, term, |ct| arriving.push(ct))?;
+                Inputs::Leaves(arriving.into_leaves())
+            }
+            None => receive_term(session, he, term)?,
+        };
+        all.push(inputs);
+    }
+    Ok(all)
+}
+
+fn receive_term(session: &mut Session, he: &HeContext, term: (&Layout, usize)) -> Result<Inputs, TwopcError> {
+    let mut inputs = Inputs::new(he.params(), term.0);
+    receive_each(session, he, term, |ct| inputs.push(ct))?;
+    Ok(inputs)
 }
 
 fn receive_each(
     session: &mut Session,
     he: &HeContext,
-    layout: &Layout,
+    (layout, largest_tree): (&Layout, usize),
     mut push: impl FnMut(Ciphertext),
 ) -> Result<(), TwopcError> {
     let tiling = &layout.tiling;
     let limbs = layout.product_limbs;
     let length = Expect::Exactly(layout.input.bytes());
-    let inverse = layout.scales_inputs().then(|| inverse_of_two_to(he.params(), limbs, tiling.largest_tree().ilog2()));
+    let inverse = layout.scales_inputs().then(|| inverse_of_two_to(he.params(), limbs, largest_tree.ilog2()));
     for _ in 0..tiling.inputs() {
         let bytes = session.recv(INPUT, length)?;
         let mut ct = layout.input.read(&bytes)?.expand();
@@ -102,35 +119,32 @@ fn receive_each(
     Ok(())
 }
 
-/// Multiplies, interleaves, masks and sends. Returns this party's share of the products, batch×k×n of the caller's
-/// shape, modulo 2^ℓ.
+/// Multiplies, interleaves, masks and sends. Takes the ciphertexts and the multiplier of each term, and returns this
+/// party's share of the sum of the products, batch×k×n of the caller's shape, modulo 2^ℓ.
 pub(crate) fn respond(
     ctx: &mut Ctx,
     he: &HeContext,
-    layout: &Layout,
-    inputs: &Inputs,
-    multiplier: &impl Multiplier,
+    answer: &Answer,
+    inputs: &[Inputs],
+    multipliers: &[impl Multiplier],
 ) -> Result<Vec<u64>, TwopcError> {
-    let tiling = &layout.tiling;
-    let inner = tiling.inner_shape();
-    let mut share = SecretWords::from(vec![0u64; tiling.batch() * inner.k * inner.n]);
-    let tree = Tree { he, layout };
-    let mut made = VecDeque::new();
-    for index in 0..tiling.responses() {
-        let range = tiling.response_leaves(index);
-        if made.is_empty() {
-            let ahead = inputs.leaves_together(range.len()) / range.len().max(1);
-            let last = tiling.responses().min(index + ahead.max(1)) - 1;
-            let range = range.start..tiling.response_leaves(last).end;
-            let limbs = layout.product_limbs;
-            made.extend(inputs.leaves(he.params(), tiling, limbs, multiplier, range));
+    let mut share = SecretWords::from(vec![0u64; answer.results()]);
+    let tree = Tree { he, answer };
+    let terms = answer.terms().iter().zip(inputs).zip(multipliers);
+    let mut made: Vec<_> =
+        terms.map(|((layout, inputs), by)| Made { layout, inputs, by, next: 0, leaves: VecDeque::new() }).collect();
+    for index in 0..answer.responses() {
+        let mut parts = Vec::new();
+        for part in answer.parts(index) {
+            let leaves = made.get_mut(part.term).map(|made| made.take(he, &part)).unwrap_or_default();
+            parts.push((part, leaves));
         }
-        let sums = made.drain(..range.len()).collect();
-        let cells = wanted(tiling, index);
-        let packed = tree.pack(index, sums, &cells)?;
+        let packed = tree.pack(index, parts)?;
+        let cells = answer.cells(index);
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
-        let mut frame = Vec::with_capacity(layout.format.bytes(used.len()));
-        let own = layout.format.answer_parts(packed, &he.published()?.public, &used, &mut ctx.rng, &mut frame)?;
+        let format = answer.format();
+        let mut frame = Vec::with_capacity(format.bytes(used.len()));
+        let own = format.answer_parts(packed, &he.published()?.public, &used, &mut ctx.rng, &mut frame)?;
         let own = Zeroizing::new(own);
         ctx.session.send_vec(RESPONSE, frame)?;
         scatter(&mut share, &cells, &own);
@@ -138,16 +152,40 @@ pub(crate) fn respond(
     Ok(share.into_words())
 }
 
+/// The leaves of a term, made for several responses at once where that saves work.
+struct Made<'a, M> {
+    layout: &'a Layout,
+    inputs: &'a Inputs,
+    by: &'a M,
+    /// The first leaf that is not made yet.
+    next: usize,
+    leaves: VecDeque<Leaf>,
+}
+
+impl<M: Multiplier> Made<'_, M> {
+    /// The leaves of `part`, which follow those taken before.
+    fn take(&mut self, he: &HeContext, part: &Part) -> Vec<Leaf> {
+        let (tiling, count) = (&self.layout.tiling, part.leaves.len());
+        if self.leaves.len() < count {
+            let more = self.inputs.leaves_together(count).max(count - self.leaves.len());
+            let range = self.next..tiling.leaves().min(self.next + more);
+            self.next = range.end;
+            let made = self.inputs.leaves(he.params(), tiling, self.layout.product_limbs, self.by, range);
+            self.leaves.extend(made);
+        }
+        self.leaves.drain(..count.min(self.leaves.len())).collect()
+    }
+}
+
 /// Opens the responses and returns this party's share of the products, as [`respond`] does.
-pub(crate) fn collect(session: &mut Session, he: &HeContext, layout: &Layout) -> Result<Vec<u64>, TwopcError> {
-    let tiling = &layout.tiling;
-    let inner = tiling.inner_shape();
-    let mut share = SecretWords::from(vec![0u64; tiling.batch() * inner.k * inner.n]);
-    for index in 0..tiling.responses() {
-        let cells = wanted(tiling, index);
+pub(crate) fn collect(session: &mut Session, he: &HeContext, answer: &Answer) -> Result<Vec<u64>, TwopcError> {
+    let mut share = SecretWords::from(vec![0u64; answer.results()]);
+    let format = answer.format();
+    for index in 0..answer.responses() {
+        let cells = answer.cells(index);
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
-        let bytes = session.recv(RESPONSE, Expect::Exactly(layout.format.bytes(used.len())))?;
-        let own = Zeroizing::new(layout.format.open(&bytes, he.secret()?, &used)?);
+        let bytes = session.recv(RESPONSE, Expect::Exactly(format.bytes(used.len())))?;
+        let own = Zeroizing::new(format.open(&bytes, he.secret()?, &used)?);
         scatter(&mut share, &cells, &own);
     }
     Ok(share.into_words())
@@ -156,7 +194,7 @@ pub(crate) fn collect(session: &mut Session, he: &HeContext, layout: &Layout) ->
 #[expect(clippy::indexing_slicing, reason = "cells are the tiling's")]
 fn scatter(share: &mut [u64], cells: &[Wanted], values: &[u64]) {
     for (w, &value) in cells.iter().zip(values) {
-        share[w.cell] = value;
+        share[w.cell] = share[w.cell].wrapping_add(value);
     }
 }
 

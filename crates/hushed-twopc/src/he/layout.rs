@@ -13,13 +13,18 @@
 //! Inputs are sent without the lowest bits, as far as the noise leaves room ([`SeededFormat`]): as many are dropped as
 //! minimise the bytes of inputs and responses together. Products by a model's weights send some 80 bits of 100.
 
+mod answer;
+
 use super::error::HeError;
 use super::price::{block_points, bytes_out};
 use super::window::{Encrypted, OltShape, OltTiling, Packing, Window};
 use super::wire::Wire;
 use crate::error::TwopcError;
+pub use answer::Answer;
+pub(crate) use answer::{Part, cost};
 use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededFormat};
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Leaves made at once. By blocks this is a minimum, used if a response takes fewer, because one pass over the blocks
@@ -49,12 +54,15 @@ pub struct OltSpec {
     pub packing: Packing,
     /// Windows fixed by the caller; `None` for the cheapest.
     pub window: Option<Window>,
+    /// Bits by which the noise of a response stays below what the modulus holds: room for that of another product.
+    pub spare_bits: u32,
 }
 
 /// A cache of product layouts: the same shapes recur layer after layer.
 pub struct Layouts {
     params: Arc<RlweParams>,
     known: Mutex<HashMap<OltSpec, Arc<Layout>>>,
+    sums: Mutex<HashMap<[OltSpec; 2], Arc<[Answer]>>>,
 }
 
 /// The most layouts that are kept.
@@ -63,7 +71,7 @@ const MAX_LAYOUTS: usize = 1 << 10;
 impl Layouts {
     /// An empty cache.
     pub fn new(params: Arc<RlweParams>) -> Self {
-        Self { params, known: Mutex::default() }
+        Self { params, known: Mutex::default(), sums: Mutex::default() }
     }
 
     /// The parameters.
@@ -76,19 +84,41 @@ impl Layouts {
     /// # Errors
     /// As [`Layout::new`].
     pub fn of(&self, spec: &OltSpec) -> Result<Arc<Layout>, TwopcError> {
-        // A poisoned lock guards only a table of public values, which is complete after every insertion.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(layout) = known.get(spec) {
-            return Ok(Arc::clone(layout));
-        }
-        let layout = Arc::new(Layout::new(&self.params, spec)?);
-        // A text that is continued asks for new layouts with every row. They are quick to make again.
-        if known.len() >= MAX_LAYOUTS {
-            known.clear();
-        }
-        known.insert(*spec, Arc::clone(&layout));
-        Ok(layout)
+        let make = || Ok(Arc::new(Layout::new(&self.params, spec)?));
+        known(&self.known, *spec, make)
     }
+
+    /// The responses to the two transformations of `specs`, whose results have the same shape and are added.
+    ///
+    /// # Errors
+    /// As [`Layout::new`].
+    pub fn of_sum(&self, specs: [OltSpec; 2]) -> Result<Arc<[Answer]>, TwopcError> {
+        let with_spare = |spare_bits| {
+            let [one, other] = specs.map(|spec| self.of(&OltSpec { spare_bits, ..spec }));
+            Ok::<_, TwopcError>([one?, other?])
+        };
+        known(&self.sums, specs, || Ok(Answer::of_sum(&self.params, with_spare(0)?, with_spare(1)?).into()))
+    }
+}
+
+/// The value of `key`, made if it is not there yet.
+fn known<K: Eq + Hash, V: ?Sized>(
+    table: &Mutex<HashMap<K, Arc<V>>>,
+    key: K,
+    make: impl FnOnce() -> Result<Arc<V>, TwopcError>,
+) -> Result<Arc<V>, TwopcError> {
+    // A poisoned lock guards only a table of public values, which is complete after every insertion.
+    let mut known = table.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(value) = known.get(&key) {
+        return Ok(Arc::clone(value));
+    }
+    let value = make()?;
+    // A text that is continued asks for new layouts with every row. They are quick to make again.
+    if known.len() >= MAX_LAYOUTS {
+        known.clear();
+    }
+    known.insert(key, Arc::clone(&value));
+    Ok(value)
 }
 
 /// Tiling, moduli and formats of a product.
@@ -106,6 +136,8 @@ pub struct Layout {
     pub input: SeededFormat,
     /// The response format.
     pub format: ResponseFormat,
+    /// The noise of a leaf over the packing primes.
+    pub noise: NoiseBound,
 }
 
 impl Layout {
@@ -186,12 +218,12 @@ impl Layout {
         let whole = SeededFormat::new(params, product_limbs, 0)?;
         let ideal = ResponseFormat::for_ring_at(params, packing_limbs, spec.ring_bits, 0)?;
         let tiling = Self::tiling(spec, &wire(params, limbs, &whole, &ideal))?;
-        let (input, format) = formats(params, spec, &tiling, limbs)?;
-        let tiling = Self::tiling(spec, &wire(params, limbs, &input, &format))?;
-        let (input, format) = formats(params, spec, &tiling, limbs)?;
+        let Formats { input, response, .. } = formats(params, spec, &tiling, limbs)?;
+        let tiling = Self::tiling(spec, &wire(params, limbs, &input, &response))?;
+        let Formats { input, response: format, noise } = formats(params, spec, &tiling, limbs)?;
         let settled = OltSpec { window: Some(tiling.window()), ..*spec };
         let tiling = Self::tiling(&settled, &wire(params, limbs, &input, &format))?;
-        Ok(Self { tiling, product_limbs, packing_limbs, scale, input, format })
+        Ok(Self { tiling, product_limbs, packing_limbs, scale, input, format, noise })
     }
 
     fn tiling(spec: &OltSpec, wire: &Wire) -> Result<OltTiling, HeError> {
@@ -203,6 +235,13 @@ impl Layout {
     }
 }
 
+struct Formats {
+    input: SeededFormat,
+    response: ResponseFormat,
+    /// The noise of a leaf over the packing primes.
+    noise: NoiseBound,
+}
+
 /// The formats of inputs and responses with the fewest bytes in total. Only those numbers of dropped input bits are
 /// tried at which one more would raise the noise bound to a higher power of two.
 fn formats(
@@ -210,16 +249,19 @@ fn formats(
     spec: &OltSpec,
     tiling: &OltTiling,
     limbs: (usize, usize),
-) -> Result<(SeededFormat, ResponseFormat), TwopcError> {
+) -> Result<Formats, TwopcError> {
     let (product_limbs, packing_limbs) = limbs;
-    let noise = |drop| noise(params, spec, tiling, limbs, drop).bits();
+    let levels = tiling.largest_tree().ilog2();
+    let leaf = |drop| noise(params, spec, tiling, limbs, drop);
+    let packed = |drop| leaf(drop).interleave(params, self::packing_limbs(params), packing_limbs, levels);
+    let noise = |drop| packed(drop).bits() + spec.spare_bits;
     let with = |drop| -> Result<_, TwopcError> {
         let input = SeededFormat::new(params, product_limbs, drop)?;
         let ell = spec.ring_bits;
-        let format = ResponseFormat::for_ring_at(params, packing_limbs, ell, noise(drop))?;
-        let wire = wire(params, limbs, &input, &format);
+        let response = ResponseFormat::for_ring_at(params, packing_limbs, ell, noise(drop))?;
+        let wire = wire(params, limbs, &input, &response);
         let bytes = tiling.inputs() as u64 * wire.input_bytes + bytes_out(tiling, &wire);
-        Ok((bytes, (input, format)))
+        Ok((bytes, Formats { input, response, noise: leaf(drop) }))
     };
     // Ends when no room or no bits are left. With more primes than a truncation supports, no bits can be dropped.
     let shows = |drop: &u32| noise(drop + 1) > noise(*drop);
@@ -231,7 +273,7 @@ fn formats(
     Ok(fewest.1)
 }
 
-/// Noise of the interleaved ciphertexts, for inputs without their lowest `drop` bits.
+/// Noise of the leaves over the packing primes, for inputs without their lowest `drop` bits.
 fn noise(
     params: &RlweParams,
     spec: &OltSpec,
@@ -241,13 +283,8 @@ fn noise(
 ) -> NoiseBound {
     let terms = tiling.inner_shape().m * tiling.window().nw;
     let magnitude = (0..spec.multiplier_bits).fold(1.0, |x, _| x * 2.0);
-    let switched = NoiseBound::fresh_top_bits(drop).plain_product(magnitude, terms).modulus_switch(
-        params,
-        product_limbs,
-        packing_limbs,
-    );
-    let levels = tiling.largest_tree().ilog2();
-    switched.interleave(params, self::packing_limbs(params), packing_limbs, levels)
+    let product = NoiseBound::fresh_top_bits(drop).plain_product(magnitude, terms);
+    product.modulus_switch(params, product_limbs, packing_limbs)
 }
 
 fn wire(

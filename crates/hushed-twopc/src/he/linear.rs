@@ -11,7 +11,7 @@ use super::context::HeContext;
 use super::encode::{View, encode_right, right_prefix};
 use super::engine::{collect, expect_words, receive_products, respond, send_inputs};
 use super::error::HeError;
-use super::layout::{Layout, OltSpec};
+use super::layout::{Answer, Layout, OltSpec};
 use super::product::blocks::{block_tables, factors};
 use super::product::{Multiplier, erase};
 use super::window::{Encrypted, OltShape, OltTiling, Packing, Window};
@@ -45,6 +45,7 @@ impl LinearShape {
             encrypted: Encrypted::Left,
             packing: Packing::InterLeave,
             window: None,
+            spare_bits: 0,
         }
     }
 }
@@ -296,9 +297,10 @@ pub fn linear_server_alone(
     weights: &PreparedWeights,
 ) -> Result<Share, TwopcError> {
     let layout = he.layout(&weights.shape(rows).spec(ring))?;
-    let source = weights.block_source(&layout);
-    let inputs = receive_products(&mut ctx.session, he, &layout, &source)?;
-    let words = respond(ctx, he, &layout, &inputs, &source)?;
+    let source = [weights.block_source(&layout)];
+    let answer = Answer::alone(layout);
+    let inputs = receive_products(&mut ctx.session, he, &answer, &source)?;
+    let words = respond(ctx, he, &answer, &inputs, &source)?;
     Ok(Share::new(ring, words))
 }
 
@@ -309,7 +311,7 @@ pub fn linear_server_alone(
 pub fn linear_client(ctx: &mut Ctx, he: &HeContext, x: &Share, shape: &LinearShape) -> Result<Share, TwopcError> {
     let layout = he.layout(&shape.spec(x.ring()))?;
     send_inputs(ctx, he, &layout, x.words())?;
-    let words = collect(&mut ctx.session, he, &layout)?;
+    let words = collect(&mut ctx.session, he, &Answer::alone(layout))?;
     Ok(Share::new(x.ring(), words))
 }
 

@@ -3,12 +3,12 @@
 //! X_c·Y_c and X_s·Y_s are local. The mixed terms are two oblivious linear transformations, both with the client's
 //! operand encrypted: X_c times Y_s, and X_s times Y_c. In the paper each party encrypts one operand; here the server
 //! has no key ([`super::context`]). The client sends all ciphertexts, then opens all responses. The leaves of all
-//! products in the batch are interleaved together, so that only the last response may be partly empty. The result is
-//! off by at most two units of the ring, one per mixed term.
+//! products in the batch, and of both terms where they fit ([`Answer`]), are interleaved together, so that only the
+//! last response may be partly empty. The result is off by at most two units of the ring, one per mixed term.
 
 use super::context::HeContext;
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
-use super::layout::{Layout, OltSpec};
+use super::layout::{Answer, Layout, Layouts, OltSpec, cost};
 use super::olt::Blocks;
 use super::window::{Encrypted, OltShape, Packing};
 use super::wire::OltCost;
@@ -16,7 +16,6 @@ use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, SecretWords, Share};
 use hushed_math::product;
-use std::borrow::Borrow;
 use zeroize::Zeroizing;
 
 /// `batch` products of k×m by m×n.
@@ -40,33 +39,21 @@ impl MatmulShape {
             encrypted,
             packing: Packing::InterLeave,
             window: None,
+            spare_bits: 0,
         }
     }
 
-    /// The layouts of both mixed terms. `layout` gives the layout of a transformation.
-    ///
-    /// # Errors
-    /// Those of `layout`.
-    pub fn mixed<L>(
-        &self,
-        ring: Ring,
-        layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
-    ) -> Result<[L; 2], TwopcError> {
-        let of = |encrypted| layout(&self.spec(ring, encrypted));
-        Ok([of(Encrypted::Left)?, of(Encrypted::Right)?])
+    /// Both mixed terms.
+    pub fn mixed(&self, ring: Ring) -> [OltSpec; 2] {
+        [Encrypted::Left, Encrypted::Right].map(|encrypted| self.spec(ring, encrypted))
     }
 
-    /// Traffic and work of both mixed terms.
+    /// Traffic and work.
     ///
     /// # Errors
-    /// Those of `layout`.
-    pub fn cost<L: Borrow<Layout>>(
-        &self,
-        ring: Ring,
-        layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
-    ) -> Result<OltCost, TwopcError> {
-        let [left, right] = self.mixed(ring, layout)?;
-        Ok(left.borrow().tiling.cost() + right.borrow().tiling.cost())
+    /// As [`Layouts::of`].
+    pub fn cost(&self, ring: Ring, layouts: &Layouts) -> Result<OltCost, TwopcError> {
+        Ok(cost(&layouts.of_sum(self.mixed(ring))?))
     }
 }
 
@@ -84,10 +71,21 @@ pub fn matmul_shared(
     y: &Share,
     shape: &MatmulShape,
 ) -> Result<Share, TwopcError> {
+    matmul_by(ctx, he, x, y, (shape, shape.mixed(x.ring())))
+}
+
+/// [`matmul_shared`] by given transformations for the mixed terms.
+pub(super) fn matmul_by(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    x: &Share,
+    y: &Share,
+    (shape, mixed): (&MatmulShape, [OltSpec; 2]),
+) -> Result<Share, TwopcError> {
     assert!(x.ring() == y.ring(), "both operands in one ring");
     let ring = x.ring();
     let OltShape { k, m, n } = shape.shape;
-    let layouts = shape.mixed(ring, |spec| he.layout(spec))?;
+    let answers = he.layouts().of_sum(mixed)?;
     expect_words(x.words(), shape.batch * k * m)?;
     expect_words(y.words(), shape.batch * m * n)?;
     let mut sum = SecretWords::from(vec![0; shape.batch * k * n]);
@@ -100,19 +98,20 @@ pub fn matmul_shared(
         Encrypted::Right => (y.words(), x.words()),
     };
     if ctx.is_client() {
-        for layout in &layouts {
+        for layout in answers.iter().flat_map(Answer::terms) {
             send_inputs(ctx, he, layout, by_operand(layout).0)?;
         }
-        for layout in &layouts {
-            add(&mut sum, &Zeroizing::new(collect(&mut ctx.session, he, layout)?));
+        for answer in answers.iter() {
+            add(&mut sum, &Zeroizing::new(collect(&mut ctx.session, he, answer)?));
         }
     } else {
-        let [left, right] = &layouts;
-        let inputs = [receive_inputs(&mut ctx.session, he, left)?, receive_inputs(&mut ctx.session, he, right)?];
-        for (layout, inputs) in [left, right].into_iter().zip(inputs) {
-            let (tiling, bits, values) = (&layout.tiling, ring.bits() - 1, by_operand(layout).1);
-            let source = Blocks { values, tiling, bits, signed: |w: u64| ring.decode(w) };
-            add(&mut sum, &Zeroizing::new(respond(ctx, he, layout, &inputs, &source)?));
+        let received = answers.iter().map(|answer| receive_inputs(&mut ctx.session, he, answer));
+        let received = received.collect::<Result<Vec<_>, _>>()?;
+        for (answer, inputs) in answers.iter().zip(received) {
+            let (bits, signed) = (ring.bits() - 1, |w: u64| ring.decode(w));
+            let terms = answer.terms().iter().map(|layout| (&layout.tiling, by_operand(layout).1));
+            let sources: Vec<_> = terms.map(|(tiling, values)| Blocks { values, tiling, bits, signed }).collect();
+            add(&mut sum, &Zeroizing::new(respond(ctx, he, answer, &inputs, &sources)?));
         }
     }
     Ok(Share::new(ring, sum.into_words()))

@@ -5,6 +5,7 @@
 //! | windows and counts from shapes, with their cost | `window`, `price`, `wire` |
 //! | matrices as polynomials and back | `encode` |
 //! | moduli, noise, formats | `layout` |
+//! | which leaves share a response | `layout/answer` |
 //! | session keys, and the proof that they are well formed | `context`, `proof` |
 //! | sums of products, by blocks or by values | `product` |
 //! | interleaving, the messages | `interleave`, `engine` |
@@ -31,7 +32,7 @@ pub mod wire;
 
 pub use context::HeContext;
 pub use error::HeError;
-pub use layout::{Layout, Layouts, OltSpec};
+pub use layout::{Answer, Layout, Layouts, OltSpec};
 pub use linear::ahead::{
     Ahead, ahead_client, ahead_server, linear_ahead_client, linear_ahead_cost, linear_ahead_server,
 };
@@ -40,6 +41,7 @@ pub use matmul::{MatmulShape, matmul_shared};
 pub use olt::{olt_encrypted, olt_multiplying};
 pub use rows::{RowsCost, row_squares, row_squares_cost, scale_rows, scale_rows_cost};
 pub use window::{Encrypted, OltShape, OltTiling, Packing, Window};
+pub use wire::OltCost;
 
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,13 @@
 use super::context::HeContext;
 use super::encode::{View, encode_right};
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
-use super::layout::OltSpec;
+use super::layout::{Answer, OltSpec};
 use super::product::Multiplier;
 use super::window::{OltShape, OltTiling};
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, Share};
+use std::sync::Arc;
 
 /// The owner of the encrypted operand passes `words`, modulo 2^ℓ, batch×k×m (or batch×m×n if the right one is
 /// encrypted), and gets its share of the products, batch×k×n.
@@ -20,7 +21,7 @@ use crate::share::{Ring, Share};
 pub fn olt_encrypted(ctx: &mut Ctx, he: &HeContext, spec: &OltSpec, words: &[u64]) -> Result<Share, TwopcError> {
     let layout = he.layout(spec)?;
     send_inputs(ctx, he, &layout, words)?;
-    let share = collect(&mut ctx.session, he, &layout)?;
+    let share = collect(&mut ctx.session, he, &Answer::alone(layout))?;
     Ok(Share::new(Ring::new(spec.ring_bits), share))
 }
 
@@ -36,9 +37,10 @@ pub fn olt_multiplying(ctx: &mut Ctx, he: &HeContext, spec: &OltSpec, values: &[
     if bits > 63 || values.iter().any(|v| v.unsigned_abs() > 1 << bits) {
         return Err(super::HeError::Weight { bits }.into());
     }
-    let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
-    let source = Blocks { values, tiling: &layout.tiling, bits, signed: |v: i64| v };
-    let share = respond(ctx, he, &layout, &inputs, &source)?;
+    let answer = Answer::alone(Arc::clone(&layout));
+    let inputs = receive_inputs(&mut ctx.session, he, &answer)?;
+    let source = [Blocks { values, tiling: &layout.tiling, bits, signed: |v: i64| v }];
+    let share = respond(ctx, he, &answer, &inputs, &source)?;
     Ok(Share::new(Ring::new(spec.ring_bits), share))
 }
 

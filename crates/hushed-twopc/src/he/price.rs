@@ -239,15 +239,50 @@ pub(super) fn price(tiling: &OltTiling, wire: &Wire) -> OltCost {
     let (product, packing) = (wire.product_limbs, wire.packing_limbs);
     let pairs: u64 = (packing..product).sum();
     let switches = (leaves * tiling.degree() as u64 * PRICES.work.switch / 1000).saturating_mul(pairs);
-    let automorphism = PRICES.automorphism_ns * (packing + SPECIAL_PRIMES);
-    let nanoseconds = (bytes_in + bytes_out)
+    let answering = Answering { responses, automorphisms: switched, bytes_out, packing_limbs: packing };
+    let nanoseconds = bytes_in
         .saturating_mul(PRICES.byte_ns)
         .saturating_add(inputs.saturating_mul(PRICES.input_ns * product))
-        .saturating_add(responses.saturating_mul(PRICES.response_ns * packing))
-        .saturating_add(switched.saturating_mul(automorphism))
+        .saturating_add(answering.nanoseconds())
         .saturating_add(self::leaves(&PRICES.work, tiling, product).0)
         .saturating_add(switches);
-    OltCost { inputs, transforms, products, automorphisms: switched, responses, bytes_in, bytes_out, nanoseconds }
+    OltCost {
+        inputs,
+        transforms,
+        products,
+        automorphisms: switched,
+        responses,
+        opened: wanted,
+        bytes_in,
+        bytes_out,
+        nanoseconds,
+    }
+}
+
+/// What responses cost, once their leaves are made.
+pub(super) struct Answering {
+    pub(super) responses: u64,
+    pub(super) automorphisms: u64,
+    pub(super) bytes_out: u64,
+    pub(super) packing_limbs: u64,
+}
+
+impl Answering {
+    /// The part of a tiling's cost.
+    pub(super) fn of(cost: &OltCost, packing_limbs: u64) -> Self {
+        let OltCost { responses, automorphisms, bytes_out, .. } = *cost;
+        Self { responses, automorphisms, bytes_out, packing_limbs }
+    }
+
+    /// At [`PRICES`].
+    pub(super) fn nanoseconds(&self) -> u64 {
+        let Self { responses, automorphisms, bytes_out, packing_limbs } = *self;
+        let automorphism = PRICES.automorphism_ns * (packing_limbs + SPECIAL_PRIMES);
+        bytes_out
+            .saturating_mul(PRICES.byte_ns)
+            .saturating_add(responses.saturating_mul(PRICES.response_ns * packing_limbs))
+            .saturating_add(automorphisms.saturating_mul(automorphism))
+    }
 }
 
 /// Bytes of all responses: each has a header, the a part, and b at the wanted coefficients, padded to whole bytes.

@@ -3,19 +3,19 @@
 //! Gilboa's method computes both bit by bit over OT ([`square`], [`mul_rows`]), at 70 and 140 bytes per element of 33
 //! bits. Over RLWE a row is one polynomial, and the mixed terms become small matrix products. Σ_j x_ij² needs 2·⟨x_c,
 //! x_s⟩, a row times a column, of which only one number per row comes back. r_i·x_ij is a batch of products of 1×1 by
-//! 1×width, whose factors all fit one ciphertext (the batch is folded) and whose results fill whole responses. For 16
-//! rows of 384 that is 24 and 56 bytes per element. A few short rows are cheaper over OT; both parties choose by
-//! [`PRICES`].
+//! 1×width, or by pieces of the row, with many products in a ciphertext. Factors and rows are encrypted, and both mixed
+//! terms have their results at the same places of the same leaves, so one response carries their sum. A few short rows
+//! are cheaper over OT; both parties choose by [`PRICES`].
 //!
-//! The result is off by at most two units of the ring over RLWE ([`matmul_shared`]; the one mixed term of the squares
-//! is doubled), and exact over OT.
+//! The result is off by at most two units of the ring over RLWE (the one mixed term of the squares is doubled), and
+//! exact over OT.
 
 use super::context::HeContext;
-use super::layout::{Layout, OltSpec};
-use super::matmul::{MatmulShape, matmul_shared};
+use super::layout::{Layouts, OltSpec, cost};
+use super::matmul::{MatmulShape, matmul_by};
 use super::olt::{olt_encrypted, olt_multiplying};
 use super::price::PRICES;
-use super::window::{Encrypted, OltShape};
+use super::window::{Encrypted, OltShape, Window};
 use super::wire::OltCost;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -23,7 +23,6 @@ use crate::error::{TwopcError, expect_len};
 use crate::gadget::{mul_rows, mul_rows_cost, square, square_cost};
 use crate::share::{Ring, Share};
 use hushed_net::Party;
-use std::borrow::Borrow;
 use std::ops::Add;
 
 /// The cost of an operation on rows, and of the RLWE products in it.
@@ -33,8 +32,6 @@ pub struct RowsCost {
     pub cost: Cost,
     /// Work of the server.
     pub tiling: OltCost,
-    /// Numbers that the client decrypts.
-    pub opened: u64,
 }
 
 impl From<Cost> for RowsCost {
@@ -48,7 +45,7 @@ impl Add for RowsCost {
 
     /// One after the other.
     fn add(self, b: RowsCost) -> RowsCost {
-        RowsCost { cost: self.cost + b.cost, tiling: self.tiling + b.tiling, opened: self.opened + b.opened }
+        RowsCost { cost: self.cost + b.cost, tiling: self.tiling + b.tiling }
     }
 }
 
@@ -70,24 +67,18 @@ impl RowsCost {
     }
 }
 
-/// Cost of [`row_squares`]; `layout` gives the layout of a transformation.
+/// Cost of [`row_squares`].
 ///
 /// # Errors
-/// Those of `layout`.
-pub fn row_squares_cost<L: Borrow<Layout>>(
-    rows: usize,
-    width: usize,
-    ring: Ring,
-    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
-) -> Result<RowsCost, TwopcError> {
+/// As [`Layouts::of`].
+pub fn row_squares_cost(rows: usize, width: usize, ring: Ring, layouts: &Layouts) -> Result<RowsCost, TwopcError> {
     let over_ot = RowsCost::from(square_cost(rows * width, ring));
     let Some(spec) = squares_spec(rows, width, ring) else {
         return Ok(over_ot);
     };
-    let tiling = layout(&spec)?.borrow().tiling.cost();
+    let tiling = layouts.of(&spec)?.tiling.cost();
     let cost = tiling.traffic();
-    let opened = rows as u64;
-    Ok(RowsCost { cost, tiling, opened }.cheaper(over_ot))
+    Ok(RowsCost { cost, tiling }.cheaper(over_ot))
 }
 
 /// Σ_j x_ij² mod 2^ℓ for a rows × width matrix x: one number per row, off by at most two units.
@@ -97,7 +88,7 @@ pub fn row_squares_cost<L: Borrow<Layout>>(
 pub fn row_squares(ctx: &mut Ctx, he: &HeContext, x: &Share, rows: usize, width: usize) -> Result<Share, TwopcError> {
     expect_len("row_squares", "elements", x.len(), rows * width)?;
     let ring = x.ring();
-    let how = row_squares_cost(rows, width, ring, |spec| he.layout(spec))?;
+    let how = row_squares_cost(rows, width, ring, he.layouts())?;
     let (Some(spec), true) = (squares_spec(rows, width, ring), how.over_rlwe()) else {
         return Ok(square(ctx, x)?.sum_rows(rows, width));
     };
@@ -118,24 +109,78 @@ pub fn row_squares(ctx: &mut Ctx, he: &HeContext, x: &Share, rows: usize, width:
     Ok(own.add(&mixed.shift_left(1)))
 }
 
-/// Cost of [`scale_rows`]; `layout` gives the layout of a transformation.
+/// Cost of [`scale_rows`].
 ///
 /// # Errors
-/// Those of `layout`.
-pub fn scale_rows_cost<L: Borrow<Layout>>(
+/// As [`Layouts::of`].
+pub fn scale_rows_cost(rows: usize, width: usize, ring: Ring, layouts: &Layouts) -> Result<RowsCost, TwopcError> {
+    Ok(scaling(rows, width, ring, layouts)?.0)
+}
+
+/// The cost of [`scale_rows`], and the products by which it is done over RLWE, if it is.
+fn scaling(
     rows: usize,
     width: usize,
     ring: Ring,
-    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
-) -> Result<RowsCost, TwopcError> {
+    layouts: &Layouts,
+) -> Result<(RowsCost, Option<Scaling>), TwopcError> {
     let over_ot = RowsCost::from(mul_rows_cost(rows, width, ring));
-    let Some(shape) = scale_shape(rows, width) else {
-        return Ok(over_ot);
-    };
-    let tiling = shape.cost(ring, layout)?;
-    let cost = tiling.traffic();
-    let opened = 2 * (rows * width) as u64;
-    Ok(RowsCost { cost, tiling, opened }.cheaper(over_ot))
+    let mut best = (over_ot, None);
+    for scaling in scalings(rows, width, ring, layouts.params().n()) {
+        let tiling = cost(&layouts.of_sum(scaling.mixed)?);
+        let cost = RowsCost { cost: tiling.traffic(), tiling };
+        if cost.nanoseconds() < best.0.nanoseconds() {
+            best = (cost, Some(scaling));
+        }
+    }
+    Ok(best)
+}
+
+/// Products that multiply rows by their factors, each a factor times a piece of its row.
+struct Scaling {
+    shape: MatmulShape,
+    /// The number of pieces of a row.
+    pieces: usize,
+    mixed: [OltSpec; 2],
+}
+
+impl Scaling {
+    fn new(rows: usize, width: usize, pieces: usize, ring: Ring) -> Self {
+        let shape = OltShape { k: 1, m: 1, n: width / pieces };
+        let shape = MatmulShape { shape, batch: rows * pieces };
+        Self { shape, pieces, mixed: shape.mixed(ring) }
+    }
+
+    /// With windows by which leaves of both terms are added: as many products as fit share a ciphertext of factors, and
+    /// a ciphertext of the rows, in which each has `numbers` numbers.
+    fn in_common_leaves(self, products: usize, numbers: usize) -> Self {
+        let window = |kw, nw| Some(Window { kw, mw: products, nw });
+        let [factors, row] = self.mixed;
+        let factors = OltSpec { window: window(1, numbers), ..factors };
+        Self { mixed: [factors, OltSpec { window: window(numbers, 1), ..row }], ..self }
+    }
+}
+
+/// The ways to be considered, for rings of `degree`.
+fn scalings(rows: usize, width: usize, ring: Ring, degree: usize) -> Vec<Scaling> {
+    if rows == 0 || width == 0 {
+        return Vec::new();
+    }
+    let mut all = vec![Scaling::new(rows, width, 1, ring)];
+    for products in (0..=degree.ilog2()).map(|bits| 1 << bits) {
+        let widest = degree / products;
+        // Whole rows, cut by the tiling where they are longer, or pieces that fill a ciphertext better.
+        let pieces = (width.div_ceil(widest)..=width).find(|pieces| width.is_multiple_of(*pieces));
+        let numbers = width.div_ceil(width.div_ceil(widest));
+        all.push(Scaling::new(rows, width, 1, ring).in_common_leaves(products, numbers));
+        if let Some(pieces) = pieces.filter(|pieces| *pieces > 1) {
+            all.push(Scaling::new(rows, width, pieces, ring).in_common_leaves(products, width / pieces));
+        }
+        if products >= rows * width {
+            break;
+        }
+    }
+    all
 }
 
 /// x_ij·r_i mod 2^ℓ for a rows × width matrix x, row by row, and `rows` factors r: off by at most two units.
@@ -154,11 +199,10 @@ pub fn scale_rows(
     expect_len("scale_rows", "elements", x.len(), rows * width)?;
     expect_len("scale_rows", "factors", r.len(), rows)?;
     expect_len("scale_rows", "ring bits of the factors", bits(r), bits(x))?;
-    let how = scale_rows_cost(rows, width, x.ring(), |spec| he.layout(spec))?;
-    match (scale_shape(rows, width), how.over_rlwe()) {
-        (Some(shape), true) => matmul_shared(ctx, he, r, x, &shape),
-        _ => mul_rows(ctx, x, rows, width, r),
-    }
+    let Some(Scaling { shape, pieces, mixed }) = scaling(rows, width, x.ring(), he.layouts())?.1 else {
+        return mul_rows(ctx, x, rows, width, r);
+    };
+    matmul_by(ctx, he, &r.repeat_each(pieces), x, (&shape, mixed))
 }
 
 /// The products of one party's rows with the other's, each a row times a column; `None` if there are none.
@@ -167,12 +211,6 @@ fn squares_spec(rows: usize, width: usize, ring: Ring) -> Option<OltSpec> {
     let shape = OltShape { k: 1, m: width, n: 1 };
     let products = MatmulShape { shape, batch: rows };
     (rows > 0 && width > 0).then(|| products.spec(Ring::new(half), Encrypted::Left))
-}
-
-/// A factor times its row, row by row.
-fn scale_shape(rows: usize, width: usize) -> Option<MatmulShape> {
-    let shape = OltShape { k: 1, m: 1, n: width };
-    (rows > 0 && width > 0).then_some(MatmulShape { shape, batch: rows })
 }
 
 #[cfg(test)]
@@ -184,9 +222,8 @@ mod tests {
         ring.decode(ring.reduce(found.wrapping_sub(want))).unsigned_abs()
     }
 
-    fn layouts() -> impl Fn(&OltSpec) -> Result<Layout, TwopcError> {
-        let params = hushed_rlwe::RlweParams::olt_full().unwrap();
-        move |spec| Layout::new(&params, spec)
+    fn layouts() -> Layouts {
+        Layouts::new(hushed_rlwe::RlweParams::olt_full().unwrap())
     }
 
     #[test]
@@ -199,7 +236,7 @@ mod tests {
             let x = values(rows * width, ring, 1);
             let (y, stats) =
                 run_over_rlwe(&share(ring, &x, 2), |ctx, he, x| row_squares(ctx, he, x, rows, width).unwrap());
-            let cost = row_squares_cost(rows, width, ring, layouts()).unwrap();
+            let cost = row_squares_cost(rows, width, ring, &layouts()).unwrap();
             assert_eq!(cost.over_rlwe(), rlwe, "{rows} {width}");
             assert_cost(&stats, cost.cost);
             for (row, y) in x.chunks(width).zip(&y) {
@@ -221,7 +258,7 @@ mod tests {
                 let r = if ctx.is_client() { &r0 } else { &r1 };
                 scale_rows(ctx, he, x, rows, width, r).unwrap()
             });
-            let cost = scale_rows_cost(rows, width, ring, layouts()).unwrap();
+            let cost = scale_rows_cost(rows, width, ring, &layouts()).unwrap();
             assert_eq!(cost.over_rlwe(), rlwe, "{rows} {width}");
             assert_cost(&stats, cost.cost);
             for ((i, x), y) in x.iter().enumerate().zip(&y) {

@@ -23,7 +23,7 @@ pub(super) fn linear_cost(he: &HeContext, shape: &LinearShape, ring: Ring) -> Re
 
 /// The declared cost of a product of shared matrices.
 fn matmul_cost(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Cost, TwopcError> {
-    Ok(shape.cost(ring, |spec| he.layout(spec))?.traffic())
+    Ok(shape.cost(ring, he.layouts())?.traffic())
 }
 
 /// X·W modulo 2^ℓ by definition.
@@ -214,7 +214,16 @@ fn every_packing_from_either_side() {
         for encrypted in [Encrypted::Left, Encrypted::Right] {
             for (k, m, n, batch) in [(3, 40, 5, 1), (5, 6, 7, 3)] {
                 let shape = OltShape { k, m, n };
-                olt(OltSpec { shape, batch, ring_bits: 64, multiplier_bits: 20, encrypted, packing, window: None });
+                olt(OltSpec {
+                    shape,
+                    batch,
+                    ring_bits: 64,
+                    multiplier_bits: 20,
+                    encrypted,
+                    packing,
+                    window: None,
+                    spare_bits: 0,
+                });
             }
         }
     }
@@ -231,6 +240,7 @@ fn every_inner_window_of_one_shape() {
             encrypted: Encrypted::Left,
             packing: Packing::InterLeave,
             window: Some(Window { kw, mw, nw }),
+            spare_bits: 0,
         });
     }
 }
@@ -292,10 +302,11 @@ fn every_response_carries_a_zero_of_its_own() {
         |ctx, he| {
             // The same ciphertexts answered twice.
             let layout = he.layout(&spec).unwrap();
-            let inputs = engine::receive_inputs(&mut ctx.session, he, &layout).unwrap();
-            let source = weights.block_source(&layout);
+            let answer = Answer::alone(layout.clone());
+            let inputs = engine::receive_inputs(&mut ctx.session, he, &answer).unwrap();
+            let source = [weights.block_source(&layout)];
             for _ in 0..2 {
-                engine::respond(ctx, he, &layout, &inputs, &source).unwrap();
+                engine::respond(ctx, he, &answer, &inputs, &source).unwrap();
             }
         },
     );
@@ -341,7 +352,7 @@ fn foreign_bytes_are_refused() {
         },
         |ctx, he| {
             let layout = he.layout(&spec).unwrap();
-            engine::receive_inputs(&mut ctx.session, he, &layout).unwrap();
+            engine::receive_inputs(&mut ctx.session, he, &Answer::alone(layout.clone())).unwrap();
             let bytes = layout.tiling.cost().bytes_out as usize;
             ctx.session.send_vec(engine::RESPONSE, vec![0xff; bytes]).unwrap();
         },

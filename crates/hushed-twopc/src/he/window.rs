@@ -218,7 +218,12 @@ impl OltTiling {
 
     /// Wanted coefficients of response `index`.
     pub(super) fn wanted_in_response(&self, index: usize) -> usize {
-        self.response_leaves(index).map(|leaf| self.wanted_in_leaf(leaf)).sum()
+        self.wanted_in(self.response_leaves(index))
+    }
+
+    /// Wanted coefficients of some leaves.
+    pub(super) fn wanted_in(&self, leaves: std::ops::Range<usize>) -> usize {
+        leaves.map(|leaf| self.wanted_in_leaf(leaf)).sum()
     }
 
     fn wanted_in_leaf(&self, leaf: usize) -> usize {

@@ -33,6 +33,8 @@ pub struct OltCost {
     pub automorphisms: u64,
     /// Ciphertexts sent back.
     pub responses: u64,
+    /// Numbers that the client decrypts.
+    pub opened: u64,
     /// Bytes of all inputs.
     pub bytes_in: u64,
     /// Bytes of all responses.
@@ -66,6 +68,7 @@ impl Add for OltCost {
             products: self.products + b.products,
             automorphisms: self.automorphisms + b.automorphisms,
             responses: self.responses + b.responses,
+            opened: self.opened + b.opened,
             bytes_in: self.bytes_in + b.bytes_in,
             bytes_out: self.bytes_out + b.bytes_out,
             nanoseconds: self.nanoseconds + b.nanoseconds,

@@ -4,54 +4,71 @@ use crate::error::TwopcError;
 use crate::he::context::HeContext;
 use crate::he::encode::Wanted;
 use crate::he::interleave::{Combine, interleave, slot};
-use crate::he::layout::Layout;
+use crate::he::layout::{Answer, Layout, Part};
 use crate::he::product::Leaf;
 use crate::he::window::Packing;
 use hushed_math::{Coeff, RnsPoly};
 use hushed_rlwe::{Interleaving, RlweParams};
 
-/// The trees of a layout's responses.
+/// The trees of the responses of an answer.
 pub(super) struct Tree<'a> {
     pub(super) he: &'a HeContext,
-    pub(super) layout: &'a Layout,
+    pub(super) answer: &'a Answer,
 }
 
 impl Tree<'_> {
-    /// Packs the leaves of response `index` into one ciphertext over the packing primes: b and a.
-    #[expect(clippy::indexing_slicing, reason = "cells name leaves of the tiling")]
-    pub(super) fn pack(
-        &self,
-        index: usize,
-        leaves: Vec<Leaf>,
-        cells: &[Wanted],
-    ) -> Result<[RnsPoly<Coeff>; 2], TwopcError> {
-        let (params, tiling) = (self.he.params(), &self.layout.tiling);
-        let (limbs, size) = (self.layout.packing_limbs, tiling.tree_size(index));
+    /// Packs the leaves of response `index` into one ciphertext over the packing primes: b and a. Leaves of two terms
+    /// at the same place are added.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "parts name terms and places of the answer, cells leaves of the tiling"
+    )]
+    pub(super) fn pack(&self, index: usize, parts: Vec<(Part, Vec<Leaf>)>) -> Result<[RnsPoly<Coeff>; 2], TwopcError> {
+        let params = self.he.params();
+        let (size, first) = (self.answer.tree_size(index), &self.answer.terms()[0]);
+        let limbs = first.packing_limbs;
         let tree = Interleaving::new(&self.he.published()?.galois, size, limbs)?;
-        let mut b = self.place(&leaves, cells);
-        let lift = |leaf: Leaf| Ok(self.lift(leaf.a, size));
-        let packed = match tiling.packing() {
-            Packing::InterLeave | Packing::Krdy => interleave(&tree, leaves, size, &lift)?,
+        let zero = || RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
+        let mut b = zero();
+        let mut places: Vec<Vec<(&Layout, RnsPoly<Coeff>)>> = Vec::new();
+        for (part, leaves) in parts {
+            let layout: &Layout = &self.answer.terms()[part.term];
+            b.add_assign(&self.place(layout, &leaves, &self.answer.wanted(index, &part)));
+            places.resize_with(places.len().max(part.first + leaves.len()), Vec::new);
+            for (place, leaf) in places[part.first..].iter_mut().zip(leaves) {
+                place.push((layout, leaf.a));
+            }
+        }
+        let lift = |leaves: Vec<(&Layout, RnsPoly<Coeff>)>| {
+            let lifted = leaves.into_iter().map(|(layout, a)| self.lift(layout, a, size));
+            let sum = lifted.reduce(|mut sum, a| {
+                sum.add_assign(&a);
+                sum
+            });
+            Ok(sum.unwrap_or_else(zero))
+        };
+        let packed = match first.tiling.packing() {
+            Packing::InterLeave | Packing::Krdy => interleave(&tree, places, size, &lift)?,
             Packing::PackLwes => {
-                let leaves: Vec<_> = leaves.into_iter().map(|leaf| self.lift(leaf.a, size)).collect();
+                let leaves = places.into_iter().map(lift).collect::<Result<Vec<_>, TwopcError>>()?;
                 let alone = |w: &Wanted| Ok(leaves[w.leaf].mul_monomial(-(w.coefficient as i64)));
+                let cells = self.answer.cells(index);
                 let mut order: Vec<&Wanted> = cells.iter().collect();
                 order.sort_unstable_by_key(|w| slot(w.position, size));
                 interleave(&tree, order, size, &alone)?
             }
         };
         b.add_assign(&tree.into_b());
-        let zero = || RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
         Ok([b, packed.unwrap_or_else(zero)])
     }
 
     /// The a part of a leaf in a tree of `size`, over the packing primes and times the inverse of the size, by which
     /// the tree multiplies everything.
-    pub(super) fn lift(&self, a: RnsPoly<Coeff>, size: usize) -> RnsPoly<Coeff> {
-        let (params, limbs) = (self.he.params(), self.layout.packing_limbs);
-        let scale = if self.layout.scales_inputs() {
+    pub(super) fn lift(&self, layout: &Layout, a: RnsPoly<Coeff>, size: usize) -> RnsPoly<Coeff> {
+        let (params, limbs) = (self.he.params(), layout.packing_limbs);
+        let scale = if layout.scales_inputs() {
             // Inputs carry the inverse of the largest tree's size; a smaller tree takes the difference back.
-            vec![(self.layout.tiling.largest_tree() / size) as u64; limbs]
+            vec![(self.answer.largest_tree() / size) as u64; limbs]
         } else {
             inverse_of_two_to(params, limbs, size.ilog2())
         };
@@ -68,23 +85,22 @@ impl Tree<'_> {
     /// Puts the wanted coefficients of b where the tree would: each at its position, without the inverse of the size by
     /// which leaves are multiplied.
     #[expect(clippy::indexing_slicing, reason = "cells name leaves of the tiling and coefficients of them")]
-    pub(super) fn place(&self, leaves: &[Leaf], cells: &[Wanted]) -> RnsPoly<Coeff> {
-        let (params, tiling) = (self.he.params(), &self.layout.tiling);
-        let limbs = self.layout.product_limbs;
+    pub(super) fn place(&self, layout: &Layout, leaves: &[Leaf], cells: &[Wanted]) -> RnsPoly<Coeff> {
+        let (params, limbs) = (self.he.params(), layout.product_limbs);
         let mut placed = RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs));
         // A power of two.
-        let log_mw = tiling.window().mw.ilog2();
+        let log_mw = layout.tiling.window().mw.ilog2();
         for limb in 0..limbs {
             let out = placed.limb_mut(limb);
             for cell in cells {
                 out[cell.position] = leaves[cell.leaf].b[limb][cell.coefficient >> log_mw];
             }
         }
-        if self.layout.scales_inputs() {
-            placed.mul_scalar_assign(&vec![tiling.largest_tree() as u64; limbs]);
+        if layout.scales_inputs() {
+            placed.mul_scalar_assign(&vec![self.answer.largest_tree() as u64; limbs]);
             return placed;
         }
-        let limbs = self.layout.packing_limbs;
+        let limbs = layout.packing_limbs;
         shorten(placed, limbs, &vec![1; limbs])
     }
 }
