@@ -47,8 +47,14 @@ fn a_decoder_is_planned_and_verified() {
     assert_eq!((maps(0, "form"), maps(0, "count")), ("ternary".into(), 4.into()));
     assert_eq!(maps(0, "maps"), serde_json::json!(["attention.output", "feed_forward.down"]));
     assert_eq!((maps(1, "form"), maps(1, "count")), ("norm_before".into(), 10.into()));
-    let shown = hushed(&["plan", &dir, "--protocol", "fhe", "--rows", "16", "--calibration", &calibration]);
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let shown = |more: &[&str]| {
+        let args = ["plan", &dir, "--protocol", "fhe", "--rows", "16", "--calibration", &calibration];
+        String::from_utf8_lossy(&hushed(&[&args, more].concat()).stdout).into_owned()
+    };
+    // The placements that were tried come only if they are asked for.
+    let tried = report["alternatives"].as_array().map_or(0, Vec::len);
+    assert_eq!(shown(&["--verbose"]).lines().count(), shown(&[]).lines().count() + tried);
+    let shown = shown(&[]);
     let line = "4 stay ternary, which takes no level: attention.output, feed_forward.down";
     assert!(shown.contains(line), "{shown}");
     assert!(shown.contains(&format!("kept to {} bits", report["reply_bits"])), "{shown}");

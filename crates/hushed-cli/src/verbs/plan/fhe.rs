@@ -34,6 +34,10 @@ const LEAST_COSINE: f64 = 0.999;
 // A verb takes these besides its own: both are called Args, and groups are named after them.
 #[group(skip)]
 pub struct Args {
+    /// fhe: list the placements that were tried, with their costs
+    #[arg(long, help_heading = "With --protocol fhe")]
+    verbose: bool,
+
     /// fhe: rows of each text, padding included, a power of two [default: the longest of --tokens, rounded up]
     #[arg(long, value_name = "N", env = "HUSHED_ROWS", help_heading = "With --protocol fhe")]
     rows: Option<usize>,
@@ -290,7 +294,7 @@ impl Args {
         if let Some(fields) = object.as_object_mut() {
             fields.remove("steps");
         }
-        out.result(json!({ "plan": object }), || summary(&plan, offered.is_some()))?;
+        out.result(json!({ "plan": object }), || summary(&plan, offered.is_some(), self.verbose))?;
         self.publish(public.as_ref(), offered.as_ref(), out)
     }
 

@@ -41,8 +41,9 @@ pub fn describe(step: &Step) -> String {
     )
 }
 
-/// `offered`: whether the plan is that of a manifest, which declares an error of its own circuit.
-pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
+/// `offered`: whether the plan is that of a manifest, which declares an error of its own circuit. The placements that
+/// were tried are listed if `verbose`.
+pub fn summary(plan: &FhePlanReport, offered: bool, verbose: bool) -> String {
     let declared = if offered { "declared" } else { "or more, as a manifest declares" };
     let w = &plan.work;
     let assumed = match plan.assumed {
@@ -124,7 +125,7 @@ pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
         p.hidden_block,
         if p.pairs { ", columns two in a vector" } else { "" },
     );
-    for alternative in &plan.alternatives {
+    for alternative in plan.alternatives.iter().filter(|_| verbose) {
         let seconds = match (&alternative.refused, alternative.seconds) {
             (Some(why), _) => format!("cannot run: {why}"),
             (None, Some(s)) => format!(
@@ -135,6 +136,9 @@ pub fn summary(plan: &FhePlanReport, offered: bool) -> String {
             (None, None) => String::new(),
         };
         text += &format!("\n  {:<48} {seconds}", alternative.what);
+    }
+    if !verbose && !plan.alternatives.is_empty() {
+        text += &format!("; {} others were tried (--verbose)", plan.alternatives.len());
     }
     if let Some(logits) = plan.logits {
         text += &format!("\nanswer: {logits} logits a text");
