@@ -89,6 +89,7 @@ fn check(root: &Path, fast: bool) -> bool {
             report("order of files", house::order(tree));
             report("shell blocks", shell::blocks(tree, root));
             report("messages in words", shell::words(tree));
+            report("message kinds", rules::message_kinds(tree));
         }
         Err(error) => report("sources", Err(vec![error.to_string()])),
     }

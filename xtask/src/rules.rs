@@ -335,6 +335,23 @@ pub fn architectures(tree: &Tree) -> Outcome {
     if problems.is_empty() { Ok("named in hushed-model alone".to_owned()) } else { Err(problems) }
 }
 
+/// Checks that no two messages of the session protocol have one number: parties that are out of step would read one as
+/// the other.
+pub fn message_kinds(tree: &Tree) -> Outcome {
+    let mut seen = std::collections::BTreeMap::new();
+    let mut problems = Vec::new();
+    for file in tree.rust().filter(|file| file.path.contains("/src/")) {
+        for (n, line) in code_only(&file.text).lines().enumerate() {
+            let Some((_, number)) = line.split_once(": Kind = Kind(") else { continue };
+            let place = format!("{}:{}", file.path, n + 1);
+            if let Some(first) = seen.insert(number.to_owned(), place.clone()) {
+                problems.push(format!("{place}: the kind of {first} again"));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(format!("{} kinds, each once", seen.len())) } else { Err(problems) }
+}
+
 /// Checks that every declared reader of foreign bytes denies the lints that hide a panic, and that every file that
 /// denies them is declared.
 pub fn hostile_bytes(tree: &Tree) -> Outcome {

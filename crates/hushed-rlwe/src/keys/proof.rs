@@ -1,9 +1,10 @@
 //! What makes a public key well formed, as a linear equation in bits that another party can check without seeing them.
 //!
-//! A key is well formed if b = −a·s + e with s ternary and −32 ≤ e_i < 32 (honest errors are within ±21). Write s_i =
-//! x_i0 − x_i1 and e_i = Σ_k 2^k·x_i,2+k − 32 for k < 6: every choice of the eight bits is within the bounds, so only
-//! the equation needs a proof. For a random polynomial λ modulo a prime q, the constant coefficient of λ·(b + a·s − e)
-//! is 0 for a well-formed key, and 0 with probability 1/q otherwise. It is linear in the bits:
+//! A key is well formed if b = −a·s + e with s ternary and |e_i| ≤ 21, as all errors of honest keys are. Write s_i =
+//! x_i0 − x_i1 and e_i = Σ_k w_k·x_i,2+k − 21 with the weights 1, 2, 4, 8, 16 and 11, which give every number from 0 to
+//! 42 and no other: every choice of the eight bits is within the bounds, so only the equation needs a proof. For a
+//! random polynomial λ modulo a prime q, the constant coefficient of λ·(b + a·s − e) is 0 for a well-formed key, and 0
+//! with probability 1/q otherwise. It is linear in the bits:
 //!
 //! > Σ_i rev(λ)_i·e_i − rev(λ·a)_i·s_i = (λ·b)_0, where (p·x)_0 = Σ_i rev(p)_i·x_i modulo X^N + 1.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -16,12 +17,12 @@ use super::{PublicKey, SecretKey};
 use crate::ciphertext::{StreamDomain, uniform};
 use crate::error::RlweError;
 
-/// Bits of an error, and what is subtracted from the number that they are.
-const ERROR_BITS: u32 = 6;
-const OFFSET: u64 = 1 << (ERROR_BITS - 1);
+/// The weights of an error's bits, and what is subtracted from their sum.
+const WEIGHTS: [u64; 6] = [1, 2, 4, 8, 16, 11];
+const OFFSET: u64 = 21;
 
 /// Bits that are proved of each coefficient: two of s, and those of e.
-pub const WITNESS_BITS: usize = 2 + ERROR_BITS as usize;
+pub const WITNESS_BITS: usize = 2 + WEIGHTS.len();
 
 impl SecretKey {
     /// The bits that make `public` well formed, erased on drop: [`WITNESS_BITS`] planes of N bits, packed into words.
@@ -49,11 +50,15 @@ impl SecretKey {
             for (s, e) in s.chunks(64).zip(e.chunks(64)) {
                 let bits = s.iter().zip(e).enumerate();
                 words.push(bits.fold(0, |word, (i, (&s, &e))| {
-                    // Branch-free: comparisons of residues below 2^50 by the sign of a difference.
+                    // Branch-free: comparisons of residues below 2^50 by the sign of a difference. From 32 on the last
+                    // weight is used, which leaves 21 to 31 for the others.
+                    let sum = first.add(e, OFFSET);
+                    let last = sum >> 5 & 1;
                     let bit = match plane {
                         0 => is_zero(s ^ 1),
                         1 => is_zero(s ^ minus_one),
-                        _ => first.add(e, OFFSET) >> (plane - 2) & 1,
+                        7 => last,
+                        _ => sum.wrapping_sub(11 * last) >> (plane - 2) & 1,
                     };
                     word | bit << i
                 }));
@@ -89,7 +94,10 @@ impl KeyEquation {
         planes.into_iter().enumerate().fold(0, |sum, (plane, values)| match plane {
             0 => q.sub(sum, dot(&self.ternary, values)),
             1 => q.add(sum, dot(&self.ternary, values)),
-            _ => q.add(sum, q.mul(1 << (plane - 2), dot(&self.error, values))),
+            _ => {
+                let weight = WEIGHTS.get(plane - 2).copied().unwrap_or(0);
+                q.add(sum, q.mul(weight, dot(&self.error, values)))
+            }
         })
     }
 }
@@ -152,8 +160,8 @@ mod tests {
         assert_eq!(bits.len(), WITNESS_BITS);
         // No coefficient of s is both 1 and −1, a third of them is 0, and errors are within ±21.
         assert!(bits[0].iter().zip(&bits[1]).all(|(one, minus)| one & minus == 0));
-        let e = |i: usize| (0..6).map(|k| (bits[2 + k][i] as i64) << k).sum::<i64>() - 32;
-        assert!((0..params.n()).all(|i| e(i).abs() <= 21));
+        let e = |i: usize| (0..6).map(|k| bits[2 + k][i] * WEIGHTS[k]).sum::<u64>();
+        assert!((0..params.n()).all(|i| e(i) <= 42) && (0..params.n()).any(|i| e(i) >= 32));
         for challenge in 0..3 {
             let equations = public.equations(&PublicSeed([challenge; 16]));
             assert_eq!(equations.len(), 3);
@@ -186,13 +194,22 @@ mod tests {
                 assert_eq!(holds(equation, &bits), j != prime, "{prime} {j}");
             }
         }
-        // An error of 64 more at the first coefficient: beyond six bits.
-        let mut larger = PublicKey::generate(&secret, &mut rng);
-        for j in 0..3 {
-            let q = params.basis().modulus(j);
-            larger.b.limb_mut(j).iter_mut().for_each(|b| *b = q.add(*b, 64));
-        }
-        let bits = values(&secret.witness(&larger).unwrap(), params.n());
-        assert!(larger.equations(&challenge).iter().all(|equation| !holds(equation, &bits)));
+        // An error of 21 is the largest: at the first coefficient it has the bits of 21, and 22 has none.
+        let first = secret.witness(&right).unwrap();
+        let first = values(&first, params.n()).iter().skip(2).zip(WEIGHTS).map(|(bits, w)| bits[0] * w).sum::<u64>();
+        let with = |sum: u64| {
+            let mut key =
+                PublicKey { params: params.clone(), seed: right.seed, b: right.b.clone(), a: right.a.clone() };
+            for j in 0..3 {
+                let q = params.basis().modulus(j);
+                let more = q.reduce_signed(sum as i64 - first as i64);
+                key.b.limb_mut(j).iter_mut().for_each(|b| *b = q.add(*b, more));
+            }
+            let bits = values(&secret.witness(&key).unwrap(), params.n());
+            key.equations(&challenge).iter().filter(|equation| holds(equation, &bits)).count()
+        };
+        assert_eq!([0, 21, 31, 32, 42].map(with), [3; 5]);
+        // Sums of 43 and more, or below 0, are errors beyond 21.
+        assert_eq!([43, 64, 85, u64::MAX, 1 << 40].map(with), [0; 5]);
     }
 }

@@ -39,11 +39,11 @@ use hushed_rlwe::{KeyEquation, PublicKey, RlweParams, SecretKey, WITNESS_BITS};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-const BITS: Kind = Kind(0x0401);
-const OFFERS: Kind = Kind(0x0402);
-const COMMITMENT: Kind = Kind(0x0403);
-const SUMS: Kind = Kind(0x0404);
-const NONCE: Kind = Kind(0x0405);
+const BITS: Kind = Kind(0x0440);
+const OFFERS: Kind = Kind(0x0441);
+const COMMITMENT: Kind = Kind(0x0442);
+const SUMS: Kind = Kind(0x0443);
+const NONCE: Kind = Kind(0x0444);
 
 const SEED_BYTES: usize = 16;
 const NONCE_BYTES: usize = 32;
@@ -320,24 +320,32 @@ mod tests {
         server.unwrap();
     }
 
-    /// A client that opens whatever the server says. The keys: of another secret; with an error of 2^40, which would
-    /// make words of the server's share depend on the randomness of its response; b = 0; one wrong bit of a right key.
+    /// A client that opens whatever the server says. The keys: of another secret; b = 0; an error of 2^40 at one
+    /// coefficient, which would make a word of the server's share depend on the randomness of its response, modulo all
+    /// primes and modulo each alone; one wrong bit of a right key.
     #[test]
     fn malformed_keys_are_refused() {
         let (params, secret, right) = key(2);
-        let bytes = |change: fn(&mut [u8])| {
+        let bent = |primes: &[usize], change: fn(&Modulus, u64) -> u64| {
             let mut bytes = right.to_bytes();
-            change(&mut bytes);
+            let n = params.n();
+            let values = bytes.split_off(bytes.len() - wire::packed_len(3 * n, 50));
+            let mut values = wire::unpack(&values, 50, 3 * n).unwrap();
+            for &prime in primes {
+                let q = params.basis().modulus(prime);
+                // In evaluation form the constant coefficient is in every value.
+                values[prime * n..][..n].iter_mut().for_each(|value| *value = change(q, *value));
+            }
+            wire::pack_into(&values, 50, &mut bytes);
             PublicKey::from_bytes(&params, &bytes).unwrap()
         };
-        let zero = bytes(|bytes| {
-            let start = bytes.len() - 3 * 8192 * 50 / 8;
-            bytes[start..].fill(0);
-        });
-        let changed = bytes(|bytes| *bytes.last_mut().unwrap() ^= 1);
+        let add: fn(&Modulus, u64) -> u64 = |q, value| q.add(value, 1 << 40);
         let mut rng = SecretRng::insecure_from_seed(3);
         let other = PublicKey::generate(&SecretKey::generate(&params, &mut rng), &mut rng);
-        let cases = [(&other, None), (&zero, None), (&changed, None), (&right, Some(5)), (&right, Some(65_535))];
+        let keys = [&[0, 1, 2][..], &[0], &[1], &[2]].map(|primes| bent(primes, add));
+        let zero = bent(&[0, 1, 2], |_, _| 0);
+        let wrong_keys = keys.iter().chain([&zero, &other]).map(|key| (key, None));
+        let cases = wrong_keys.chain([(&right, Some(5)), (&right, Some(65_535))]);
         for (public, wrong) in cases {
             let mut witness = secret.witness(public).unwrap();
             if let Some(bit) = wrong {

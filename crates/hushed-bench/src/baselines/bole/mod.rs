@@ -36,9 +36,9 @@ use zeroize::Zeroizing;
 /// inference of 2^24 answered coefficients, 5.5 million products at ℓ = 64. The largest for which the preset has room.
 pub const HIDING_BITS: u32 = 64;
 
-const KEYS: Kind = Kind(0x0410);
-const INPUT: Kind = Kind(0x0411);
-const RESPONSE: Kind = Kind(0x0412);
+const KEYS: Kind = Kind(0x0710);
+const INPUT: Kind = Kind(0x0711);
+const RESPONSE: Kind = Kind(0x0712);
 
 /// The largest primes below 2^43 that are 1 modulo 2^14.
 const T: [u64; 3] = [0x7ff_fffd_8001, 0x7ff_fffc_8001, 0x7ff_fffa_8001];
