@@ -23,12 +23,13 @@ pub use fhe::read_choices;
 /// Print what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]
 #[command(
-    after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network, and memory is an estimate too.
-Rounds are messages in sequence, two for a request and its response; `embed` reports how often the client waited, once for both.
-Several numbers of tokens are one pass over several texts, as with `embed --batch`.
+    after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network, and memory is an \
+estimate too. Rounds are messages in sequence, two for a request and its response; `embed` reports how often the \
+client waited, once for both. Several numbers of tokens are one pass over several texts, as with `embed \
+--batch`.
 
-With --protocol fhe the plan is for a batch that the server computes alone: levels, bootstraps, keys and memory. Counts are exact; seconds
-are counts times prices, from a table or, with --measure, of this machine.
+With --protocol fhe the plan is for a batch that the server computes alone: levels, bootstraps, keys and memory. \
+Counts are exact; seconds are counts times prices, from a table or, with --measure, of this machine.
 
 Examples:
   hushed plan DIR --protocol 2pc --tokens 16
@@ -40,7 +41,8 @@ Examples:
   hushed plan DIR --tokens 32 --public-prefix system.txt
   hushed plan DIR --tokens 8 --max-memory 8 --max-sessions 1
   hushed plan DIR --images 1 --answers logits
-  hushed plan DIR --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json --max-memory 22"
+  hushed plan DIR --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json \\
+    --max-memory 22"
 )]
 pub struct Args {
     /// The model folder; its weights are not read
