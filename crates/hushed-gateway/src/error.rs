@@ -70,9 +70,7 @@ pub enum GatewayError {
         name: &'static str,
     },
     /// A model whose answers no route serves.
-    #[error(
-        "the server's model does not answer with what a route of the gateway gives: use `hushed classify`, or `hushed embed --protocol fhe`"
-    )]
+    #[error("the gateway has no route for this model: use `hushed classify`, or `hushed embed --protocol fhe`")]
     NoRoute,
     /// The system refuses what the event loop needs.
     #[error("the gateway's loop: {0}")]

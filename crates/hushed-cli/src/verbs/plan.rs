@@ -8,7 +8,7 @@ mod words;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_mpc::plan::{Entry, Plan, Request};
+use hushed_mpc::plan::{Entry, Pace, Plan, PlanError, Request};
 use hushed_mpc::{Answers, Memory};
 use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, read_prefix};
 use serde_json::json;
@@ -164,6 +164,7 @@ impl Args {
             draft: self.draft.into(),
             answers: self.answers,
             prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
+            pace: Pace::measure().map_err(PlanError::from)?,
         };
         let plans = Plan::of_folder(&self.dir, &request)?;
         let Some((first, later)) = plans.split_first() else {

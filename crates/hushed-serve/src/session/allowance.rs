@@ -481,6 +481,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_grows_as_the_window_moves() {
+        let folder = tempfile::tempdir().unwrap();
+        let counts = counts(folder.path(), "100/DAY").unwrap();
+        let (ann, began) = (owner(1), 20_000 * 86_400);
+        counts.count_at(&ann, texts(30), began).unwrap();
+        counts.count_at(&ann, texts(20), began + 7200).unwrap();
+        let left = |now| counts.batches.lock().counts.left(counts.limits, now).texts.get(ann.name()).copied();
+        // A part counts for a day from its end.
+        assert_eq!((left(began + 7200), left(began + 86_400 + 3599)), (Some(50), Some(50)));
+        assert_eq!((left(began + 86_400 + 3600), left(began + 3 * 86_400)), (Some(80), Some(100)));
+    }
+
+    #[test]
     fn f8_a_clock_that_is_put_back_does_not_lock_out_for_longer_than_a_window() {
         let folder = tempfile::tempdir().unwrap();
         let counts = counts(folder.path(), "1/HOUR").unwrap();

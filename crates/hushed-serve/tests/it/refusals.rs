@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Running, assert_serves, eventually, refused, write_private};
+use crate::common::{Running, assert_serves, eventually, get, refused, write_private};
 use hushed_net::{NetError, TlsFault};
 use hushed_serve::{
     BundlePin, Category, Client, ClientAccess, ClientLimits, Digest, Options, Refusal, ServeError, Server,
@@ -204,6 +204,7 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     let start = || {
         Running::start(|c| {
             c.entrance.access = ClientAccess::Tokens(tokens.clone());
+            c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned());
             let rate = "4/WEEK";
             let file = file.clone();
             c.entrance.per_client = Some(texts(rate, file));
@@ -235,6 +236,10 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     assert!(later(refused(embed(&server, ann, &["a"], 1))));
     let above = refused(embed(&server, bob, &["a", "b", "c", "d", "e"], 5));
     assert_eq!(above, Refusal::AboveAllowance { limit: 4 });
+    // What is left of ann's; bob has had nothing.
+    let metrics = get(server.metrics.unwrap(), "GET /metrics HTTP/1.1\r\n\r\n");
+    let left: Vec<&str> = metrics.lines().filter(|line| line.starts_with("hushed_client_texts_left{")).collect();
+    assert!(left.len() == 1 && left[0].ends_with("\"} 0"), "{left:?}");
     drop(server);
 
     let server = start();

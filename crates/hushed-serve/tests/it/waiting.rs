@@ -1,6 +1,5 @@
 //! Clients that wait for a session: their queue, their turns, and sessions that end for them.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
