@@ -87,6 +87,7 @@ const HOSTILE: [&str; 135] = [
     "crates/hushed-gateway/src/http/batches.rs",
     "crates/hushed-gateway/src/http/completions.rs",
     "crates/hushed-gateway/src/http/completions/answer.rs",
+    "crates/hushed-gateway/src/http/completions/likeliest.rs",
     "crates/hushed-gateway/src/http/completions/chat.rs",
     "crates/hushed-gateway/src/http/door.rs",
     "crates/hushed-gateway/src/http/fields.rs",

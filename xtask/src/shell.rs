@@ -36,6 +36,7 @@ const PROGRAMS: [&str; 37] = [
     "echo",
     "printf",
     "head",
+    "chmod",
     "taskset",
     "done",
     ".venv/",

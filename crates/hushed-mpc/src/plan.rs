@@ -72,6 +72,16 @@ pub struct Plan {
     pub exposures: Vec<Exposure>,
 }
 
+impl Plan {
+    /// The plan on a machine of this pace, made for that of the table.
+    fn at(mut self, pace: Pace) -> Plan {
+        self.steps.iter_mut().for_each(|step| step.seconds = step.seconds_at(pace));
+        self.seconds = self.steps.iter().map(|step| step.seconds).sum();
+        self.pace = pace;
+        self
+    }
+}
+
 /// The rows that precede a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Before {

@@ -7,7 +7,6 @@ use hushed_rlwe::{RlweError, RlweParams};
 use hushed_twopc::TwopcError;
 use serde::Serialize;
 
-use super::Plan;
 use crate::{Entry, RunError};
 
 /// How many times as long a machine takes as that of the table: for products under encryption, and for oblivious
@@ -75,18 +74,9 @@ fn transfers() -> impl FnMut() {
     }
 }
 
-impl Plan {
-    /// The plan on a machine of this pace, made for that of the table.
-    pub(super) fn at(mut self, pace: Pace) -> Plan {
-        self.steps.iter_mut().for_each(|step| step.seconds = step.seconds_at(pace));
-        self.seconds = self.steps.iter().map(|step| step.seconds).sum();
-        self.pace = pace;
-        self
-    }
-}
-
 impl Entry {
-    fn seconds_at(&self, pace: Pace) -> f64 {
+    /// Its seconds on a machine of this pace, if they are those of the table.
+    pub(super) fn seconds_at(&self, pace: Pace) -> f64 {
         let transfers = self.transfer_seconds();
         (self.seconds - transfers) * pace.products + transfers * pace.transfers
     }
@@ -98,7 +88,7 @@ mod tests {
     use hushed_model::testing::tiny_folder;
 
     use super::*;
-    use crate::plan::Request;
+    use crate::plan::{Plan, Request};
 
     #[test]
     fn a_pace_changes_seconds_and_nothing_else() {

@@ -1,6 +1,5 @@
 //! Every token of a model's vocabulary, run in the clear before the server listens. A check that was passed is
 //! remembered by what it depends on, so that the next start of the same model does not repeat it.
-#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::{Path, PathBuf};
 
