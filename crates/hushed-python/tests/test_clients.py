@@ -54,11 +54,6 @@ async def pieces(client):
     return "".join([chunk.choices[0].delta.content or "" async for chunk in await client.chat.completions.create(**asked)])
 
 
-def openai_helper(url):
-    with openai(url).chat.completions.stream(model="m", messages=MESSAGES, max_tokens=2) as stream:
-        return stream.get_final_completion().choices[0].message.role == "assistant"
-
-
 def langchain_store(url):
     store = pytest.importorskip("langchain_core.vectorstores").InMemoryVectorStore
     embeddings = langchain("OpenAIEmbeddings", url, check_embedding_ctx_length=False)
@@ -160,7 +155,6 @@ CHAT = {
         for chunk in openai(url).chat.completions.create(model="gpt-4o", messages=MESSAGES, max_tokens=3, stream=True)
     ],
     "openai, an awaited stream": lambda url: isinstance(asyncio.run(openai_later(url, pieces)), str),
-    "openai, the helper of streams": lambda url: openai_helper(url),
     "openai, parts": lambda url: openai(url)
     .chat.completions.create(
         model="m", max_tokens=1, messages=[{"role": "user", "content": [{"type": "text", "text": "What is in it?"}]}]

@@ -26,13 +26,13 @@ impl Default for Pace {
     }
 }
 
-/// Seconds of [`transforms`] and of [`transfers`] at a pace of 1. Fitted: MiniLM at 16 and at 128 tokens on one core
+/// Seconds of [`products`] and of [`transfers`] at a pace of 1. Fitted: MiniLM at 16 and at 128 tokens on one core
 /// per party of an EPYC of family 25, model 17, with AVX-512 IFMA and without.
-const TRANSFORMS: f64 = 1.0e-3;
+const PRODUCTS: f64 = 1.0e-3;
 const TRANSFERS: f64 = 1.0e-3;
 /// Repetitions of which the shortest counts.
 const REPEATS: usize = 12;
-/// Transforms of one repetition.
+/// Transforms of one repetition, each with the products with both parts of a ciphertext.
 const COUNT: usize = 24;
 /// Rows of the code of one repetition, and pads; and log2 of its columns, as many as a cache close by holds.
 const ROWS: usize = 1 << 14;
@@ -45,7 +45,7 @@ impl Pace {
     /// None for the parameters of this version.
     pub fn measure() -> Result<Self, RunError> {
         let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
-        Ok(Self { products: shortest(transforms(&params)) / TRANSFORMS, transfers: shortest(transfers()) / TRANSFERS })
+        Ok(Self { products: shortest(products(&params)) / PRODUCTS, transfers: shortest(transfers()) / TRANSFERS })
     }
 }
 
@@ -58,10 +58,17 @@ fn shortest(mut work: impl FnMut()) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
-fn transforms(params: &RlweParams) -> impl FnMut() {
+fn products(params: &RlweParams) -> impl FnMut() {
     let (basis, n) = (params.basis().clone(), params.n());
     let mut values: Vec<u64> = (0..n as u64).collect();
-    move || (0..COUNT).for_each(|_| basis.ntt(0).forward(&mut values))
+    let (factor, mut sum) = (values.clone(), values.clone());
+    move || {
+        for _ in 0..COUNT {
+            basis.ntt(0).forward(&mut values);
+            basis.ntt(0).pointwise().mul_add_assign(&mut sum, &values, &factor);
+            basis.ntt(0).pointwise().mul_add_assign(&mut sum, &factor, &values);
+        }
+    }
 }
 
 fn transfers() -> impl FnMut() {
@@ -106,6 +113,25 @@ mod tests {
         assert_eq!((slow.bytes_up, slow.rounds, slow.memory), (table.bytes_up, table.rounds, table.memory));
         let steps: f64 = slow.steps.iter().map(|step| step.seconds).sum();
         assert!((steps - slow.seconds).abs() < 1e-9);
+    }
+
+    #[test]
+    fn zz_temp() {
+        let params = RlweParams::olt_full().unwrap();
+        let basis = params.basis().clone();
+        let n = params.n();
+        let mut values: Vec<u64> = (0..n as u64).collect();
+        let (factor, mut sum) = (values.clone(), values.clone());
+        let f = shortest(|| (0..24).for_each(|_| basis.ntt(0).forward(&mut values)));
+        let m = shortest(|| (0..24).for_each(|_| basis.ntt(0).pointwise().mul_add_assign(&mut sum, &values, &factor)));
+        let i = shortest(|| (0..24).for_each(|_| basis.ntt(0).inverse(&mut values)));
+        let s =
+            shortest(|| (0..24).for_each(|_| basis.ntt(0).pointwise().sub_mul_scalar_assign(&mut sum, &factor, 12345)));
+        println!(
+            "TEMP forward {f:.6} muladd {m:.6} inverse {i:.6} submul {s:.6} all {:.6} ots {:.6}",
+            shortest(products(&params)),
+            shortest(transfers())
+        );
     }
 
     #[test]
