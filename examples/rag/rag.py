@@ -24,6 +24,8 @@ from hushed.langchain import HushedEmbeddings
 
 FOLDER = os.environ.get("HUSHED_RAG", "private-index")
 NAME = "documents"
+# Paragraphs that are embedded and kept before the next ones.
+BATCH = 16
 
 
 def paragraphs(path):
@@ -51,8 +53,10 @@ def add(store, paths):
     found = [pair for path in paths for pair in paragraphs(path)]
     there = {document.metadata["_id"] for document in store.get_by_ids([name for name, _ in found])}
     new = [(name, document) for name, document in found if name not in there]
-    if new:
-        store.add_documents([document for _, document in new], ids=[name for name, _ in new])
+    for done in range(0, len(new), BATCH):
+        part = new[done : done + BATCH]
+        store.add_documents([document for _, document in part], ids=[name for name, _ in part])
+        print(f"{done + len(part)} of {len(new)} new paragraphs", file=sys.stderr)
     print(f"{len(new)} new of {len(found)} paragraphs", file=sys.stderr)
 
 

@@ -11,7 +11,7 @@ const RUN_ELSEWHERE: [&str; 2] = ["README.md", "docs/quickstart.md"];
 const RUN: &str = "<!-- run -->";
 const NOT_RUN: &str = "<!-- not run: ";
 /// What a command of a document begins with.
-const PROGRAMS: [&str; 37] = [
+const PROGRAMS: [&str; 38] = [
     "hushed",
     "hushed-server",
     "make",
@@ -36,6 +36,7 @@ const PROGRAMS: [&str; 37] = [
     "echo",
     "printf",
     "head",
+    "chmod",
     "taskset",
     "done",
     ".venv/",

@@ -20,6 +20,7 @@ mod words;
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
+use hushed_serve::core_dumps;
 
 use crate::output::Output;
 use crate::verbs::Verb;
@@ -34,8 +35,8 @@ use crate::verbs::Verb;
 #[command(
     name = "hushed",
     version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HUSHED_COMMIT"), ")"),
-    after_help = "Exit codes: 0 done, 2 wrong usage, 3 bad input, 4 model folder, 5 network or peer, \
-                  6 client and server do not fit, 7 refused, 8 local files, 70 a defect of this program. See docs/errors.md."
+    after_help = "Exit codes: 0 done, 2 wrong usage, 3 bad input, 4 model folder, 5 network or peer, 6 client and server do not \
+fit, 7 refused, 8 local files, 70 a defect of this program. See docs/errors.md."
 )]
 struct Cli {
     /// Print JSON, one object per line, and no progress
@@ -63,6 +64,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     let out = Output::new(cli.json, cli.quiet);
+    if let Err(error) = core_dumps::switch_off() {
+        out.note(&format!(
+            "note: core dumps of this process cannot be switched off, and would contain secrets: {error}"
+        ));
+    }
     match cli.verb.run(&out, Cli::command) {
         Ok(()) => 0,
         // The reader of a pipe has closed it (`hushed … | head`): not an error.
@@ -91,6 +97,24 @@ mod tests {
             let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(examples.contains("hushed"), "{} has no examples", verb.get_name());
         }
+    }
+
+    /// The terminal's width wraps a paragraph, once, and never an example.
+    #[test]
+    fn help_is_wrapped_once() {
+        fn check(command: &clap::Command) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = after.lines().collect();
+            let flows = |line: &str| !line.is_empty() && !line.starts_with(' ') && line != "Examples:";
+            for pair in lines.windows(2) {
+                assert!(!(flows(pair[0]) && flows(pair[1])), "{}: {pair:?}", command.get_name());
+            }
+            for example in lines.iter().filter(|line| line.starts_with(' ')) {
+                assert!(example.chars().count() <= 100, "{}: {example}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     #[test]

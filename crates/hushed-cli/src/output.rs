@@ -1,10 +1,11 @@
 //! Where results, progress and errors go: results to standard output, everything else to standard error.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use hushed_ckks::counters::Counts;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
@@ -82,8 +83,7 @@ impl Output {
 
     /// A bar with an estimate of the time left; invisible unless standard error is a terminal.
     pub fn progress(&self, steps: u64, what: &'static str) -> ProgressBar {
-        let style = "{msg} {bar:30} {pos}/{len} {elapsed} (about {eta} left)";
-        self.bar(steps, what, style)
+        self.bar(steps, what, "{msg} {bar:30} {percent:>3} % {elapsed}{left}")
     }
 
     /// A bar in thousandths whose message shows the time left, for work of uneven pace.
@@ -100,7 +100,13 @@ impl Output {
         let target = if self.shows_bars() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what);
         if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
+            // Before the first step nothing is known.
+            let left = |state: &ProgressState, out: &mut dyn fmt::Write| {
+                if state.pos() > 0 {
+                    let _ = write!(out, " (about {} left)", HumanDuration(state.eta()));
+                }
+            };
+            bar.set_style(style.with_key("left", left));
         }
         if self.shows_bars() {
             bar.enable_steady_tick(Duration::from_millis(200));

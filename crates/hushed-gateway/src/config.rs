@@ -18,8 +18,8 @@ pub struct GatewayConfig {
     pub listen: Listen,
     /// Certificate chain and key (PEM files), for TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// A file of keys, one per line, or `sha256:` and the digest of one; clients must show one of them as their bearer
-    /// token.
+    /// A private file of keys, one per line, or `sha256:` and the digest of one, each with a name before it if it has
+    /// one; clients must show one of them as their bearer token. The key with the name `operator` sees what all do.
     pub api_keys: Option<PathBuf>,
     /// Once raised, keys and certificate are read again, and the flag is lowered.
     pub reload: Arc<AtomicBool>,

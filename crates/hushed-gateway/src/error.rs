@@ -54,20 +54,14 @@ pub enum GatewayError {
         reason: String,
     },
     /// A key file with no keys, or with one that could be guessed.
-    #[error("{path:?}, line {line}: not a key (16 to 256 visible ASCII characters)")]
+    #[error(
+        "{path:?}, line {line}: not a key (16 to 256 visible ASCII characters, or sha256: and a digest, behind a name of its own if it has one)"
+    )]
     KeyFile {
         /// The file.
         path: PathBuf,
         /// The line number, from 1.
         line: usize,
-    },
-    /// The system refuses to read a file.
-    #[error("could not read {path:?}: {source}")]
-    File {
-        /// The file's path.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
     },
     /// A setting of 0.
     #[error("{name} must be at least 1")]
@@ -76,9 +70,7 @@ pub enum GatewayError {
         name: &'static str,
     },
     /// A model whose answers no route serves.
-    #[error(
-        "the server's model does not answer with what a route of the gateway gives: use `hushed classify`, or `hushed embed --protocol fhe`"
-    )]
+    #[error("the gateway has no route for this model: use `hushed classify`, or `hushed embed --protocol fhe`")]
     NoRoute,
     /// The system refuses what the event loop needs.
     #[error("the gateway's loop: {0}")]
@@ -96,7 +88,7 @@ impl GatewayError {
                 Category::Usage
             }
             Self::NoRoute => Category::Refused,
-            Self::Tls { .. } | Self::KeyFile { .. } | Self::File { .. } | Self::Runtime(_) => Category::Local,
+            Self::Tls { .. } | Self::KeyFile { .. } | Self::Runtime(_) => Category::Local,
         }
     }
 
@@ -111,7 +103,6 @@ impl GatewayError {
             Self::Nothing { .. } => "limit",
             Self::Tls { .. } => "certificate",
             Self::KeyFile { .. } => "token-file",
-            Self::File { .. } => "file",
             Self::NoRoute => "other-task",
             Self::Runtime(_) => "system",
         }

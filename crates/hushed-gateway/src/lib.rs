@@ -101,6 +101,6 @@ impl Gateway {
 fn front(config: &GatewayConfig) -> Result<(Bound, Door), GatewayError> {
     config.check()?;
     let bound = Bound::open(config)?;
-    let door = Door::new(config, bound.address())?;
+    let door = Door::new(config, &bound)?;
     Ok((bound, door))
 }

@@ -8,10 +8,11 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use hushed_serve::ServingIdentity;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -22,8 +23,6 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::{GatewayConfig, Listen};
 use crate::error::GatewayError;
@@ -74,6 +73,8 @@ pub struct Bound {
     tls: Option<TlsAcceptor>,
     /// Where its certificate and key are.
     files: Option<(PathBuf, PathBuf)>,
+    /// When the certificate expires, in seconds since 1970; 0 without one.
+    expiry: Arc<AtomicU64>,
     /// Raised to have them, and the keys, read again.
     reload: Arc<AtomicBool>,
     /// How long requests under way may take once it is stopped.
@@ -110,7 +111,8 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 impl Bound {
     /// Starts listening. Without TLS and keys, only where no other machine can reach it.
     pub fn open(config: &GatewayConfig) -> Result<Self, GatewayError> {
-        let tls = config.tls.as_ref().map(|(chain, key)| acceptor(chain, key));
+        let expiry = Arc::<AtomicU64>::default();
+        let tls = config.tls.as_ref().map(|(chain, key)| acceptor(chain, key, &expiry));
         let tls = tls.transpose()?;
         let failed = |address: String| move |source| GatewayError::Listen { address, source };
         let socket = match &config.listen {
@@ -129,7 +131,8 @@ impl Bound {
                 Socket::Tcp(bound, local)
             }
         };
-        Ok(Self { socket, tls, files: config.tls.clone(), reload: Arc::clone(&config.reload), drain: config.drain })
+        let (files, reload) = (config.tls.clone(), Arc::clone(&config.reload));
+        Ok(Self { socket, tls, files, expiry, reload, drain: config.drain })
     }
 
     /// The address; `None` for a Unix socket.
@@ -138,6 +141,11 @@ impl Bound {
             Socket::Tcp(_, address) => Some(*address),
             Socket::Unix(..) => None,
         }
+    }
+
+    /// When the certificate expires, in seconds since 1970, as it was read last; 0 without one.
+    pub fn expiry(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.expiry)
     }
 
     /// Whether connections begin with a TLS handshake.
@@ -184,20 +192,21 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
 }
 
-fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
-    let failed = |reason: String| GatewayError::Tls { path: chain.to_owned(), reason };
-    let read = |error: &dyn std::fmt::Display| failed(error.to_string());
-    let certificates = CertificateDer::pem_file_iter(chain)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| read(&error))?;
-    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| read(&error))?;
+/// Reads certificate and key, and says how long the certificate is valid; `expiry` is set to when it ends, in seconds
+/// since 1970.
+fn acceptor(chain: &Path, key: &Path, expiry: &AtomicU64) -> Result<TlsAcceptor, GatewayError> {
+    let serving = ServingIdentity::from_files(chain, key)?;
+    serving.tell();
+    let until = serving.validity.until;
+    let (certificates, key) = serving.identity.into_parts();
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map(|builder| builder.with_no_client_auth())
         .and_then(|builder| builder.with_single_cert(certificates, key));
-    let mut config = config.map_err(|error| read(&error))?;
+    let mut config = config.map_err(|error| GatewayError::Tls { path: chain.to_owned(), reason: error.to_string() })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    expiry.store(until, Ordering::Relaxed);
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -227,7 +236,7 @@ async fn accept(
     behind: impl Behind,
     again: impl Fn(),
 ) -> io::Result<()> {
-    let Bound { socket, mut tls, files, reload, drain } = bound;
+    let Bound { socket, mut tls, files, expiry, reload, drain } = bound;
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut wiped = Instant::now();
@@ -245,7 +254,7 @@ async fn accept(
         }
         if reload.swap(false, Ordering::SeqCst) {
             again();
-            match files.as_ref().map(|(chain, key)| acceptor(chain, key)).transpose() {
+            match files.as_ref().map(|(chain, key)| acceptor(chain, key, &expiry)).transpose() {
                 Ok(fresh) => tls = fresh,
                 Err(error) => tracing::error!(name = error.name(), %error, "the certificate stays as it was"),
             }

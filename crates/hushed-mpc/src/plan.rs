@@ -5,6 +5,7 @@ pub mod drafts;
 mod exposures;
 mod folder;
 pub(crate) mod memory;
+pub mod pace;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub use crate::Entry;
 pub use exposures::Exposure;
 use exposures::{Opened, exposures};
 pub use folder::{PlanError, Request};
+pub use pace::Pace;
 
 /// The cost of one batch of texts, and of the session it runs in.
 #[derive(Clone, Debug, Serialize)]
@@ -52,6 +54,8 @@ pub struct Plan {
     pub opened_bits: u64,
     /// Estimated seconds on one core per party, without the network.
     pub seconds: f64,
+    /// The machine that these are of.
+    pub pace: Pace,
     /// Peak memory of the two processes in bytes: an estimate from measured constants, not a bound.
     pub memory: Memory,
     /// log2 of a bound on the probability that any decryption of the batch is off by more than its last unit: the
@@ -68,6 +72,16 @@ pub struct Plan {
     pub hiding: String,
     /// Who sees what.
     pub exposures: Vec<Exposure>,
+}
+
+impl Plan {
+    /// The plan on a machine of this pace, made for that of the table.
+    fn at(mut self, pace: Pace) -> Plan {
+        self.steps.iter_mut().for_each(|step| step.seconds = step.seconds_at(pace));
+        self.seconds = self.steps.iter().map(|step| step.seconds).sum();
+        self.pace = pace;
+        self
+    }
 }
 
 /// The rows that precede a pass.
@@ -322,6 +336,7 @@ impl Plan {
             rounds: sum(|e| e.rounds),
             opened_bits: sum(|e| e.opened_bits),
             seconds: steps.iter().map(|e| e.seconds).sum(),
+            pace: Pace::default(),
             failure_log2: failure,
             large_truncation_log2: None,
             distance_log2: failure,

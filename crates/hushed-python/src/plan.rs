@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hushed_mpc::Answers;
-use hushed_mpc::plan::{Plan, Request};
+use hushed_mpc::plan::{Pace, Plan, Request};
 use hushed_serve::read_prefix;
 use pyo3::prelude::*;
 
@@ -52,8 +52,12 @@ pub fn plan(
         draft: 0,
         answers,
         prefix: prefix.map_err(|error| errors::serve(py, &error))?,
+        pace: Pace::default(),
     };
-    let planned = work::quietly(py, move || Plan::of_folder(&folder, &request))?;
+    let planned = work::quietly(py, move || {
+        let pace = Pace::measure()?;
+        Plan::of_folder(&folder, &Request { pace, ..request })
+    })?;
     let plans = planned.map_err(|error| errors::plan(py, error))?;
     serde_json::to_string(&plans.first()).map_err(|error| errors::defect(py, &error.to_string()))
 }

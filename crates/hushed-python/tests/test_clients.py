@@ -1,6 +1,9 @@
 """Examples of clients' own documentation, unmodified but for the address, from a table: with `--any-model` the names of
 models in them are accepted too. A row whose client is not installed is skipped."""
 
+import asyncio
+import concurrent.futures
+
 import pytest
 
 from test_gateway import GOLDEN_CLASSIFIER, Gateway
@@ -25,6 +28,50 @@ def langchain(name, url, **options):
 def index(url, **options):
     module = pytest.importorskip("llama_index.embeddings.openai")
     return module.OpenAIEmbedding(api_base=url + "/v1", api_key="none", **options)
+
+
+async def openai_later(url, call):
+    """What `call` answers, of the client whose calls are awaited."""
+    async with pytest.importorskip("openai").AsyncOpenAI(base_url=url + "/v1", api_key="none") as client:
+        return await call(client)
+
+
+async def hub_later(url, call):
+    async with pytest.importorskip("huggingface_hub").AsyncInferenceClient(url) as client:
+        return await call(client)
+
+
+def openai_at_once(url):
+    client = openai(url)
+    one = lambda i: embedded(client.embeddings.create(model="m", input=f"text {i}"))  # noqa: E731
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        return all(pool.map(one, range(8)))
+
+
+async def pieces(client):
+    """The text of a stream."""
+    asked = dict(model="m", messages=MESSAGES, max_tokens=2, stream=True)
+    return "".join([chunk.choices[0].delta.content or "" async for chunk in await client.chat.completions.create(**asked)])
+
+
+def langchain_store(url):
+    store = pytest.importorskip("langchain_core.vectorstores").InMemoryVectorStore
+    embeddings = langchain("OpenAIEmbeddings", url, check_embedding_ctx_length=False)
+    return len(store.from_texts(TEXTS, embedding=embeddings).similarity_search("private", k=1)) == 1
+
+
+def langchain_chain(url):
+    prompts = pytest.importorskip("langchain_core.prompts")
+    parser = pytest.importorskip("langchain_core.output_parsers").StrOutputParser()
+    prompt = prompts.ChatPromptTemplate.from_messages([("system", "Translate to {language}."), ("user", "{text}")])
+    chain = prompt | langchain("ChatOpenAI", url, model="m", max_tokens=2) | parser
+    return isinstance(chain.invoke({"language": "Italian", "text": "hi!"}), str)
+
+
+def langchain_messages(url):
+    messages = pytest.importorskip("langchain_core.messages")
+    asked = [messages.SystemMessage("Be brief."), messages.HumanMessage("Hi"), messages.AIMessage("Hello"), messages.HumanMessage("Go")]
+    return langchain("ChatOpenAI", url, model="m", max_tokens=2).invoke(asked).response_metadata["finish_reason"]
 
 
 def vectors(found, number=1):
@@ -56,6 +103,13 @@ EMBED = {
     "openai, extra body": lambda url: embedded(
         openai(url).embeddings.create(model="m", input=["word " * 200], extra_body={"truncate": True, "input_type": "query"})
     ),
+    "openai, awaited": lambda url: embedded(
+        asyncio.run(openai_later(url, lambda client: client.embeddings.create(model="m", input=TEXTS))), 2
+    ),
+    "openai, eight at once": lambda url: openai_at_once(url),
+    "openai, a raw response": lambda url: embedded(
+        openai(url).embeddings.with_raw_response.create(model="m", input="The food was delicious").parse()
+    ),
     "openai, models": lambda url: len(openai(url).models.list().data) == 1,
     "openai, a model": lambda url: openai(url).models.retrieve("text-embedding-3-small").object == "model",
     "openai, a timeout": lambda url: embedded(openai(url, timeout=60, max_retries=1).embeddings.create(input="a", model="m")),
@@ -69,6 +123,11 @@ EMBED = {
     "langchain, the defaults for forty documents": lambda url: vectors(
         langchain("OpenAIEmbeddings", url, check_embedding_ctx_length=False).embed_documents([f"text {i}" for i in range(40)]), 40
     ),
+    "langchain, awaited": lambda url: vectors(
+        asyncio.run(langchain("OpenAIEmbeddings", url, check_embedding_ctx_length=False).aembed_documents(TEXTS)), 2
+    ),
+    "langchain, a store of vectors": lambda url: langchain_store(url),
+    "llama_index, awaited": lambda url: vectors([asyncio.run(index(url).aget_text_embedding("a text"))]),
     "llama_index, one": lambda url: vectors([index(url).get_text_embedding("a text")]),
     "llama_index, a batch": lambda url: vectors(index(url, model="text-embedding-3-small").get_text_embedding_batch(TEXTS), 2),
     "llama_index, a query": lambda url: vectors([index(url, embed_batch_size=10).get_query_embedding("a query")]),
@@ -77,6 +136,7 @@ EMBED = {
     .feature_extraction("word " * 200, normalize=True, truncate=True, truncation_direction="left")
     .ndim
     == 2,
+    "hub, awaited": lambda url: asyncio.run(hub_later(url, lambda client: client.feature_extraction("Hi, who are you?"))).ndim == 2,
     "hub, similarity": lambda url: len(hub(url).sentence_similarity("a", other_sentences=TEXTS)) == 2,
     "hub, OpenAI's way": lambda url: hub(url).feature_extraction("a", model=url).ndim == 2,
 }
@@ -94,6 +154,7 @@ CHAT = {
         chunk.choices[0].delta.content
         for chunk in openai(url).chat.completions.create(model="gpt-4o", messages=MESSAGES, max_tokens=3, stream=True)
     ],
+    "openai, an awaited stream": lambda url: isinstance(asyncio.run(openai_later(url, pieces)), str),
     "openai, parts": lambda url: openai(url)
     .chat.completions.create(
         model="m", max_tokens=1, messages=[{"role": "user", "content": [{"type": "text", "text": "What is in it?"}]}]
@@ -127,6 +188,8 @@ CHAT = {
     .invoke([("system", "Translate."), ("human", "I love programming.")])
     .content
     is not None,
+    "langchain, a chain": lambda url: langchain_chain(url),
+    "langchain, messages": lambda url: langchain_messages(url),
     "langchain, stream": lambda url: list(langchain("ChatOpenAI", url, model="m", max_tokens=2).stream("Hello")),
     "langchain, batch": lambda url: len(langchain("ChatOpenAI", url, model="m", max_tokens=1).batch(["a", "b"])) == 2,
     "langchain, a completion": lambda url: langchain("OpenAI", url, model="gpt-3.5-turbo-instruct", max_tokens=2).invoke("Once")
@@ -137,6 +200,9 @@ CHAT = {
     == 2,
     "hub, a chat": lambda url: hub(url).chat_completion(MESSAGES, model="m", max_tokens=2).choices,
     "hub, OpenAI's way": lambda url: hub(url).chat.completions.create(model="m", messages=MESSAGES, max_tokens=2).choices,
+    "hub, an awaited chat": lambda url: asyncio.run(
+        hub_later(url, lambda client: client.chat_completion(MESSAGES, model="m", max_tokens=2))
+    ).choices,
     "hub, a streamed chat": lambda url: hub_stream(url),
 }
 CLASSIFY = {

@@ -81,16 +81,20 @@ def test_verbs_and_flags_of_the_documents_exist(help_of):
 
 def test_flags_of_the_deployments_exist(help_of):
     deploy = ROOT / "deploy"
-    unit = (deploy / "systemd" / "hushed-server.service").read_text().replace("\\\n", " ")
+    unit = lambda name: re.search(  # noqa: E731
+        r"^ExecStart=(.*)$", (deploy / "systemd" / name).read_text().replace("\\\n", " "), re.M
+    )[1]
     started = {
-        "unit": re.search(r"^ExecStart=(.*)$", unit, re.M)[1],
+        "unit": unit("hushed-server.service"),
+        "gateway": unit("hushed-gateway.service"),
         "container": re.search(r"^CMD (.*)$", (deploy / "Containerfile").read_text(), re.M)[1],
         "k8s": " ".join(re.findall(r"^ +- (--.*)$", (deploy / "k8s" / "hushed.yaml").read_text(), re.M)),
     }
     for name, line in started.items():
         flags = re.findall(r"--[a-z][a-z-]*", line)
         # `hushed-server` takes what `hushed serve` takes.
-        missing = [flag for flag in flags if not re.search(rf"{flag}\b(?!-)", help_of("serve"))]
+        verb = "gateway" if name == "gateway" else "serve"
+        missing = [flag for flag in flags if not re.search(rf"{flag}\b(?!-)", help_of(verb))]
         assert len(flags) >= 5 and not missing, (name, missing)
 
 

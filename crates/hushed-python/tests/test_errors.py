@@ -91,11 +91,15 @@ def test_tokens_are_asked_for(folder, tmp_path):
     files["tokens"].write_text("a-token-of-24-characters\n")
     files["right"].write_text("a-token-of-24-characters\n")
     files["wrong"].write_text("another-of-24-characters\n")
+    for file in files.values():
+        file.chmod(0o600)
     with hushed.serve(folder, tokens=files["tokens"]) as server:
         connect = lambda **given: hushed.SentenceEncoder(server.address, pin=server.pin, **given)
         raised(hushed.RefusedError, "no-token", connect)
         raised(hushed.RefusedError, "bad-token", lambda: connect(token_file=files["wrong"]))
         raised(hushed.LocalError, "file", lambda: connect(token_file=tmp_path / "none"))
+        files["wrong"].chmod(0o644)
+        raised(hushed.LocalError, "not-private", lambda: connect(token_file=files["wrong"]))
         with connect(token_file=files["right"]) as encoder:
             assert encoder.encode("a").shape == (encoder.get_sentence_embedding_dimension(),)
 

@@ -62,7 +62,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "DIR", conflicts_with = "cert", env = "HUSHED_CERT_DIR")]
     pub cert_dir: Option<PathBuf>,
 
-    /// Accept clients with a token in this file; each line is a token, or sha256: and its digest
+    /// Accept clients with a token in this private file; each line is a token, or sha256: and its digest
     #[arg(long, value_name = "FILE", env = "HUSHED_TOKENS_FILE")]
     pub tokens: Option<PathBuf>,
 
@@ -187,7 +187,7 @@ pub struct ServeArguments {
 
     /// Before listening, run every token of the vocabulary through this many layers in the clear, and refuse the model
     /// if one leaves the formats of a private run (`hushed check` names the tokens); 0: through none. Seconds to
-    /// minutes. 2pc only
+    /// minutes, once per model: what is in order is kept in the user's cache folder. 2pc only
     #[arg(long, value_name = "N", default_value_t = CHECKED_LAYERS, env = "HUSHED_VOCABULARY_LAYERS")]
     pub vocabulary_layers: usize,
 
@@ -281,6 +281,7 @@ impl ServeArguments {
             max_memory: self.max_memory,
             ready_tokens: self.ready_tokens,
             vocabulary_layers: self.vocabulary_layers,
+            checks: folders::cache().map(|cache| cache.join("checks")),
         }
     }
 }

@@ -1,24 +1,66 @@
 //! Small files, read up to a size limit and written as a whole or not at all, and files that only their owner can read.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hushed_fhe::files::FileError;
+use hushed_fhe::files::atomic::check_private;
+use hushed_model::without_mark;
+use zeroize::Zeroizing;
 
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
 
+/// Maximum size of a file of tokens or keys in bytes.
+const MAX_LIST: u64 = 1 << 20;
+
 /// Reads a whole file of at most `limit` bytes.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ServeError> {
+    read_checked(path, limit, |_| Ok(()))
+}
+
+/// Reads a text file of tokens or keys, without a byte order mark. Others must not be able to read it.
+///
+/// # Errors
+/// [`ServeError::File`]; `not-private` ([`FileError::NotPrivate`]).
+pub fn read_secrets(path: &Path) -> Result<Zeroizing<Vec<u8>>, ServeError> {
+    let mut text = read_private(path, MAX_LIST)?;
+    let mark = text.len() - without_mark(&text).len();
+    text.drain(..mark);
+    Ok(text)
+}
+
+/// Reads a whole file of at most `limit` bytes that others must not be able to read.
+pub(crate) fn read_private(path: &Path, limit: u64) -> Result<Zeroizing<Vec<u8>>, ServeError> {
+    read_checked(path, limit, |metadata| private(path, metadata)).map(Zeroizing::new)
+}
+
+/// Refuses a file that others can read, by its path.
+pub(crate) fn refuse_public(path: &Path) -> Result<(), ServeError> {
+    let metadata = std::fs::metadata(path);
+    private(path, &metadata.map_err(|source| ServeError::File { operation: "read", path: path.to_owned(), source })?)
+}
+
+/// Refuses a file that others can read.
+fn private(path: &Path, metadata: &Metadata) -> Result<(), ServeError> {
+    Ok(check_private(path, metadata).map_err(FheJobError::from)?)
+}
+
+fn read_checked(
+    path: &Path,
+    limit: u64,
+    check: impl FnOnce(&Metadata) -> Result<(), ServeError>,
+) -> Result<Vec<u8>, ServeError> {
     let failed = |source| ServeError::File { operation: "read", path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         return Err(failed(io::Error::other("not a regular file")));
     }
+    check(&metadata)?;
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > limit {

@@ -33,6 +33,7 @@ extern crate self as hushed_serve;
 mod arguments;
 pub mod bundle;
 mod category;
+pub mod core_dumps;
 mod digest;
 pub mod error;
 pub mod fhe;
@@ -40,6 +41,7 @@ mod files;
 pub mod folders;
 #[doc(hidden)]
 pub mod fuzz;
+mod identity;
 #[cfg(feature = "logging")]
 pub mod logging;
 pub mod session;
@@ -51,12 +53,15 @@ pub use arguments::{Protocol, ServeArguments, ServeConfig, size};
 pub use bundle::Bundle;
 pub use digest::{Digest, NotADigest};
 pub use error::{Category, ServeError};
+pub use files::read_secrets;
+pub use identity::ServingIdentity;
 pub use session::allowance::rate::{ClientLimits, CountsFault, Rate};
 pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, MAX_WAITING, ServerIdentity};
 #[cfg(feature = "client")]
 pub use session::connect::{BundlePin, ClientConfig, FilePins, OnWait, ServerTrust, Unpinned};
 pub use session::deadlines::Deadlines;
 pub use session::listener::Listener;
+pub use session::metrics::LATENCIES;
 pub use session::token::Token;
 pub use session::wire::{Refusal, Waiting};
 pub use twopc::wire::{MAX_AHEAD, MAX_DRAFTS};

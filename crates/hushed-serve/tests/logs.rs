@@ -5,7 +5,7 @@ mod common;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use common::Running;
+use common::{Running, write_private};
 use hushed_serve::TooLong;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -42,7 +42,7 @@ fn logs_say_what_happened_and_nothing_of_the_texts() {
     let token = "a-very-secret-token-word";
     let mut server = Running::start(|c| {
         let path = c.model.join("tokens");
-        std::fs::write(&path, token).unwrap();
+        write_private(&path, token);
         c.entrance.access = hushed_serve::ClientAccess::Tokens(path);
     });
     let mut config = server.client();

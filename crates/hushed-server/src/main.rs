@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
 use hushed_serve::fhe::{self, FheServeArguments, FheServer, FheServerConfig, Lines, RunArguments};
-use hushed_serve::{ServeArguments, ServeConfig, ServeError, Server, ServerConfig, logging, signals};
+use hushed_serve::{ServeArguments, ServeConfig, ServeError, Server, ServerConfig, core_dumps, logging, signals};
 
 /// Serve a model to clients whose texts the server never sees.
 ///
@@ -19,7 +19,13 @@ use hushed_serve::{ServeArguments, ServeConfig, ServeError, Server, ServerConfig
     version,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  hushed-server DIR\n  hushed-server DIR --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem\n  hushed-server DIR --protocol fhe --manifest manifest.json --public minilm.public --store /var/lib/hushed\n  hushed-server run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints"
+    after_help = "Examples:
+  hushed-server DIR
+  hushed-server DIR --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem
+  hushed-server DIR --protocol fhe --manifest manifest.json --public minilm.public \\
+    --store /var/lib/hushed
+  hushed-server run DIR --manifest manifest.json --keys evaluation.keys --request request \\
+    --out reply --checkpoint checkpoints"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -42,6 +48,9 @@ enum Verb {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Err(error) = core_dumps::switch_off() {
+        eprintln!("core dumps cannot be switched off, and would contain secrets: {error}");
+    }
     let done = match (&arguments.verb, &arguments.serve) {
         (Some(Verb::Run(run)), _) => run_batch(run, arguments.json),
         (None, Some(serve)) => {

@@ -159,6 +159,12 @@ fn serves(binary: &Path) {
     let answers = client.embed(&["hello"], TooLong::Refuse, None).unwrap();
     assert_eq!(answers[0].values.len(), 32);
     client.close().unwrap();
+    #[cfg(target_os = "linux")]
+    {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).unwrap();
+        let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+        assert_eq!(core.split_whitespace().take(2).collect::<Vec<_>>(), ["0", "0"]);
+    }
     let killed = Command::new("kill").arg(server.id().to_string()).status();
     assert!(killed.unwrap().success());
     assert_eq!(server.wait().unwrap().code(), Some(0));

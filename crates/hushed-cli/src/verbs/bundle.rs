@@ -11,12 +11,14 @@ use crate::output::Output;
 /// Print the hashes of a model's public part, which clients may pin, and write it to a file
 #[derive(clap::Args)]
 #[command(
-    after_help = "The bundle holds configuration, tokenizer, chat template, pooling and agreement hash, and no weights. A client that has it, or its
-SHA-256, accepts that model only; its hash is another one after an update of Hushed that changes the protocol.
+    after_help = "The bundle holds configuration, tokenizer, chat template, pooling and agreement hash, and no weights. A client \
+that has it, or its SHA-256, accepts that model only; its hash is another one after an update of Hushed that \
+changes the protocol.
 
-The hash of the tokenizer is that of the published tokenizer.json (sha256sum). That of the chat template is of a JSON object that
-holds it and the special tokens that it may name, as the bundle has it: docs/who-sees-what.md. Both stay the same for as long as the
-model is not changed, and anyone can compute them from the published folder.
+The hash of the tokenizer is that of the published tokenizer.json (sha256sum). That of the chat template is of a \
+JSON object that holds it and the special tokens that it may name, as the bundle has it: docs/who-sees-what.md. \
+Both stay the same for as long as the model is not changed, and anyone can compute them from the published \
+folder.
 
 Examples:
   hushed bundle DIR

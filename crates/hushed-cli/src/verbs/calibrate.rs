@@ -20,20 +20,23 @@ use write::write;
 /// Measure the ranges of every step over sample texts or images, and write calibration.json
 #[derive(clap::Args)]
 #[command(
-    after_help = "Beside the ranges it prints which function each step uses in a private run, and whether the measured values are within that function's
-bound. A step beyond its bound is marked: a private run of such texts would be wrong. So is a norm with rows too small for its format:
-a private run would be inexact.
+    after_help = "Beside the ranges it prints which function each step uses in a private run, and whether the measured values are \
+within that function's bound. A step beyond its bound is marked: a private run of such texts would be wrong. So \
+is a norm with rows too small for its format: a private run would be inexact.
 
-Then it chooses the cheapest approximation of the activation: the narrowest domain that contains twice the largest argument measured, and
-the fewest segments that keep every answer of the sample at a cosine of 0.9999. Norms whose rows are beyond the usual formats get others.
-With --declare the choices are written to DIR/functions.json, and private runs use them. That file is public and part of the bundle, whose hash changes. Arguments outside the declared domain make an
-answer wrong: declare only from a sample like the texts to come.
+Then it chooses the cheapest approximation of the activation: the narrowest domain that contains twice the \
+largest argument measured, and the fewest segments that keep every answer of the sample at a cosine of 0.9999. \
+Norms whose rows are beyond the usual formats get others. With --declare the choices are written to \
+DIR/functions.json, and private runs use them. That file is public and part of the bundle, whose hash changes. \
+Arguments outside the declared domain make an answer wrong: declare only from a sample like the texts to come.
 
-With --protocol fhe it measures the intervals of the polynomials in the circuit's own forward pass, chooses degrees by every fourth text,
-which is not part of the measurement, and writes DIR/calibration-fhe.json. A text outside these intervals gets a wrong answer: use a sample
-like the texts to come, and texts made to leave intervals with --hostile.
+With --protocol fhe it measures the intervals of the polynomials in the circuit's own forward pass, chooses \
+degrees by every fourth text, which is not part of the measurement, and writes DIR/calibration-fhe.json. A text \
+outside these intervals gets a wrong answer: use a sample like the texts to come, and texts made to leave \
+intervals with --hostile.
 
-The ranges reveal something of the weights and of the sample: all that is written stays with the server, except functions.json.
+The ranges reveal something of the weights and of the sample: all that is written stays with the server, except \
+functions.json.
 
 Examples:
   hushed calibrate DIR --input data/sample.txt

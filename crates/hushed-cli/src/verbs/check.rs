@@ -15,10 +15,11 @@ use crate::words::counted;
 /// Say whether a model folder is supported, with every reason why not
 #[derive(clap::Args)]
 #[command(
-    after_help = "First the files: architecture, sizes, tokenizer, pooling, names and shapes of all tensors. Then the numbers: weights, biases, token and
-position vectors against the limits of the formats of a private run, the activations of one text of the model's own tokens, and
-those of every token of its vocabulary in the first layers: a few neurons that fire on one token can leave the formats, and then a
-private answer is wrong. Other texts, and later layers, are not checked: `hushed calibrate` measures texts like those to come.
+    after_help = "First the files: architecture, sizes, tokenizer, pooling, names and shapes of all tensors. Then the numbers: \
+weights, biases, token and position vectors against the limits of the formats of a private run, the activations \
+of one text of the model's own tokens, and those of every token of its vocabulary in the first layers: a few \
+neurons that fire on one token can leave the formats, and then a private answer is wrong. Other texts, and later \
+layers, are not checked: `hushed calibrate` measures texts like those to come.
 
 Examples:
   hushed check DIR

@@ -15,15 +15,17 @@ use crate::words::counted;
 /// Classify private texts or images with a server that sees neither them nor their classes
 #[derive(clap::Args)]
 #[command(
-    after_help = "The answer is the name of the class whose logit is largest. No logit is opened, to anyone, unless the server's operator allows it
-(`serve --answers logits`): then all are, and each counts as a text against the server's limits. With `serve --answers top:K` the answer is the
-names of the K largest, in order, each of which counts as a text. `embed --protocol fhe` gives all logits.
-The server learns what it learns of `hushed embed`: how many texts there are and when, and how many tokens each has.
-Of images (PNG or JPEG) it learns how many there are and when: all have the size that its model reads, whatever the size of the file.
+    after_help = "The answer is the name of the class whose logit is largest. No logit is opened, to anyone, unless the server's \
+operator allows it (`serve --answers logits`): then all are, and each counts as a text against the server's \
+limits. With `serve --answers top:K` the answer is the names of the K largest, in order, each of which counts as \
+a text. `embed --protocol fhe` gives all logits. The server learns what it learns of `hushed embed`: how many \
+texts there are and when, and how many tokens each has. Of images (PNG or JPEG) it learns how many there are and \
+when: all have the size that its model reads, whatever the size of the file.
 
 Examples:
   hushed classify --server 127.0.0.1:7450 --pin 9f86d0… \"a private question\"
-  hushed classify --server 127.0.0.1:7450 --pin 9f86d0… --input texts.txt --bucket 32 --batch 8 --json
+  hushed classify --server 127.0.0.1:7450 --pin 9f86d0… --input texts.txt --bucket 32 --batch 8 \\
+    --json
   hushed classify --server 127.0.0.1:7450 --pin 9f86d0… --image cat.jpg --image dog.png"
 )]
 pub struct Args {

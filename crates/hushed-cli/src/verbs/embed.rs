@@ -13,25 +13,32 @@ use crate::passes::{PassArgs, Sum, progress};
 /// Embed private texts with a server that sees neither text nor embedding
 #[derive(clap::Args)]
 #[command(
-    after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority with --ca.
+    after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority \
+with --ca.
 
-The server learns how many tokens each text has, and nothing else about it. With --bucket N it learns that number rounded up to a
-multiple of N, and a text costs as much as one of the padded length. With --batch N up to N texts go through the model together,
-which saves rounds and partly empty ciphertexts; texts of the same padded length save most.
+The server learns how many tokens each text has, and nothing else about it. With --bucket N it learns that \
+number rounded up to a multiple of N, and a text costs as much as one of the padded length. With --batch N up to \
+N texts go through the model together, which saves rounds and partly empty ciphertexts; texts of the same padded \
+length save most.
 
-With --protocol fhe all texts are one encrypted batch, which the server runs alone, for minutes to hours. --keys is a folder for the keys,
-the server's manifest and pending texts; gigabytes of evaluation keys are sent once. After Ctrl-C, a lost connection or a restart of the
-server the same command continues. With --detach it exits when the batch is sent, and --job fetches the answers later. What the manifest
-lets the server learn is printed before anything is sent; compare the manifest's hash with the one that the operator published, or pass the
+With --protocol fhe all texts are one encrypted batch, which the server runs alone, for minutes to hours. --keys \
+is a folder for the keys, the server's manifest and pending texts; gigabytes of evaluation keys are sent once. \
+After Ctrl-C, a lost connection or a restart of the server the same command continues. With --detach it exits \
+when the batch is sent, and --job fetches the answers later. What the manifest lets the server learn is printed \
+before anything is sent; compare the manifest's hash with the one that the operator published, or pass the \
 operator's file with --manifest.
 
 Examples:
   hushed embed --server 127.0.0.1:7450 --pin 9f86d0… --input -
   hushed embed --server 127.0.0.1:7450 --pin 9f86d0… --input texts.txt --bucket 32 --batch 8
-  hushed embed --server models.example.org:7450 --ca ca.pem --token-file token --input texts.txt --json
-  hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys --input texts.txt
-  hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --input texts.txt --detach
-  hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --job 6e34a1c0 --json"
+  hushed embed --server models.example.org:7450 --ca ca.pem --token-file token --input texts.txt \\
+    --json
+  hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys \\
+    --input texts.txt
+  hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --input texts.txt \\
+    --detach
+  hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --job 6e34a1c0 \\
+    --json"
 )]
 pub struct Args {
     #[command(flatten)]

@@ -17,30 +17,36 @@ use crate::output::Output;
 /// Offer a private server to programs on this machine, through the APIs of OpenAI and of text-embeddings-inference
 #[derive(clap::Args)]
 #[command(
-    after_help = "Programs change their base URL, and the model's name unless --model-alias or --any-model takes theirs. Texts end at the gateway: it tokenizes, and takes part in each pass as the
-client. The server learns what it learns from `hushed embed` or `hushed generate`, and which texts share a pass. The page at the
-printed address shows what left this machine.
+    after_help = "Programs change their base URL, and the model's name unless --model-alias or --any-model takes theirs. Texts end \
+at the gateway: it tokenizes, and takes part in each pass as the client. The server learns what it learns from \
+`hushed embed` or `hushed generate`, and which texts share a pass. The page at the printed address shows what \
+left this machine.
 
-Equal texts share one pass for ten minutes, so that a retry costs nothing. What would take longer than its client waits is refused
-before anything is sent (413); clients say how long they wait by the header x-stainless-read-timeout, or wait --patience seconds. A
-list of texts that takes longer is worked through, up to --max-request, while its connection is kept alive.
+Equal texts share one pass for ten minutes, so that a retry costs nothing. What would take longer than its \
+client waits is refused before anything is sent (413); clients say how long they wait by the header \
+x-stainless-read-timeout, or wait --patience seconds. A list of texts that takes longer is worked through, up to \
+--max-request, while its connection is kept alive.
 
-Without --tls-cert, --tls-key and --api-key-file it listens on a loopback address or a Unix socket only. Any program of this machine
-can then use it; --api-key-file asks for a key there too.
+Without --tls-cert, --tls-key and --api-key-file it listens on a loopback address or a Unix socket only. Any \
+program of this machine can then use it; --api-key-file asks for a key there too.
 
-With --protocol fhe it takes OpenAI's batches (/v1/files, /v1/batches) and nothing that is answered at once. Batches that come within
---gather of each other become one encrypted batch, which takes the server as long as a full one. Files and batches are in memory: a
-gateway that is stopped forgets them.
+With --protocol fhe it takes OpenAI's batches (/v1/files, /v1/batches) and nothing that is answered at once. \
+Batches that come within --gather of each other become one encrypted batch, which takes the server as long as a \
+full one. Files and batches are in memory: a gateway that is stopped forgets them.
 
 Examples:
   hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --listen 127.0.0.1:8080
   OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=none python app.py
-  curl http://127.0.0.1:8080/embed -H 'Content-Type: application/json' -d '{\"inputs\": \"a private text\"}'
-  hushed gateway --server models.example.org:7450 --ca ca.pem --token-file token --listen unix:/run/user/1000/hushed.sock
-  hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --listen 0.0.0.0:8443 --allow-host gateway.example.org \\
+  curl http://127.0.0.1:8080/embed -H 'Content-Type: application/json' \\
+    -d '{\"inputs\": \"a private text\"}'
+  hushed gateway --server models.example.org:7450 --ca ca.pem --token-file token \\
+    --listen unix:/run/user/1000/hushed.sock
+  hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --listen 0.0.0.0:8443 \\
+    --allow-host gateway.example.org \\
     --tls-cert chain.pem --tls-key key.pem --api-key-file keys.txt
   hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --ahead 32 --draft 3
-  hushed gateway --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys --gather 10m"
+  hushed gateway --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys \\
+    --gather 10m"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -62,8 +68,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert", env = "HUSHED_GATEWAY_TLS_KEY")]
     tls_key: Option<PathBuf>,
 
-    /// A file of keys, one per line (or sha256: and the digest of one), one of which programs must show
-    /// (`Authorization: Bearer KEY`)
+    /// A private file of keys, one per line (or sha256: and the digest of one, and before it a name if you like), one
+    /// of which programs must show (`Authorization: Bearer KEY`)
     #[arg(long, value_name = "FILE", env = "HUSHED_GATEWAY_API_KEY_FILE")]
     api_key_file: Option<PathBuf>,
 

@@ -14,34 +14,44 @@ use crate::output::Output;
 /// Continue a private text with a server that sees neither the text nor its continuation
 #[derive(clap::Args)]
 #[command(
-    after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority with --ca.
+    after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority \
+with --ca.
 
-Each token is one pass through the model (several with --draft), and its id is opened to this client alone. The server learns how many tokens the prompt has, how many
-passes there are and when. So it also learns where the text ends, if that is before --max-tokens. With --bucket N it
-learns the prompt's length rounded up to a multiple of N. With --pad-output all passes are run before anything is shown, and it does not
-learn where the text ends. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`), so that a refusal can
-come in the middle of an answer; with --draft each draft counts too, right or wrong.
-Where the server has `--answers top:K`, --json gives the ids of the K likeliest tokens of each pass as \"top\",
-and each of them counts.
+Each token is one pass through the model (several with --draft), and its id is opened to this client alone. The \
+server learns how many tokens the prompt has, how many passes there are and when. So it also learns where the \
+text ends, if that is before --max-tokens. With --bucket N it learns the prompt's length rounded up to a \
+multiple of N. With --pad-output all passes are run before anything is shown, and it does not learn where the \
+text ends. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`), so that a \
+refusal can come in the middle of an answer; with --draft each draft counts too, right or wrong. Where the \
+server has `--answers top:K`, --json gives the ids of the K likeliest tokens of each pass as \"top\", and each \
+of them counts.
 
-With --chat or --messages the model's chat template, which comes with its public part, makes a text of the conversation on this machine.
-The server learns the number of its tokens, as of any prompt. A message that holds one of the model's special tokens is refused.
+With --chat or --messages the model's chat template, which comes with its public part, makes a text of the \
+conversation on this machine. The server learns the number of its tokens, as of any prompt. A message that holds \
+one of the model's special tokens is refused.
 
-With --temperature the server draws each token by noise that it adds to its own share: nobody sees the other tokens' probabilities. The same
---seed, --temperature and --bucket give the same text again, as long as the server runs.
+With --temperature the server draws each token by noise that it adds to its own share: nobody sees the other \
+tokens' probabilities. The same --seed, --temperature and --bucket give the same text again, as long as the \
+server runs.
 
---logit-bias and the penalties are those of OpenAI's API. They are added to the logits on this side: the server learns nothing of them.
+--logit-bias and the penalties are those of OpenAI's API. They are added to the logits on this side: the server \
+learns nothing of them.
 
 Examples:
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Once upon a time\" --max-tokens 20
-  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"def main(\" --temperature 0.8 --seed 7 --stop \"\\n\\n\"
-  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"To do:\" --frequency-penalty 0.5 --logit-bias 198=-100
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"def main(\" --temperature 0.8 --seed 7 \\
+    --stop \"\\n\\n\"
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"To do:\" --frequency-penalty 0.5 \\
+    --logit-bias 198=-100
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --input letter.txt
-  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --chat \"Is this a scam?\" --system \"Answer yes or no.\"
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --chat \"Is this a scam?\" \\
+    --system \"Answer yes or no.\"
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --messages conversation.json
-  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --public-prefix system.txt \"Which clause covers this?\"
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \\
+    --public-prefix system.txt \"Which clause covers this?\"
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 100 --ahead 32
-  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --input form.txt --max-tokens 100 --ahead 32 --draft 3
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --input form.txt --max-tokens 100 \\
+    --ahead 32 --draft 3
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 16 --pad-output --json"
 )]
 pub struct Args {

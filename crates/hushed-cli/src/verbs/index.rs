@@ -15,15 +15,17 @@ use crate::words::counted;
 /// Make an index of your documents, in the clear, for clients of `hushed serve --index` to search with private queries
 #[derive(clap::Args)]
 #[command(
-    after_help = "The documents are a file with one a line, or objects with a \"text\" and, if you like, an \"id\" and \"metadata\" of any kind: a .jsonl file
-with one a line, or a .json file with a list of them. A document is known by its place, from 0, and by its id. It is embedded by as many of its tokens as the model takes. What a search returns of it is its record: the first
---record-bytes bytes of its id, metadata and text, of the same length for all, so that the server does not see which was fetched.
+    after_help = "The documents are a file with one a line, or objects with a \"text\" and, if you like, an \"id\" and \
+\"metadata\" of any kind: a .jsonl file with one a line, or a .json file with a list of them. A document is \
+known by its place, from 0, and by its id. It is embedded by as many of its tokens as the model takes. What a \
+search returns of it is its record: the first --record-bytes bytes of its id, metadata and text, of the same \
+length for all, so that the server does not see which was fetched.
 
-With --vectors the embeddings are not computed but read: a safetensors file whose tensor \"vectors\" (f32) has a row a document, of any length
-but zero. They must be the server's model's own, which nothing checks.
+With --vectors the embeddings are not computed but read: a safetensors file whose tensor \"vectors\" (f32) has a \
+row a document, of any length but zero. They must be the server's model's own, which nothing checks.
 
-With --add an existing index gets the documents behind its own, with --remove or --remove-id it loses some; later ones then move up, and
-keep their ids.
+With --add an existing index gets the documents behind its own, with --remove or --remove-id it loses some; \
+later ones then move up, and keep their ids.
 
 Examples:
   hushed index DIR documents.jsonl --out documents.index

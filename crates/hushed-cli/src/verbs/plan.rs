@@ -8,7 +8,7 @@ mod words;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_mpc::plan::{Entry, Plan, Request};
+use hushed_mpc::plan::{Entry, Pace, Plan, PlanError, Request};
 use hushed_mpc::{Answers, Memory};
 use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, read_prefix};
 use serde_json::json;
@@ -23,12 +23,13 @@ pub use fhe::read_choices;
 /// Print what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]
 #[command(
-    after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network, and memory is an estimate too.
-Rounds are messages in sequence, two for a request and its response; `embed` reports how often the client waited, once for both.
-Several numbers of tokens are one pass over several texts, as with `embed --batch`.
+    after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network, and memory is an \
+estimate too. Rounds are messages in sequence, two for a request and its response; `embed` reports how often the \
+client waited, once for both. Several numbers of tokens are one pass over several texts, as with `embed \
+--batch`.
 
-With --protocol fhe the plan is for a batch that the server computes alone: levels, bootstraps, keys and memory. Counts are exact; seconds
-are counts times prices, from a table or, with --measure, of this machine.
+With --protocol fhe the plan is for a batch that the server computes alone: levels, bootstraps, keys and memory. \
+Counts are exact; seconds are counts times prices, from a table or, with --measure, of this machine.
 
 Examples:
   hushed plan DIR --protocol 2pc --tokens 16
@@ -40,7 +41,8 @@ Examples:
   hushed plan DIR --tokens 32 --public-prefix system.txt
   hushed plan DIR --tokens 8 --max-memory 8 --max-sessions 1
   hushed plan DIR --images 1 --answers logits
-  hushed plan DIR --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json --max-memory 22"
+  hushed plan DIR --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json \\
+    --max-memory 22"
 )]
 pub struct Args {
     /// The model folder; its weights are not read
@@ -166,6 +168,7 @@ impl Args {
             draft: self.draft.into(),
             answers: self.answer_bits.map_or(self.answers, Answers::Bits),
             prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
+            pace: Pace::measure().map_err(PlanError::from)?,
         };
         let plans = Plan::of_folder(&self.dir, &request)?;
         let Some((first, later)) = plans.split_first() else {

@@ -23,19 +23,22 @@ const HELD: usize = 4;
 #[derive(clap::Args)]
 #[command(
     override_usage = "hushed prune [OPTIONS] --layers <LIST> --out <DIR2> <DIR> <--input <FILE>|--image <FILE>>",
-    after_help = "A feed-forward block (two wide layers with an activation between them) becomes the one linear layer that is nearest to it on the
-sample, by least squares. Nothing is trained, so that answers change: what comes out is compared with the model as it was on every
-fourth text, which is not fitted. --labels (--perplexity, --choices) takes labelled texts besides, and shows how good answers to them
-were and are. Under encryption such a block takes one level and no polynomial, between two parties one product.
+    after_help = "A feed-forward block (two wide layers with an activation between them) becomes the one linear layer that is \
+nearest to it on the sample, by least squares. Nothing is trained, so that answers change: what comes out is \
+compared with the model as it was on every fourth text, which is not fitted. --labels (--perplexity, --choices) \
+takes labelled texts besides, and shows how good answers to them were and are. Under encryption such a block \
+takes one level and no polynomial, between two parties one product.
 
-DIR2 is a model folder that every other verb takes. Which layers were pruned is public, as the sizes of a model are. Calibrations and
-keys of DIR are not DIR2's: make them again. functions.json is left out: make it by `hushed calibrate --declare` of DIR2.
+DIR2 is a model folder that every other verb takes. Which layers were pruned is public, as the sizes of a model \
+are. Calibrations and keys of DIR are not DIR2's: make them again. functions.json is left out: make it by \
+`hushed calibrate --declare` of DIR2.
 
 Examples:
   hushed prune DIR --layers 5 --input data/calibration.txt --out pruned
   hushed prune DIR --layers 5 --input data/calibration.txt --labels pairs.tsv --out pruned
   hushed prune DIR --layers 2 --input texts.txt --labels labelled.tsv --out pruned
-  hushed prune DIR --layers 1,3-5 --input texts.txt --perplexity held-out.txt --truncate --out pruned --json"
+  hushed prune DIR --layers 1,3-5 --input texts.txt --perplexity held-out.txt --truncate \\
+    --out pruned --json"
 )]
 pub struct Args {
     /// The model folder

@@ -15,10 +15,11 @@ use crate::words::counted;
 #[command(
     after_help = "The server's operator has made an index of documents (`hushed index`) and serves it with --index.
 
-The server learns how many tokens the query has (with --bucket N rounded up to a multiple of N), how many documents are asked for and
-whether their texts and scores are. This client learns the places of the nearest documents, in order, and their texts; how near they are
-only with --scores, where the operator allows it (`serve --search-scores`). Each place counts as a text of this client at the server,
-and so do each text that is fetched and each score.
+The server learns how many tokens the query has (with --bucket N rounded up to a multiple of N), how many \
+documents are asked for and whether their texts and scores are. This client learns the places of the nearest \
+documents, in order, and their texts; how near they are only with --scores, where the operator allows it (`serve \
+--search-scores`). Each place counts as a text of this client at the server, and so do each text that is fetched \
+and each score.
 
 Examples:
   hushed search --server 127.0.0.1:7450 --pin 9f86d0… --input -

@@ -13,19 +13,22 @@ use crate::output::Output;
 /// Serve a model: clients embed, classify or continue private texts with it
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --cert a development certificate is made on first use; clients pin the SHA-256 that is printed.
-On an address that other machines can reach, clients need a token or a certificate.
-SIGTERM lets texts in progress finish; a second one ends the server at once.
+    after_help = "Without --cert a development certificate is made on first use; clients pin the SHA-256 that is printed. On an \
+address that other machines can reach, clients need a token or a certificate. SIGTERM lets texts in progress \
+finish; a second one ends the server at once.
 
-With --protocol fhe clients send keys and encrypted batches, and return for the answers. Batches run one after another. --store survives
-any exit: restarted, the server continues after the last complete layer, and the reply has the same bytes. Each client gets the public
-model, token vectors included; the server prints who sees what when it starts. Clients are distinguished by their tokens. Without --tokens
-anyone with the id of a job, 256 bits, can fetch its reply, which only the owner of its keys can decrypt.
+With --protocol fhe clients send keys and encrypted batches, and return for the answers. Batches run one after \
+another. --store survives any exit: restarted, the server continues after the last complete layer, and the reply \
+has the same bytes. Each client gets the public model, token vectors included; the server prints who sees what \
+when it starts. Clients are distinguished by their tokens. Without --tokens anyone with the id of a job, 256 \
+bits, can fetch its reply, which only the owner of its keys can decrypt.
 
 Examples:
   hushed serve DIR --listen 127.0.0.1:7450
-  hushed serve DIR --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt --metrics 127.0.0.1:9750
-  hushed serve DIR --protocol fhe --manifest manifest.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
+  hushed serve DIR --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt \\
+    --metrics 127.0.0.1:9750
+  hushed serve DIR --protocol fhe --manifest manifest.json --public minilm.public --store store \\
+    --listen 127.0.0.1:7450 --max-memory 22GiB"
 )]
 pub struct Args {
     #[command(flatten)]

@@ -1,11 +1,16 @@
 //! Running the binary as a user does.
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
+#[path = "../../../hushed-serve/tests/common/private.rs"]
+mod private;
+
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
+
+pub use private::write_private;
 
 /// A command that does not inherit the settings of the user who runs the tests, with its own folders.
 pub fn command(args: &[&str]) -> Command {

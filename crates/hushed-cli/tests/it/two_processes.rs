@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::common::{Server, command, embeddings, error, hushed, json_lines, model};
+use crate::common::{Server, command, embeddings, error, hushed, json_lines, model, write_private};
 use hushed_model::cosine;
 use serde_json::Value;
 
@@ -425,8 +425,8 @@ fn tokens_are_asked_for_and_checked() {
     let dir = std::env::temp_dir();
     let file = |name: &str| dir.join(format!("hushed-{name}-{}", std::process::id()));
     let (accepted, wrong) = (file("tokens"), file("wrong"));
-    std::fs::write(&accepted, "a-token-of-sixteen-or-more\n").expect("a file");
-    std::fs::write(&wrong, "another-token-of-sixteen\n").expect("a file");
+    write_private(&accepted, "a-token-of-sixteen-or-more\n");
+    write_private(&wrong, "another-token-of-sixteen\n");
     let server = Server::start(&model, &["--tokens", &accepted.to_string_lossy()]);
     let with = |path: &std::path::Path| {
         let path = path.to_string_lossy().into_owned();

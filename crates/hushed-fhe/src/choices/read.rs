@@ -1,6 +1,6 @@
 //! Reads and writes choices as bytes, and checks their numbers and that they match a model.
 
-use hushed_model::{Attention, FeedForward, Program, Weigh};
+use hushed_model::{Attention, FeedForward, Program, Weigh, without_mark};
 use serde::Deserialize;
 
 use super::{
@@ -29,6 +29,7 @@ impl Choices {
         if bytes.len() > MAX_BYTES {
             return unusable(format!("the calibration has {} bytes; at most {MAX_BYTES} are read", bytes.len()));
         }
+        let bytes = without_mark(bytes);
         // The version is read first: other versions may have other fields.
         let Versioned { version } = serde_json::from_slice(bytes)?;
         if version != VERSION {

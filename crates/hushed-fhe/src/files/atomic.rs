@@ -157,18 +157,26 @@ pub fn refuse_existing(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Checks that nobody but the owner can read a file.
+/// Checks that a file is private: nobody but its owner can read it. A file of another user, who gave it to this process
+/// by its group, may be readable by that group: this is how Kubernetes (`fsGroup`) and systemd hand over secrets.
 ///
 /// # Errors
 /// [`FileError::NotPrivate`].
 #[cfg(unix)]
 pub fn check_private(path: &Path, metadata: &std::fs::Metadata) -> Result<(), FileError> {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 {
+    if is_private(mode, metadata.uid() == rustix::process::geteuid().as_raw()) {
         return Ok(());
     }
     Err(FileError::NotPrivate { path: path.to_owned(), mode })
+}
+
+/// Whether a file with these permissions is private, if it is this user's own or somebody else's.
+#[cfg(unix)]
+fn is_private(mode: u32, own: bool) -> bool {
+    let others = if own { 0o077 } else { 0o037 };
+    mode & others == 0
 }
 
 /// This system has no such permissions to check.
@@ -222,6 +230,26 @@ pub(super) mod full_disk {
         match FULL.get() {
             true => OpenOptions::new().write(true).open("/dev/full").unwrap(),
             false => file,
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::is_private;
+
+    #[test]
+    fn others_never_read_a_secret_and_a_group_only_what_somebody_else_gave_it() {
+        for (mode, own, given) in [
+            (0o600, true, true),
+            (0o400, true, true),
+            (0o440, false, true),
+            (0o640, false, true),
+            (0o660, false, false),
+            (0o644, false, false),
+            (0o604, false, false),
+        ] {
+            assert_eq!((is_private(mode, true), is_private(mode, false)), (own, given), "{mode:o}");
         }
     }
 }

@@ -73,7 +73,9 @@ pub enum FileError {
         path: PathBuf,
     },
     /// Others can read a file that holds a secret.
-    #[error("{path:?} can be read by others (mode {mode:o}): make it private with `chmod 600`, or make new keys")]
+    #[error(
+        "{path:?} can be read by others (mode {mode:o}): make it private with `chmod 600`; if they have read it, it is to be replaced"
+    )]
     NotPrivate {
         /// Which file.
         path: PathBuf,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{CkksParams, CkksParamsError, Noise, Scale};
-use hushed_model::{Program, Weigh};
+use hushed_model::{Program, Weigh, without_mark};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -231,7 +231,7 @@ impl FhePlan {
             let bytes = bytes.len();
             return Err(PlanFileError::TooLarge { bytes });
         }
-        let Sealed { hash, plan } = serde_json::from_slice(bytes)?;
+        let Sealed { hash, plan } = serde_json::from_slice(without_mark(bytes))?;
         if plan.version != PLAN_VERSION {
             let given = plan.version;
             return Err(PlanFileError::Version { given });

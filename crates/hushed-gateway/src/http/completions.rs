@@ -3,6 +3,8 @@
 
 mod answer;
 mod chat;
+mod likeliest;
+mod route;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +26,8 @@ use super::served::Served;
 use crate::sessions::failure::Failure;
 use crate::sessions::generate::{Event, Job};
 use crate::sessions::{Queue, Shared};
-use answer::{Answer, Coming, Route};
+use answer::{Answer, Coming};
+use route::Route;
 
 /// OpenAI's defaults.
 const MAX_TOKENS: usize = 16;
@@ -43,6 +46,8 @@ struct Asked {
     options: GenerateOptions,
     stream: bool,
     usage: bool,
+    /// How many of the likeliest tokens to show with each token.
+    likeliest: Option<usize>,
 }
 
 /// The text or texts to continue.
@@ -67,11 +72,11 @@ async fn answer(served: &Arc<Served>, asker: Asker, body: &[u8], route: Route) -
     let mut fields = Fields::parse(body)?;
     served.named.check(&mut fields)?;
     let asked = asked(served, fields, route)?;
-    let (stream, with_usage) = (asked.stream, asked.usage);
+    let (stream, with_usage, likeliest) = (asked.stream, asked.usage, asked.likeliest);
     let submitting = Arc::clone(served);
     let submitted = tokio::task::spawn_blocking(move || submit(&submitting, asked, asker));
     let (prompt_tokens, events) = submitted.await.map_err(|_| Failure::defect())??;
-    let answer = Answer::new(served, route, stream, prompt_tokens);
+    let answer = Answer::new(served, route, stream, prompt_tokens, likeliest);
     match stream {
         true => Ok(answer.stream(Coming::new(events), with_usage)),
         false => answer.whole(Coming::new(events)).await,
@@ -140,9 +145,11 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
         Route::Completions => COMPLETIONS,
         Route::Chat => CHAT,
     };
+    let likeliest = likeliest::asked(&mut fields, route, &served.shared)?;
     fields.harmless(&[CALLER, GENERATE, own], temperature == 0.0)?;
     fields.finish()?;
-    Ok(Asked { text, max_tokens: max_tokens.map(|n| usize::try_from(n).unwrap_or(usize::MAX)), options, stream, usage })
+    let max_tokens = max_tokens.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+    Ok(Asked { text, max_tokens, options, stream, usage, likeliest })
 }
 
 /// A whole number, however it is written.

@@ -2,29 +2,23 @@
 //! through a browser (DNS rebinding); by key, if there are keys; and for JSON, if there is a body.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod keys;
 mod names;
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use hushed_model::without_mark;
-use hushed_serve::Digest;
-use sha2::{Digest as _, Sha256};
-use subtle::{Choice, ConstantTimeEq};
-use zeroize::Zeroizing;
 
 use super::refusal::Refusal;
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
+use crate::listen::Bound;
 use crate::sessions::share::Caller;
+use keys::Keys;
 
-/// What precedes the digest of a key in its file, as in a server's list of tokens.
-const HASHED: &[u8] = b"sha256:";
-/// Permitted lengths of a key.
-const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
 /// Paths that need no key: those that a browser loads before its user can give it one, and that a supervisor polls.
 const OPEN: [&str; 4] = ["/", "/health", "/ready", "/ping"];
 /// Those of them that a load balancer polls in HTTP/1.0, where a request may name no host. A browser always names one.
@@ -40,17 +34,20 @@ pub struct Door {
     origins: Vec<String>,
     /// Where the keys are.
     file: Option<PathBuf>,
-    /// SHA-256 of each key; `None` requires no key.
-    keys: RwLock<Option<Vec<[u8; 32]>>>,
+    /// `None` requires no key.
+    keys: RwLock<Option<Keys>>,
+    /// See [`Door::expiry`].
+    expiry: Arc<AtomicU64>,
 }
 
 impl Door {
-    /// The rules of a gateway that listens at `address`, or on a Unix socket.
+    /// The rules of a gateway that listens there.
     ///
     /// # Errors
     /// [`GatewayError::NoHost`], [`GatewayError::Name`], and those of the key file.
-    pub fn new(config: &GatewayConfig, address: Option<SocketAddr>) -> Result<Self, GatewayError> {
-        let keys = config.api_keys.as_deref().map(read_keys).transpose()?;
+    pub fn new(config: &GatewayConfig, bound: &Bound) -> Result<Self, GatewayError> {
+        let (address, expiry) = (bound.address(), bound.expiry());
+        let keys = config.api_keys.as_deref().map(Keys::read).transpose()?;
         let named: Result<Vec<String>, _> = config.hosts.iter().map(|h| names::host(h)).collect();
         let named = named?;
         let origins: Result<Vec<String>, _> = config.origins.iter().map(|o| names::origin(o)).collect();
@@ -71,13 +68,13 @@ impl Door {
         {
             return Err(GatewayError::NoHost { address });
         }
-        Ok(Self { hosts, origins: origins?, file: config.api_keys.clone(), keys: RwLock::new(keys) })
+        Ok(Self { hosts, origins: origins?, file: config.api_keys.clone(), keys: RwLock::new(keys), expiry })
     }
 
     /// Reads the keys again. If they cannot be used, they stay as they were.
     pub fn reload(&self) {
         let Some(path) = &self.file else { return };
-        match read_keys(path) {
+        match Keys::read(path) {
             Ok(keys) => {
                 tracing::info!(keys = keys.len(), "read the API keys again");
                 *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
@@ -86,7 +83,7 @@ impl Door {
         }
     }
 
-    fn known(&self) -> RwLockReadGuard<'_, Option<Vec<[u8; 32]>>> {
+    fn known(&self) -> RwLockReadGuard<'_, Option<Keys>> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -97,7 +94,52 @@ impl Door {
 
     /// How many users there can be: one per key, or one if there are no keys.
     pub fn keys(&self) -> usize {
-        self.known().as_ref().map_or(1, Vec::len)
+        self.known().as_ref().map_or(1, Keys::len)
+    }
+
+    /// The name of a caller's key: `unnamed` if it has none, `None` where no keys are required.
+    pub fn name(&self, caller: Caller) -> Option<String> {
+        let known = self.known();
+        let keys = known.as_ref()?;
+        Some(keys.name(caller).unwrap_or("unnamed").to_owned())
+    }
+
+    /// The same for the log, of a request for which a key is required.
+    pub fn key_name(&self, path: &str, caller: Caller) -> Option<String> {
+        if OPEN.contains(&path) && caller == Caller::default() {
+            return None;
+        }
+        self.name(caller)
+    }
+
+    /// Whether there is a certificate.
+    pub fn has_tls(&self) -> bool {
+        self.expiry() > 0
+    }
+
+    /// When the gateway's certificate expires, in seconds since 1970; 0 without one.
+    pub fn expiry(&self) -> u64 {
+        self.expiry.load(Ordering::Relaxed)
+    }
+
+    /// Whether a caller may see what others do.
+    pub fn sees_all(&self, caller: Caller) -> bool {
+        self.known().as_ref().is_none_or(|keys| keys.sees_all(caller))
+    }
+
+    /// Whether sums over all callers are for the operator's key alone, and this is another one.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_operator(&self, caller: Caller) -> Result<(), Refusal> {
+        let known = self.known();
+        match known.as_ref().is_none_or(|keys| !keys.has_operator() || keys.sees_all(caller)) {
+            true => Ok(()),
+            false => {
+                let message = "only the key named `operator` reads this";
+                Err(Refusal::new(StatusCode::FORBIDDEN, "api-key", message))
+            }
+        }
     }
 
     /// Checks whether a request may come in; returns its caller.
@@ -194,12 +236,9 @@ impl Door {
             return Ok(Caller::default());
         };
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
-        let shown: [u8; 32] = Sha256::digest(shown.unwrap_or_default()).into();
-        let none = Choice::from(0);
-        let known = keys.iter().fold(none, |found, key| found | key.ct_eq(&shown));
-        match known.into() {
-            true => Ok(Caller(shown)),
-            false => Err(Refusal::new(
+        match keys.caller(shown.unwrap_or_default()) {
+            Some(caller) => Ok(caller),
+            None => Err(Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "api-key",
                 "missing or unknown key; send `Authorization: Bearer KEY`",
@@ -226,32 +265,6 @@ fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => name,
         _ => host,
-    }
-}
-
-fn read_keys(path: &Path) -> Result<Vec<[u8; 32]>, GatewayError> {
-    let text = fs::read(path).map_err(|source| GatewayError::File { path: path.to_owned(), source })?;
-    let text = Zeroizing::new(text);
-    let wrong = |line| GatewayError::KeyFile { path: path.to_owned(), line };
-    let mut keys = Vec::new();
-    for (line, number) in without_mark(&text).split(|b| *b == b'\n').zip(1..) {
-        let line = line.trim_ascii();
-        if line.is_empty() || line.starts_with(b"#") {
-            continue;
-        }
-        if let Some(hex) = line.strip_prefix(HASHED) {
-            let digest = std::str::from_utf8(hex).ok().and_then(|hex| hex.trim().parse::<Digest>().ok());
-            keys.push(digest.ok_or_else(|| wrong(number))?.0);
-            continue;
-        }
-        if !KEY_BYTES.contains(&line.len()) || !line.iter().all(u8::is_ascii_graphic) {
-            return Err(wrong(number));
-        }
-        keys.push(Sha256::digest(line).into());
-    }
-    match keys.is_empty() {
-        true => Err(wrong(1)),
-        false => Ok(keys),
     }
 }
 

@@ -18,7 +18,7 @@ mod tei;
 pub mod wanted;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -77,9 +77,10 @@ async fn enter(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) 
     if let Some(plain) = paths::plain(request.uri()) {
         *request.uri_mut() = plain;
     }
-    let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+    let (path, method, began) = (request.uri().path().to_owned(), request.method().clone(), Instant::now());
     let door = &edge.door;
     let checked = door.check(&method, request.uri(), request.headers());
+    let key = checked.as_ref().ok().and_then(|caller| door.key_name(&path, *caller));
     let friend = door.friend(request.headers()).cloned();
     let entered = match checked {
         Ok(_) if method == Method::OPTIONS && friend.is_some() => Ok(Entered::Preflight(request.headers().clone())),
@@ -108,8 +109,15 @@ async fn enter(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) 
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
-    let request = served::Request { route: paths::label(&path), status: response.status().as_u16() };
-    edge.metrics.requests.get_or_create(&request).inc();
+    let (route, status, seconds) = (paths::label(&path), response.status().as_u16(), began.elapsed().as_secs_f64());
+    edge.metrics.requests.get_or_create(&served::Request { route, status }).inc();
+    if method == Method::POST {
+        edge.metrics.seconds.get_or_create(&served::Route { route }).observe(seconds);
+    }
+    match key {
+        Some(key) => tracing::info!(key, route, status, seconds, "request"),
+        None => tracing::debug!(route, status, seconds, "request"),
+    }
     response
 }
 

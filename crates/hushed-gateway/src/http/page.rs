@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::served::Served;
+use crate::sessions::share::Caller;
 
 /// The whole page. It loads nothing: its style and its script are inline.
 const PAGE: &str = include_str!("page.html");
@@ -45,9 +46,10 @@ fn hash(text: &str) -> String {
 }
 
 /// `GET /ledger`
-pub async fn ledger(State(served): State<Arc<Served>>) -> Json<Value> {
+pub async fn ledger(State(served): State<Arc<Served>>, Extension(caller): Extension<Caller>) -> Json<Value> {
     let shared = &served.shared;
-    let book = shared.ledger.book();
+    let sees_all = served.edge.door.sees_all(caller);
+    let book = if sees_all { shared.ledger.book() } else { shared.ledger.book_of(caller) };
     Json(json!({
         "server": served.server,
         "certificate_sha256": served.pin,
@@ -60,6 +62,7 @@ pub async fn ledger(State(served): State<Arc<Served>>) -> Json<Value> {
         },
         "max_tokens": shared.max_tokens,
         "needs_key": served.edge.door.has_keys(),
+        "of": if sees_all { "everybody" } else { "this key" },
         "total": book.total,
         "lines": book.lines,
     }))

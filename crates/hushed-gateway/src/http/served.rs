@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hushed_serve::ServerTrust;
+use hushed_serve::{LATENCIES, ServerTrust};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
 
 use super::door::Door;
 use super::wanted::Named;
@@ -87,12 +88,30 @@ impl Served {
 }
 
 /// Counts of HTTP requests. Those of passes are in the ledger.
-#[derive(Default)]
 pub struct Metrics {
     /// Number of answered requests.
     pub requests: Family<Request, Counter>,
     /// Texts of requests, by the source of their answers.
     pub texts: Family<From, Counter>,
+    /// Time until the head of an answer, by route.
+    pub seconds: Family<Route, Histogram, fn() -> Histogram>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            texts: Family::default(),
+            seconds: Family::new_with_constructor(|| Histogram::new(LATENCIES)),
+        }
+    }
+}
+
+/// The label of times.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Route {
+    /// One of the gateway's routes, or `other`.
+    pub route: &'static str,
 }
 
 /// The labels of a request.

@@ -8,6 +8,7 @@ use hushed_serve::{Client, Options, ServeError, TooLong};
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
+use super::ledger::Seen;
 use super::search;
 use super::session::{IDLE, Kept};
 use super::shared::{How, Shared};
@@ -47,7 +48,7 @@ pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
 
 fn run(kept: &mut Kept, shared: &Shared, pass: &Pass) -> Result<Vec<Answer>, Failure> {
     let options = options(&shared.how, pass.texts.len());
-    kept.run(pass.texts.len(), pass.rows.clone(), |client, _| embed(client, shared, pass, options))
+    kept.run(pass.texts.len(), pass.seen.clone(), |client, _| embed(client, shared, pass, options))
 }
 
 fn embed(client: &mut Client, shared: &Shared, pass: &Pass, options: Options) -> Result<Vec<Answer>, ServeError> {
@@ -64,8 +65,10 @@ fn embed(client: &mut Client, shared: &Shared, pass: &Pass, options: Options) ->
     let mut add = |answered: &hushed_serve::Pass, answer| {
         if answers.len() == answered.first {
             let cost = &answered.cost;
-            let rows = pass.rows.iter().skip(answers.len()).take(answered.texts).copied();
-            shared.ledger.pass(rows.collect(), answered.texts * charge, cost);
+            let (from, texts) = (answers.len(), answered.texts);
+            let rows = pass.seen.rows.iter().skip(from).take(texts).copied().collect();
+            let callers = pass.seen.callers.iter().skip(from).take(texts).copied().collect();
+            shared.ledger.pass(Seen { rows, callers }, texts * charge, cost);
             if answered.texts == pass.texts.len() {
                 shared.pace.pass_took(pass.planned, cost.time);
             }

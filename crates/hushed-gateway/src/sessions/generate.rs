@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 
 use super::admission::{Admission, Held, Load, Refused};
 use super::failure::Failure;
+use super::ledger::Seen;
 use super::pace::Planned;
 use super::session::{IDLE, Kept, UnderWay};
 use super::share::{Caller, Turns, before};
@@ -46,6 +47,10 @@ pub struct Job {
 pub enum Event {
     /// A token.
     Token {
+        /// Its id.
+        id: u32,
+        /// The likeliest tokens of its pass, this one among them.
+        top: Vec<u32>,
         /// The text it adds; may be empty.
         text: Zeroizing<String>,
         /// If it is the last token, the reason.
@@ -190,8 +195,8 @@ pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
             Next::Job(id, job) => {
                 let run = || {
                     let tokens = job.options.max_tokens;
-                    let rows = vec![job.rows];
-                    kept.run(tokens, rows, |client, pass| answer(client, shared, &job, pass))
+                    let seen = Seen::one(job.rows, job.caller);
+                    kept.run(tokens, seen, |client, pass| answer(client, shared, &job, pass))
                 };
                 let failure = match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(())) => None,
@@ -227,13 +232,13 @@ fn answer(client: &mut Client, shared: &Shared, job: &Job, pass: &mut UnderWay) 
         let token = generation.next();
         // Counted by what was sent: a pass with drafts gives several tokens, and not every pass gives one.
         for sent in generation.take_sent() {
-            shared.sent(&sent, &job.planned);
+            shared.sent(&sent, &job.planned, job.caller);
             pass.follows(&sent);
         }
         let Some(token) = token.transpose()? else {
             return Ok(());
         };
-        let event = Event::Token { text: Zeroizing::new(token.text), last: token.last };
+        let event = Event::Token { id: token.id, top: token.top, text: Zeroizing::new(token.text), last: token.last };
         let reads = send(&job.events, event, &shared.stop, READER);
         // The reader's time must not count towards the next pass.
         pass.begins();
@@ -265,7 +270,7 @@ mod tests {
     use super::*;
 
     fn token() -> Event {
-        Event::Token { text: Zeroizing::new(String::new()), last: None }
+        Event::Token { id: 0, top: Vec::new(), text: Zeroizing::new(String::new()), last: None }
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Sessions {
             max_tokens: client.max_tokens(),
             max_pass_tokens: client.max_pass_tokens(),
             max_texts: client.max_texts(),
+            top: client.answers().top(),
             documents: client.documents(),
             record_bytes: client.record_bytes(),
             scores: client.gives_scores(),

@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
+use super::ledger::Seen;
 use super::session::Kept;
 use super::share::Caller;
 use super::shared::Shared;
@@ -30,11 +31,11 @@ pub struct Job {
 /// Runs a search, in a session that accepts as many texts as it counts for.
 pub fn run(kept: &mut Kept, shared: &Shared, job: &Job) -> Result<Found, Failure> {
     let options = Options { bucket: shared.how.bucket, public_table: shared.how.public_table, ..job.too_long.into() };
-    kept.run(job.wanted.charge(), vec![job.rows], |client, _| {
+    kept.run(job.wanted.charge(), Seen::one(job.rows, job.caller), |client, _| {
         let found = client.search(&job.query, job.wanted, &options, None)?;
         let cost = &found.cost;
         let counted = job.wanted.charge();
-        shared.ledger.pass(vec![found.rows], counted, cost);
+        shared.ledger.pass(Seen::one(found.rows, job.caller), counted, cost);
         shared.pace.pass_took(job.planned, cost.time);
         Ok(found)
     })

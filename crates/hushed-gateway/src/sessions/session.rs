@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use hushed_serve::{Client, ClientConfig, Cost, Sent, ServeError, Stats, Work};
 
 use super::failure::Failure;
+use super::ledger::Seen;
 use super::shared::Shared;
 
 /// How long an idle session is kept: it occupies another client's place at the server.
@@ -28,7 +29,7 @@ pub struct Kept {
 
 /// The pass under way, as far as it is not in the ledger yet.
 pub struct UnderWay {
-    rows: Vec<usize>,
+    seen: Seen,
     since: Instant,
     before: Stats,
 }
@@ -37,7 +38,7 @@ impl UnderWay {
     /// What was sent for an answer is now in the ledger, and another pass of that answer may follow.
     pub fn follows(&mut self, sent: &Sent) {
         if matches!(sent.work, Work::Pass { .. }) {
-            self.rows = vec![1];
+            self.seen.rows = vec![1];
         }
         self.before = sent.after;
         self.begins();
@@ -67,19 +68,19 @@ impl Kept {
         }
     }
 
-    /// Runs `work` in a session that accepts `texts` more. `rows` is what the server will see of its first pass, for
+    /// Runs `work` in a session that accepts `texts` more. `seen` is what the server will see of its first pass, for
     /// the ledger in case of a failure. If a kept session turns out to be over before a pass has begun (the server was
     /// restarted, or gave its place to a client that waited), `work` is run once more, in another one.
     pub fn run<T>(
         &mut self,
         texts: usize,
-        rows: Vec<usize>,
+        seen: Seen,
         work: impl FnMut(&mut Client, &mut UnderWay) -> Result<T, ServeError>,
     ) -> Result<T, Failure> {
         if let (None, Some(failure)) = (&self.client, self.shared.away.now()) {
             return Err(failure);
         }
-        let done = self.attempt(texts, rows, work);
+        let done = self.attempt(texts, seen, work);
         self.count();
         let done = done.map_err(|error| Failure::from(&error));
         self.shared.ready.seen(done.is_ok());
@@ -108,13 +109,13 @@ impl Kept {
     fn attempt<T>(
         &mut self,
         texts: usize,
-        rows: Vec<usize>,
+        seen: Seen,
         mut work: impl FnMut(&mut Client, &mut UnderWay) -> Result<T, ServeError>,
     ) -> Result<T, ServeError> {
         let kept = self.is_open();
         let mut client = self.session(texts)?;
         let begun = client.passes_begun();
-        let mut pass = UnderWay { rows: rows.clone(), since: Instant::now(), before: client.stats() };
+        let mut pass = UnderWay { seen: seen.clone(), since: Instant::now(), before: client.stats() };
         client.stop_when(Arc::clone(&self.shared.stop));
         let mut done = work(&mut client, &mut pass);
         if let Err(error) = &done
@@ -126,7 +127,7 @@ impl Kept {
             drop(client);
             client = self.session(texts)?;
             client.stop_when(Arc::clone(&self.shared.stop));
-            pass = UnderWay { rows, since: Instant::now(), before: client.stats() };
+            pass = UnderWay { seen, since: Instant::now(), before: client.stats() };
             done = work(&mut client, &mut pass);
         }
         match &done {
@@ -134,7 +135,7 @@ impl Kept {
             // The gateway checks what it sends, so whatever this is, the session is not to be trusted with more.
             Err(error) => {
                 let cost = Cost { time: pass.since.elapsed(), stats: client.stats().since(&pass.before) };
-                self.failed(error, pass.rows, &cost);
+                self.failed(error, pass.seen, &cost);
             }
         }
         done
@@ -164,15 +165,15 @@ impl Kept {
             Err(error) => {
                 self.shared.away.set(&Failure::from(error));
                 let cost = Cost { time: began.elapsed(), stats: Stats::default() };
-                self.failed(error, Vec::new(), &cost);
+                self.failed(error, Seen::default(), &cost);
             }
         }
         connected
     }
 
-    fn failed(&self, error: &ServeError, rows: Vec<usize>, cost: &Cost) {
+    fn failed(&self, error: &ServeError, seen: Seen, cost: &Cost) {
         tracing::warn!(name = error.name(), "no answer: {error}");
-        self.shared.ledger.failure(error.name(), rows, cost);
+        self.shared.ledger.failure(error.name(), seen, cost);
     }
 
     /// Updates the number of open sessions for the admission.

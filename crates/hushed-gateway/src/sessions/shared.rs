@@ -9,10 +9,10 @@ use hushed_serve::{Client, ClientConfig, Digest, Public, Sent, Work};
 use super::admission::Admission;
 use super::away::Away;
 use super::failure::Failure;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Seen};
 use super::pace::{Pace, Planned};
 use super::ready::Ready;
-use super::share::Share;
+use super::share::{Caller, Share};
 
 /// How texts are run, the same for all requests.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,8 @@ pub struct Shared {
     pub max_pass_tokens: usize,
     /// Most texts per session.
     pub max_texts: usize,
+    /// How many of the likeliest tokens or classes the server opens; `None` if it opens logits.
+    pub top: Option<usize>,
     /// Number of searchable documents.
     pub documents: usize,
     /// Bytes of each document's text; 0 if documents have none.
@@ -114,11 +116,11 @@ impl Shared {
         self.open.load(Ordering::Relaxed) > 0
     }
 
-    /// Enters what was sent for an answer in the ledger, and learns from its time.
-    pub(super) fn sent(&self, sent: &Sent, planned: &Planned) {
+    /// Enters what was sent for an answer of this caller in the ledger, and learns from its time.
+    pub(super) fn sent(&self, sent: &Sent, planned: &Planned, caller: Caller) {
         match sent.work {
-            Work::Ahead => self.ledger.ahead(sent.rows, sent.counted, &sent.cost),
-            Work::Pass { .. } => self.ledger.pass(vec![sent.rows], sent.counted, &sent.cost),
+            Work::Ahead => self.ledger.ahead(sent.rows, caller, sent.counted, &sent.cost),
+            Work::Pass { .. } => self.ledger.pass(Seen::one(sent.rows, caller), sent.counted, &sent.cost),
         }
         if let Some(planned) = planned.of(sent) {
             self.pace.pass_took(planned, sent.cost.time);

@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use super::admission::{Admission, Held, Load, Refused, Wait};
 use super::failure::Failure;
+use super::ledger::Seen;
 use super::search::Job;
 use super::share::{Caller, Turns, before};
 
@@ -70,8 +71,8 @@ pub struct Pass {
     pub keys: Vec<Key>,
     /// The texts themselves, and which part is embedded of one that is too long.
     pub texts: Vec<(Zeroizing<String>, TooLong)>,
-    /// Their rows.
-    pub rows: Vec<usize>,
+    /// Their rows, and whose they are.
+    pub seen: Seen,
     /// Planned seconds if each were to run alone.
     pub planned: f64,
     /// Its id among the passes under way.
@@ -366,14 +367,16 @@ impl State {
         // The server sees lengths, but not whose turn it was.
         chosen.sort_by_key(|text| Reverse(text.1));
         chosen.first()?;
-        let mut pass = Pass { keys: Vec::new(), texts: Vec::new(), rows: Vec::new(), planned: 0.0, id: self.passes };
+        let mut pass =
+            Pass { keys: Vec::new(), texts: Vec::new(), seen: Seen::default(), planned: 0.0, id: self.passes };
         self.passes += 1;
         for (_, _, key) in chosen {
             if let Some(Entry::Waiting(text, waiters)) = self.entries.remove(&key) {
                 self.entries.insert(key, Entry::Running(waiters));
                 pass.keys.push(key);
                 pass.texts.push((text.text, text.too_long));
-                pass.rows.push(text.rows);
+                pass.seen.rows.push(text.rows);
+                pass.seen.callers.push(text.caller);
                 pass.planned += text.planned;
             }
         }

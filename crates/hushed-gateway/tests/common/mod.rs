@@ -1,5 +1,8 @@
 //! A server with a tiny model and a gateway in front of it, in this process; HTTP as bytes.
 
+#[path = "../../../hushed-serve/tests/common/private.rs"]
+mod private;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -14,6 +17,8 @@ use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, ti
 use hushed_serve::{ClientConfig, Document, IndexFile, ServeError, Server, ServerConfig, ServerTrust};
 use serde_json::Value;
 use tempfile::TempDir;
+
+pub use private::write_private;
 
 /// A running server, stopped and joined on drop.
 pub struct Running {

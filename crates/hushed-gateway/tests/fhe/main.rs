@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use common::{Reply, eventually, posted, read_reply};
+use common::{Reply, eventually, posted, read_reply, write_private};
 use fhe_server::{Running, config};
 use hushed_gateway::{BatchConfig, BatchGateway, GatewayConfig, GatewayError};
 use hushed_model::{Model, TooLong, cosine};
@@ -201,7 +201,7 @@ fn what_is_no_batch_is_refused_and_nothing_is_sent() {
     let work = work.path();
     let server = Running::start(&config(offered, work));
     let keys = work.join("api-keys");
-    fs::write(&keys, "a-key-of-the-first\na-key-of-the-second\n").unwrap();
+    write_private(&keys, "a-key-of-the-first\na-key-of-the-second\n");
     let [first, second] = ["first", "second"].map(|who| format!("Authorization: Bearer a-key-of-the-{who}\r\n"));
     let gateway = Gateway::open(&server, work, |config| {
         config.gather = Duration::from_secs(3600);

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use hushed_mpc::Answers;
 use hushed_serve::{Client, GenerateOptions};
 use serde_json::{Value, json};
 
@@ -287,4 +288,47 @@ fn a_stream_that_waits_is_heard_at_once() {
     drop(first);
     second.read_to_string(&mut text).unwrap();
     assert!(text.contains("[DONE]"), "{text}");
+}
+
+/// The operator opens the three likeliest tokens of each pass: they are named, and nobody knows how likely they are.
+#[test]
+fn the_likeliest_tokens_are_shown_where_the_operator_opens_them() {
+    let server = Running::allows(|config| {
+        let template = json!({ "chat_template": "{{ messages[0]['content'] }}" });
+        std::fs::write(config.model.join("tokenizer_config.json"), template.to_string()).unwrap();
+        config.answers = Answers::Top(3);
+    });
+    let text = expected(&server, 4);
+    let door = Door::open(&server, |_| ());
+    let body = json!({ "prompt": PROMPT, "max_tokens": 4, "temperature": 0, "logprobs": 2 });
+    let choice = door.post("/v1/completions", &body).json()["choices"][0].clone();
+    assert_eq!(choice["text"], json!(text));
+    let shown = &choice["logprobs"];
+    let names: Vec<&str> = shown["tokens"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
+    assert_eq!(names.concat(), text);
+    for (name, top) in names.iter().zip(shown["top_logprobs"].as_array().unwrap()) {
+        let top = top.as_object().unwrap();
+        assert!(top.len() <= 2 && top.get(*name) == Some(&Value::Null), "{name} in {top:?}");
+    }
+    assert_eq!(shown["token_logprobs"], json!([null, null, null, null]));
+
+    let chat = json!({ "messages": [{ "role": "user", "content": PROMPT }], "max_tokens": 4, "temperature": 0,
+        "logprobs": true, "top_logprobs": 3, "stream": true });
+    let reply = door.post("/v1/chat/completions", &chat);
+    let chunks: Vec<Value> = events(&reply).iter().filter_map(|c| serde_json::from_str(c).ok()).collect();
+    let tokens: Vec<&Value> = chunks.iter().map(|c| &c["choices"][0]["logprobs"]["content"][0]).collect();
+    let said: String = tokens.iter().map(|token| token["token"].as_str().unwrap()).collect();
+    assert_eq!(said, text);
+    for token in tokens {
+        let top = token["top_logprobs"].as_array().unwrap();
+        assert_eq!((top.len(), &top[0]["token"], &token["logprob"]), (3, &token["token"], &Value::Null));
+    }
+
+    let mut more = body.clone();
+    more["logprobs"] = json!(4);
+    let reply = door.post("/v1/completions", &more);
+    assert_eq!(reply.status, 400);
+    assert!(reply.body.contains("the 3 likeliest"), "{}", reply.body);
+    let alone = json!({ "messages": [{ "role": "user", "content": PROMPT }], "top_logprobs": 2 });
+    assert_eq!(door.post("/v1/chat/completions", &alone).json()["error"]["param"], "top_logprobs");
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::json;
 
-use crate::common::{Door, Running, posted, read_reply};
+use crate::common::{Door, Running, posted, read_reply, write_private};
 
 const BODY: &str = "{\"input\": \"a\"}";
 
@@ -66,7 +66,7 @@ fn hosts_origins_and_kinds_of_content() {
 fn pages_of_a_friend_may_ask_and_others_may_not() {
     let server = Running::embeds();
     let keys = server.folder.path().join("keys");
-    std::fs::write(&keys, "a-key-of-sixteen-bytes").unwrap();
+    write_private(&keys, "a-key-of-sixteen-bytes");
     let door = Door::open(&server, |config| {
         config.origins = vec!["https://friend.example".to_owned()];
         config.api_keys = Some(keys);
@@ -118,7 +118,7 @@ fn a_body_is_bounded() {
 fn keys() {
     let server = Running::embeds();
     let keys = server.folder.path().join("keys");
-    std::fs::write(&keys, "# two\nfirst-key-of-sixteen\n\nsecond-key-of-sixteen\n").unwrap();
+    write_private(&keys, "# two\nfirst-key-of-sixteen\n\nsecond-key-of-sixteen\n");
     let door = Door::open(&server, |config| config.api_keys = Some(keys));
     let post = |key: &str| door.send(&posted("/v1/embeddings", BODY, key)).status;
     assert_eq!(post(""), 401);
@@ -161,7 +161,7 @@ fn keys_may_be_hashed_and_are_read_again() {
     let keys = folder.path().join("keys");
     // SHA-256 of "the-key-of-the-first-user".
     let digest = hushed_serve::Token::from_bytes(b"the-key-of-the-first-user").unwrap().digest();
-    std::fs::write(&keys, format!("sha256:{digest}\n")).unwrap();
+    write_private(&keys, format!("sha256:{digest}\n"));
     let reload = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let door = Door::open(&server, |config| {
         config.api_keys = Some(keys.clone());
@@ -174,7 +174,7 @@ fn keys_may_be_hashed_and_are_read_again() {
     assert_eq!(ask("the-key-of-the-first-user"), 200);
     assert_eq!(ask(&format!("sha256:{digest}")), 401);
     let again = |text: &str| {
-        std::fs::write(&keys, text).unwrap();
+        write_private(&keys, text);
         reload.store(true, std::sync::atomic::Ordering::SeqCst);
     };
     again("the-key-of-the-second-user\n");

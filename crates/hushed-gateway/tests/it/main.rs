@@ -7,6 +7,7 @@ mod completions;
 mod door;
 mod embeddings;
 mod harmless;
+mod keys;
 mod later;
 mod queue;
 mod search;

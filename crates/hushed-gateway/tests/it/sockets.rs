@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream};
 
-use crate::common::{Door, Running, posted, read_reply};
+use crate::common::{Door, Running, posted, read_reply, write_private};
 
 fn refused(server: &Running, change: impl FnOnce(&mut GatewayConfig)) -> GatewayError {
     let mut config = GatewayConfig::new(server.client());
@@ -60,7 +60,7 @@ fn a_unix_socket_is_this_users_alone() {
 fn nothing_in_the_clear_beyond_this_machine() {
     let server = Running::embeds();
     let keys = server.folder.path().join("keys");
-    std::fs::write(&keys, "a-key-of-sixteen-bytes").unwrap();
+    write_private(&keys, "a-key-of-sixteen-bytes");
     let everywhere = |config: &mut GatewayConfig| config.listen = Listen::from("0.0.0.0:0");
     assert_eq!(refused(&server, everywhere).name(), "open-to-strangers");
     let keyed = refused(&server, |config| {
@@ -68,7 +68,7 @@ fn nothing_in_the_clear_beyond_this_machine() {
         config.api_keys = Some(keys.clone());
     });
     assert_eq!(keyed.name(), "open-to-strangers");
-    std::fs::write(&keys, "short\n").unwrap();
+    write_private(&keys, "short\n");
     let guessed = refused(&server, |config| config.api_keys = Some(keys.clone()));
     assert_eq!(guessed.name(), "token-file");
     assert_eq!(refused(&server, |config| config.batch = 0).name(), "limit");
@@ -84,7 +84,7 @@ fn tls_with_a_key() {
     let server = Running::embeds();
     let folder = server.folder.path();
     let keys = folder.join("keys");
-    std::fs::write(&keys, "a-key-of-sixteen-bytes").unwrap();
+    write_private(&keys, "a-key-of-sixteen-bytes");
     let certificates = folder.join("gateway");
     load_or_create_dev_certificate(&certificates).unwrap();
     let mut pem: Vec<_> = std::fs::read_dir(&certificates).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -121,6 +121,19 @@ fn tls_with_a_key() {
     };
     assert_eq!(post(""), 401);
     assert_eq!(post("Authorization: Bearer a-key-of-sixteen-bytes\r\n"), 200);
+    // What expires is shown, and what has expired is refused at the start.
+    let expiry = {
+        let name = "localhost".try_into().unwrap();
+        let mut tls = ClientConnection::new(Arc::new(config.clone()), name).unwrap();
+        let mut socket = door.connect();
+        let mut stream = Stream::new(&mut tls, &mut socket);
+        let head = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+        stream.write_all(format!("{head}Authorization: Bearer a-key-of-sixteen-bytes\r\n\r\n").as_bytes()).unwrap();
+        let text = read_reply(&mut stream).body;
+        let line = text.lines().find_map(|l| l.strip_prefix("hushed_gateway_certificate_expiry_seconds "));
+        line.unwrap().parse::<f64>().unwrap()
+    };
+    assert!(expiry > 1.7e9);
     // Without TLS there is no answer.
     let mut socket = door.connect();
     socket.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();

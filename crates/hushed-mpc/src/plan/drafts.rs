@@ -48,11 +48,12 @@ impl Drafts {
         let pass = |drafts: usize| {
             let before =
                 Before { public: prefix, held: rows.iter().sum(), ahead: request.ahead > 0, drafts: drafts > 0 };
-            Plan::next_tokens(&program, before, &[1 + drafts], terms, request.answers)
+            let plan = Plan::next_tokens(&program, before, &[1 + drafts], terms, request.answers);
+            plan.map(|plan| plan.at(request.pace))
         };
         let made = match request.ahead {
             0 => None,
-            rows => Some((Plan::ahead(&program, rows, terms)?, rows)),
+            rows => Some((Plan::ahead(&program, rows, terms)?.at(request.pace), rows)),
         };
         Ok(Drafts { one: pass(0)?, all: pass(request.draft)?, made })
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
 
-use super::{Before, Memory, Plan};
+use super::{Before, Memory, Pace, Plan};
 use crate::formats::MAX_TOKENS;
 use crate::{Answers, Prefix, RunError, Terms};
 
@@ -12,7 +12,7 @@ use crate::{Answers, Prefix, RunError, Terms};
 const FEWEST: usize = 3;
 
 /// The request for a folder's plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// The tokens of each text of a pass, including the two special ones; empty for an image model.
     pub tokens: Vec<usize>,
@@ -32,6 +32,8 @@ pub struct Request {
     pub answers: Answers,
     /// A public text before the prompt of a generating model.
     pub prefix: Option<String>,
+    /// The machine whose seconds are asked for.
+    pub pace: Pace,
 }
 
 impl Request {
@@ -135,7 +137,8 @@ impl Plan {
     pub fn of_folder(folder: &Path, request: &Request) -> Result<Vec<Plan>, PlanError> {
         let public = public_of(folder)?;
         if public.images.is_some() {
-            return Plan::of_images(&public, request);
+            let plans = Plan::of_images(&public, request)?;
+            return Ok(plans.into_iter().map(|plan| plan.at(request.pace)).collect());
         }
         let (rows, prefix) = request.rows(&public)?;
         let (terms, later) = (request.terms(), request.max_tokens - 1);
@@ -151,7 +154,8 @@ impl Plan {
         };
         let held = rows.iter().sum::<usize>();
         let later = (0..later).map(|i| Ok(next(held + i, &[1])?));
-        std::iter::once(Ok(first)).chain(later).collect()
+        let plans = std::iter::once(Ok(first)).chain(later);
+        plans.map(|plan| plan.map(|plan| plan.at(request.pace))).collect()
     }
 
     /// [`Plan::ahead`] of a folder's model. Reads the folder's public files.
@@ -163,7 +167,7 @@ impl Plan {
         match public.task() {
             Task::Generate => {
                 let program = Model::shapes_only(&public).program();
-                Ok(Plan::ahead(&program, request.ahead, request.terms())?)
+                Ok(Plan::ahead(&program, request.ahead, request.terms())?.at(request.pace))
             }
             _ => Err(PlanError::NotGenerated),
         }

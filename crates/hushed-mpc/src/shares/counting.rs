@@ -65,6 +65,13 @@ pub struct Entry {
     pub seconds: f64,
 }
 
+impl Entry {
+    /// The part of [`Entry::seconds`] that oblivious transfers take, with the work on them.
+    pub(crate) fn transfer_seconds(&self) -> f64 {
+        self.cots as f64 * COT_NANOSECONDS * 1e-9
+    }
+}
+
 /// The length of a shared vector.
 #[derive(Clone)]
 pub struct Length {

@@ -455,7 +455,30 @@ fn certificates_that_cannot_be_read_say_why() {
         assert_eq!(Trust::from_pin(pin).err(), Some(CertificateError::BadPin), "{pin}");
     }
     let colons = vec!["aB"; 32].join(":");
-    assert!(matches!(Trust::from_pin(&colons), Ok(Trust::Pin(pin)) if pin == [0xab; 32]));
+    for pin in [colons.clone(), format!(" {colons}\n"), format!("sha256 Fingerprint={colons}")] {
+        assert!(matches!(Trust::from_pin(&pin), Ok(Trust::Pin(pin)) if pin == [0xab; 32]), "{pin}");
+    }
+    let key = scratch.0.join("encrypted.key");
+    fs::write(&key, "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n").unwrap();
+    assert_eq!(Identity::from_files(&path, &key).err(), Some(CertificateError::Encrypted { path: key }));
+}
+
+/// With a byte order mark the first line of a PEM file would not be known, and a chain would lose its certificate.
+#[test]
+fn pem_files_may_begin_with_a_byte_order_mark() {
+    let scratch = Scratch::new("mark");
+    let plain = load_or_create_dev_certificate(&scratch.0).unwrap();
+    let file = scratch.0.join("dev-identity.pem");
+    let marked = [b"\xef\xbb\xbf", fs::read(&file).unwrap().as_slice()].concat();
+    fs::write(&file, marked).unwrap();
+    let read = Identity::from_files(&file, &file).unwrap();
+    assert_eq!((read.fingerprint(), read.chain().len()), (plain.fingerprint(), 1));
+    let key = scratch.0.join("key.pem");
+    let pem = fs::read_to_string(&file).unwrap();
+    let at = pem.find("-----BEGIN PRIVATE").unwrap();
+    fs::write(&key, format!("\u{feff}{}", &pem[at..])).unwrap();
+    assert!(Identity::from_files(&file, &key).unwrap().check().is_ok());
+    assert!(Trust::from_ca_file(&file).is_ok());
 }
 
 /// What a server finds out before its first client does.

@@ -21,8 +21,8 @@ def plan(
 
     ``folder`` is a model folder, of which only the public files are read; ``tokens`` the tokens of each text, the two
     special ones counted. ``public_prefix`` is the file of a public text before them, and ``answers`` what the operator
-    opens (:func:`serve`). Bytes and rounds are exact, seconds are estimates. With ``steps``, the entry ``steps`` lists
-    every step.
+    opens (:func:`serve`). Bytes and rounds are exact, seconds are estimates for this machine. With ``steps``, the entry
+    ``steps`` lists every step.
     """
     lengths = [tokens] if hasattr(tokens, "__index__") else list(tokens)
     lengths = [at_least(1, n, "tokens") for n in lengths]

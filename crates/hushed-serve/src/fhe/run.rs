@@ -400,10 +400,7 @@ fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
         });
         written.map_err(FheJobError::from)?;
     }
-    let metadata = fs::metadata(path).map_err(FileError::io("read", path));
-    let metadata = metadata.map_err(FheJobError::from)?;
-    atomic::check_private(path, &metadata).map_err(FheJobError::from)?;
-    let bytes = Zeroizing::new(files::read(path, 32)?);
+    let bytes = files::read_private(path, 32)?;
     let unusable = || FileError::Unusable { path: path.to_owned(), what: "length" };
     let secret = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| unusable());
     let secret = Zeroizing::new(secret.map_err(FheJobError::from)?);

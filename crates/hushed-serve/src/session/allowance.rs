@@ -16,6 +16,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod batch;
+pub(crate) mod left;
 pub(crate) mod rate;
 
 use std::collections::BTreeMap;
@@ -224,13 +225,21 @@ impl Rate {
         end.saturating_add(self.seconds)
     }
 
+    /// The parts that count now: until when, and how many.
+    fn counting(self, parts: &[Part], now: u64) -> impl Iterator<Item = (u64, u64)> {
+        parts.iter().map(move |part| (self.until(part, now), part.amount)).filter(move |(until, _)| *until > now)
+    }
+
+    /// How many count now.
+    fn had(self, parts: &[Part], now: u64) -> u64 {
+        self.counting(parts, now).fold(0, |sum, (_, amount)| sum.saturating_add(amount))
+    }
+
     /// Seconds until this many more may run; `None` if they may now.
     fn wait(self, parts: &[Part], amount: u64, now: u64) -> Option<u32> {
-        let counting = parts.iter().map(|part| (self.until(part, now), part.amount)).filter(|(until, _)| *until > now);
-        let mut counting: Vec<(u64, u64)> = counting.collect();
+        let mut counting: Vec<(u64, u64)> = self.counting(parts, now).collect();
         counting.sort_unstable();
-        let all = counting.iter().map(|(_, amount)| *amount);
-        let all = all.fold(amount, u64::saturating_add);
+        let all = self.had(parts, now).saturating_add(amount);
         let mut over = all.saturating_sub(self.amount);
         let mut wait = None;
         for (until, amount) in counting {
@@ -469,6 +478,19 @@ mod tests {
         counts.count_at(&bob, texts(100), now).unwrap();
         let above = Refusal::AboveAllowance { limit: 100 };
         assert_eq!(counts.count_at(&bob, texts(101), now), Err(above));
+    }
+
+    #[test]
+    fn what_is_left_grows_as_the_window_moves() {
+        let folder = tempfile::tempdir().unwrap();
+        let counts = counts(folder.path(), "100/DAY").unwrap();
+        let (ann, began) = (owner(1), 20_000 * 86_400);
+        counts.count_at(&ann, texts(30), began).unwrap();
+        counts.count_at(&ann, texts(20), began + 7200).unwrap();
+        let left = |now| counts.batches.lock().counts.left(counts.limits, now).texts.get(ann.name()).copied();
+        // A part counts for a day from its end.
+        assert_eq!((left(began + 7200), left(began + 86_400 + 3599)), (Some(50), Some(50)));
+        assert_eq!((left(began + 86_400 + 3600), left(began + 3 * 86_400)), (Some(80), Some(100)));
     }
 
     #[test]

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use hushed_mpc::RunError;
 use hushed_net::channel::tcp;
-use hushed_net::{Identity, Party, Session, Shape, TlsClient, Trust};
+use hushed_net::{Party, Session, Shape, TlsClient, Trust};
 
 use crate::bundle::Bundle;
 use crate::digest::Digest;
 use crate::error::ServeError;
+use crate::identity;
 use crate::session::deadlines::Deadlines;
 use crate::session::token::Token;
 use crate::session::wire::{Refusal, Waiting};
@@ -197,7 +198,7 @@ pub(crate) fn open(config: &ClientConfig) -> Result<Session, ServeError> {
         ServerTrust::Pins(pins) => Trust::from_pins(pins)?,
     };
     let identity = match &config.identity {
-        Some((chain, key)) => Some(Identity::from_files(chain, key)?),
+        Some((chain, key)) => Some(identity::read(chain, key)?),
         None => None,
     };
     let host = host(&config.server)?;

@@ -243,6 +243,9 @@ impl Listener {
                 let fresh = || {
                     let (sessions, waiting) = self.registry.sessions();
                     metrics.now([sessions, waiting, self.max_sessions], self.gate().validity.until);
+                    if let Some(counts) = &self.counts {
+                        metrics.left(counts.left());
+                    }
                 };
                 let answer = move || metrics::serve(socket, metrics, &fresh, stop, done);
                 let thread = thread::Builder::new().name("hushed-metrics".to_owned());

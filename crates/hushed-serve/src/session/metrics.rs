@@ -21,6 +21,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::session::allowance::left::Left;
+
 /// The OpenMetrics format, which Prometheus reads.
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Maximum size of a request in bytes.
@@ -30,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait when the system cannot accept a connection.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 
-/// Upper bounds of the buckets of durations.
-const SECONDS: [f64; 12] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0, 1800.0];
+/// Upper bounds in seconds of the buckets of durations, in a server's metrics and a gateway's.
+pub const LATENCIES: [f64; 12] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0, 1800.0];
 /// Most clients that are counted by name; the others are counted together.
 const MOST_CLIENTS: usize = 1000;
 const OTHERS: &str = "others";
@@ -49,6 +51,8 @@ pub(crate) struct Metrics {
     expiry: Gauge,
     passes: Histogram,
     clients: Family<[(&'static str, String); 1], Counter>,
+    texts_left: Family<[(&'static str, String); 1], Gauge>,
+    bits_left: Family<[(&'static str, String); 1], Gauge>,
     /// The clients that have a counter of their own.
     known: Mutex<BTreeSet<String>>,
     texts: Counter,
@@ -80,8 +84,10 @@ impl Default for Metrics {
             waiting: Gauge::default(),
             most: Gauge::default(),
             expiry: Gauge::default(),
-            passes: Histogram::new(SECONDS),
+            passes: Histogram::new(LATENCIES),
             clients: Family::default(),
+            texts_left: Family::default(),
+            bits_left: Family::default(),
             known: Mutex::default(),
             texts: Counter::default(),
             tokens: Counter::default(),
@@ -116,6 +122,12 @@ impl Default for Metrics {
         registry.register("build", "This program", build);
         registry.register("pass_seconds", "Durations of passes", all.passes.clone());
         registry.register("client_texts", "What passes counted as, in texts, by client", all.clients.clone());
+        for (name, help, family) in [
+            ("client_texts_left", "Texts that the allowance of a client leaves it now", &all.texts_left),
+            ("client_bits_left", "Opened bits that the allowance of a client leaves it now", &all.bits_left),
+        ] {
+            registry.register(name, help, family.clone());
+        }
         let help = "Time that these texts took, waiting included";
         registry.register("text_seconds", help, all.seconds.clone());
         for (name, help, family) in [
@@ -149,6 +161,16 @@ impl Metrics {
             gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
         }
         self.expiry.set(i64::try_from(expiry).unwrap_or(i64::MAX));
+    }
+
+    /// Updates what clients are left, of as many as have a counter of their own at most.
+    pub(crate) fn left(&self, left: Left) {
+        for (family, clients) in [(&self.texts_left, left.texts), (&self.bits_left, left.bits)] {
+            family.clear();
+            for (name, amount) in clients.into_iter().take(MOST_CLIENTS) {
+                family.get_or_create(&[("client", name)]).set(i64::try_from(amount).unwrap_or(i64::MAX));
+            }
+        }
     }
 
     /// Counts what a pass of this client counted as, in texts.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use hushed_net::Stats;
+use hushed_net::{NetError, Stats};
 
 use super::metrics::Metrics;
 use super::owner::Owner;
@@ -93,6 +93,11 @@ impl Outcome {
             End::Refused(refusal) => {
                 metrics.refused(refusal.name());
                 tracing::info!(session, client, %peer, reason = refusal.name(), detail = %refusal, texts, "session refused");
+            }
+            // A client that ends without a word (Ctrl-C, a text that it refuses itself) is nothing to be woken for.
+            End::Failed(error @ ServeError::Net(NetError::PeerGone)) => {
+                metrics.ended(error.name());
+                tracing::info!(session, client, %peer, reason = error.name(), texts, tokens, seconds, sent, received, "client gone");
             }
             End::Failed(error) => {
                 metrics.ended(error.name());

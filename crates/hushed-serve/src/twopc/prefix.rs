@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hushed_model::tokens::MAX_TEXT_BYTES;
-use hushed_model::{Program, Public, TokenIds};
+use hushed_model::{Program, Public, TokenIds, without_mark};
 use hushed_mpc::Prefix;
 
 use crate::bundle;
@@ -13,13 +13,13 @@ use crate::error::ServeError;
 use crate::files;
 use crate::session::wire::PrefixFacts;
 
-/// Reads the text of a file as it is.
+/// Reads the text of a file as it is, without a byte order mark.
 ///
 /// # Errors
 /// [`ServeError::File`]; [`ServeError::NotText`].
 pub fn read_prefix(path: &Path) -> Result<String, ServeError> {
     let bytes = files::read(path, MAX_TEXT_BYTES as u64)?;
-    String::from_utf8(bytes).map_err(|_| ServeError::NotText { path: path.to_owned() })
+    String::from_utf8(without_mark(&bytes).to_vec()).map_err(|_| ServeError::NotText { path: path.to_owned() })
 }
 
 /// A prefix before it is run.

@@ -3,13 +3,14 @@
 mod config;
 mod room;
 mod session;
+mod vocabulary;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, ModelError, Task};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::{Answers, Index, Layers, RunError, Sampled, Sampler, opened_bits, out_of_range, sampled, vocabulary};
+use hushed_mpc::{Answers, Index, Layers, RunError, Sampled, Sampler, opened_bits, out_of_range, sampled};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
@@ -106,7 +107,7 @@ impl Server {
         if let Some(beyond) = beyond.pop() {
             return Err(RunError::from(beyond).into());
         }
-        check_vocabulary(&model, config.vocabulary_layers, streams)?;
+        vocabulary::check(config, &model, bundle.hash(), streams)?;
         for fit in inexact {
             tracing::warn!(site = fit.site, "rows of this norm are small: answers are inexact (`hushed check`)");
         }
@@ -215,22 +216,6 @@ impl Server {
     }
 }
 
-/// Refuses a model in which a token of the vocabulary leaves the formats of a run, in its first `layers` layers.
-fn check_vocabulary(model: &Model, layers: usize, streams: bool) -> Result<(), ServeError> {
-    if model.public.images.is_some() {
-        return Ok(());
-    }
-    if streams || layers == 0 {
-        tracing::warn!("the tokens of the vocabulary are not checked: `hushed check` does so once");
-        return Ok(());
-    }
-    tracing::info!(layers, "checking the vocabulary");
-    match vocabulary(model, layers, &|_, _| ())?.pop() {
-        Some(leaves) => Err(RunError::from(leaves).into()),
-        None => Ok(()),
-    }
-}
-
 #[cfg(all(test, feature = "client"))]
 mod tests {
     use std::sync::atomic::Ordering;
@@ -238,20 +223,10 @@ mod tests {
     use std::time::Duration;
 
     use hushed_model::Matrix;
-    use hushed_model::testing::{firing_on, tiny_folder};
+    use hushed_model::testing::tiny_folder;
 
     use super::*;
-    use crate::{Category, Client, ClientConfig, ServerTrust, TooLong};
-
-    #[test]
-    fn a_model_whose_format_one_token_leaves_is_refused() {
-        for model in firing_on(40) {
-            let refused = check_vocabulary(&model, 2, false).err().unwrap();
-            assert!(refused.to_string().contains("in a text with the token"), "{refused}");
-            assert_eq!(refused.category(), Category::Folder);
-            assert!(check_vocabulary(&model, 0, false).is_ok());
-        }
-    }
+    use crate::{Client, ClientConfig, ServerTrust, TooLong};
 
     /// A table of positions that is smaller than stated imitates a defect.
     #[test]

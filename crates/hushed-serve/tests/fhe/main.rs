@@ -4,6 +4,8 @@
 mod fhe_server;
 #[path = "../common/offered.rs"]
 mod offered;
+#[path = "../common/private.rs"]
+mod private;
 
 mod decoder;
 mod decoder_rows;

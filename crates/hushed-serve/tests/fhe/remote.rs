@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::fhe_server::{Running, config};
 use crate::offered::{Offered, assert_close, texts};
+use crate::private::write_private;
 use hushed_fhe::files::exchange;
 use hushed_model::testing::tiny_folder;
 use hushed_serve::fhe::wire::JobState;
@@ -509,11 +510,11 @@ fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
     let work = tempfile::tempdir().unwrap();
     let work = work.path();
     let tokens = work.join("tokens");
-    fs::write(&tokens, "the token of ann\nthe-token-of-ann\nthe-token-of-bob\n").unwrap();
+    write_private(&tokens, "the token of ann\nthe-token-of-ann\nthe-token-of-bob\n");
     let mut config = config(offered, work);
     config.entrance.access = ClientAccess::Tokens(tokens.clone());
     assert_eq!(name(FheServer::bind(&config)), "token-file");
-    fs::write(&tokens, "the-token-of-ann\nthe-token-of-bob\n").unwrap();
+    write_private(&tokens, "the-token-of-ann\nthe-token-of-bob\n");
     let server = Running::start(&config);
     let remote = |token: Option<&str>| {
         let mut options = server.remote(work.join("keys"));

@@ -17,5 +17,6 @@ mod operation;
 mod pins;
 mod refusals;
 mod search;
+mod secrets;
 mod waiting;
 mod whole;

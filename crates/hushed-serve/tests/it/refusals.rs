@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Running, assert_serves, eventually, refused};
+use crate::common::{Running, assert_serves, eventually, get, refused, write_private};
 use hushed_net::{NetError, TlsFault};
 use hushed_serve::{
     BundlePin, Category, Client, ClientAccess, ClientLimits, Digest, Options, Refusal, ServeError, Server,
@@ -53,7 +53,7 @@ fn a_server_does_not_start_with_a_certificate_that_every_client_refuses() {
 fn tokens_and_certificates_are_read_again() {
     let files = tempfile::tempdir().unwrap();
     let list = files.path().join("tokens");
-    let write = |text: &str| fs::write(&list, text).unwrap();
+    let write = |text: &str| write_private(&list, text);
     write("the-token-of-ann\n");
     let (chain, key) = identity(files.path(), "server", (2020, 4000), None);
     let reload = Arc::new(AtomicBool::new(false));
@@ -103,7 +103,7 @@ fn tokens() {
     let list = files.path().join("tokens");
     let hashed = Token::from_bytes(b"another-token-of-some-length").unwrap();
     let text = format!("# two clients\n{}\n\nsha256:{}\n", String::from_utf8_lossy(SECRET), hashed.digest());
-    fs::write(&list, text).unwrap();
+    write_private(&list, text);
     let server = Running::start(|c| c.entrance.access = ClientAccess::Tokens(list));
     let mut config = server.client();
     let refusal = |config: &_| match refused(config) {
@@ -200,10 +200,11 @@ fn one_session_at_a_time() {
 fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     let state = tempfile::tempdir().unwrap();
     let (tokens, file) = (state.path().join("tokens"), state.path().join("a/texts.json"));
-    fs::write(&tokens, "the-token-of-ann\nthe-token-of-bob\n").unwrap();
+    write_private(&tokens, "the-token-of-ann\nthe-token-of-bob\n");
     let start = || {
         Running::start(|c| {
             c.entrance.access = ClientAccess::Tokens(tokens.clone());
+            c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned());
             let rate = "4/WEEK";
             let file = file.clone();
             c.entrance.per_client = Some(texts(rate, file));
@@ -235,6 +236,10 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     assert!(later(refused(embed(&server, ann, &["a"], 1))));
     let above = refused(embed(&server, bob, &["a", "b", "c", "d", "e"], 5));
     assert_eq!(above, Refusal::AboveAllowance { limit: 4 });
+    // What is left of ann's; bob has had nothing.
+    let metrics = get(server.metrics.unwrap(), "GET /metrics HTTP/1.1\r\n\r\n");
+    let left: Vec<&str> = metrics.lines().filter(|line| line.starts_with("hushed_client_texts_left{")).collect();
+    assert!(left.len() == 1 && left[0].ends_with("\"} 0"), "{left:?}");
     drop(server);
 
     let server = start();
@@ -265,7 +270,7 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
 fn l3_a_client_pays_for_no_set_up_that_it_cannot_use_and_leaves_a_session_to_others() {
     let state = tempfile::tempdir().unwrap();
     let tokens = state.path().join("tokens");
-    fs::write(&tokens, "the-token-of-ann\nthe-token-of-bob\n").unwrap();
+    write_private(&tokens, "the-token-of-ann\nthe-token-of-bob\n");
     let server = Running::start(|c| {
         c.entrance.access = ClientAccess::Tokens(tokens);
         c.entrance.max_sessions = 2;
@@ -378,10 +383,10 @@ fn servers_that_cannot_start() {
     let error = fail(&|c| c.entrance.access = ClientAccess::Tokens("/nonexistent".into()));
     assert_eq!(error.category(), Category::Local);
     let empty = server.folder.path().join("empty");
-    fs::write(&empty, "# nobody\n").unwrap();
+    write_private(&empty, "# nobody\n");
     let error = fail(&|c| c.entrance.access = ClientAccess::Tokens(empty.clone()));
     assert!(matches!(error, ServeError::TokenFile { .. }));
-    fs::write(&empty, "a-token-of-some-length\nshort\n").unwrap();
+    write_private(&empty, "a-token-of-some-length\nshort\n");
     let error = fail(&|c| c.entrance.access = ClientAccess::Tokens(empty.clone()));
     assert!(matches!(error, ServeError::TokenFile { line: 2, .. }));
     let error = fail(&|c| c.entrance.identity = ServerIdentity::Development("/proc/nonexistent".into()));
@@ -394,7 +399,7 @@ fn servers_that_cannot_start() {
         assert_eq!(fail(&zero).category(), Category::Usage);
     }
     // With a token file any address will do.
-    fs::write(&empty, SECRET).unwrap();
+    write_private(&empty, SECRET);
     let mut config = good.clone();
     config.entrance.listen = "0.0.0.0:0".to_owned();
     config.entrance.access = ClientAccess::Tokens(empty);
@@ -452,6 +457,6 @@ fn identity_of(
     };
     let paths = (folder.join(format!("{name}.pem")), folder.join(format!("{name}.key")));
     fs::write(&paths.0, certificate.pem()).unwrap();
-    fs::write(&paths.1, key.serialize_pem()).unwrap();
+    write_private(&paths.1, &key.serialize_pem());
     paths
 }

@@ -1,6 +1,5 @@
 //! Clients that wait for a session: their queue, their turns, and sessions that end for them.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -11,7 +10,7 @@ use hushed_serve::{
     Client, ClientAccess, ClientConfig, Encoder, Options, Refusal, ServeError, Token, TooLong, Waiting, Watch,
 };
 
-use crate::common::{Running, eventually, refused};
+use crate::common::{Running, eventually, refused, write_private};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -118,7 +117,7 @@ fn an_idle_session_ends_for_one_that_waits_and_its_client_opens_another() {
 fn a_token_is_checked_before_a_place_is_given_and_clients_share_the_queue() {
     let files = tempfile::tempdir().unwrap();
     let list = files.path().join("tokens");
-    fs::write(&list, "the-token-of-ann\nthe-token-of-bob\n").unwrap();
+    write_private(&list, "the-token-of-ann\nthe-token-of-bob\n");
     let server = Running::start(|c| {
         c.entrance.access = ClientAccess::Tokens(list);
         c.entrance.max_sessions = 1;

@@ -16,25 +16,31 @@ use crate::words::counted;
 /// Decrypt the answers of a run
 #[derive(clap::Args)]
 #[command(
-    after_help = "Numbers are rounded to what the manifest certifies. If it has a canary, the canary's answer is compared with the published one, here
-and nowhere else. If it differs, the batch cannot be trusted: nothing is printed without --anyway, and the keys are retired, so that nothing
-more is encrypted for them. A right canary proves nothing about a server that cheats on single texts.
+    after_help = "Numbers are rounded to what the manifest certifies. If it has a canary, the canary's answer is compared with the \
+published one, here and nowhere else. If it differs, the batch cannot be trusted: nothing is printed without \
+--anyway, and the keys are retired, so that nothing more is encrypted for them. A right canary proves nothing \
+about a server that cheats on single texts.
 
-Of a decoder each text is answered with the hidden state of its last row, or its logits. The likeliest next tokens are made of it here. What
-follows them takes another run: to send back a token that was read from a reply would tell the server something about the key (docs/ensi.md).
+Of a decoder each text is answered with the hidden state of its last row, or its logits. The likeliest next \
+tokens are made of it here. What follows them takes another run: to send back a token that was read from a reply \
+would tell the server something about the key (docs/ensi.md).
 
-Where the manifest says `--answer rows` it is answered with the hidden states of all rows (with --json all of them are in `hidden_states`),
-and the likelihoods of the text's own tokens are made of them here: --choices FILE shows which ending of each item is the likeliest,
---perplexity FILE the likelihood and the perplexity of each text. FILE is what was encrypted: the texts are not in the reply.
+Where the manifest says `--answer rows` it is answered with the hidden states of all rows (with --json all of \
+them are in `hidden_states`), and the likelihoods of the text's own tokens are made of them here: --choices FILE \
+shows which ending of each item is the likeliest, --perplexity FILE the likelihood and the perplexity of each \
+text. FILE is what was encrypted: the texts are not in the reply.
 
-Do not publish the numbers, or report them with an error: each decryption reveals a little about the secret key. Decryptions are counted.
+Do not publish the numbers, or report them with an error: each decryption reveals a little about the secret key. \
+Decryptions are counted.
 
 Examples:
   hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply
   hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --json
   hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --top 10
-  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --choices items.jsonl
-  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --perplexity texts.txt --json"
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply \\
+    --choices items.jsonl
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply \\
+    --perplexity texts.txt --json"
 )]
 pub struct Args {
     #[command(flatten)]

@@ -13,13 +13,16 @@ use crate::output::Output;
 /// Encrypt private texts for a run
 #[derive(clap::Args)]
 #[command(
-    after_help = "Tokens are looked up here, in the public model that belongs to the manifest, and only ciphertexts are written. What the server learns of
-lengths is in the manifest; --lengths refuses a manifest that says otherwise.
+    after_help = "Tokens are looked up here, in the public model that belongs to the manifest, and only ciphertexts are written. \
+What the server learns of lengths is in the manifest; --lengths refuses a manifest that says otherwise.
 
 Examples:
-  hushed encrypt --manifest manifest.json --public model.public --keys keys --input texts.txt --out request
-  hushed encrypt --manifest manifest.json --public model.public --keys keys --out request --lengths private \"a private question\"
-  hushed encrypt --manifest manifest.json --public model.public --keys keys --choices items.jsonl --out request"
+  hushed encrypt --manifest manifest.json --public model.public --keys keys --input texts.txt \\
+    --out request
+  hushed encrypt --manifest manifest.json --public model.public --keys keys --out request \\
+    --lengths private \"a private question\"
+  hushed encrypt --manifest manifest.json --public model.public --keys keys --choices items.jsonl \\
+    --out request"
 )]
 pub struct Args {
     #[command(flatten)]

@@ -12,9 +12,10 @@ use crate::output::{Output, gib};
 /// Make keys for encrypted runs
 #[derive(clap::Args)]
 #[command(
-    after_help = "The folder gets secret.key, which stays here and decrypts every answer, and evaluation.keys, gigabytes that the server needs and that
-decrypt nothing. Keys are for one run manifest, and expire. Their number and size follow from the manifest; both are printed first, and
-refused above --max-keys and --max-key-bytes. Each key is checked against the security table before it is written.
+    after_help = "The folder gets secret.key, which stays here and decrypts every answer, and evaluation.keys, gigabytes that the \
+server needs and that decrypt nothing. Keys are for one run manifest, and expire. Their number and size follow \
+from the manifest; both are printed first, and refused above --max-keys and --max-key-bytes. Each key is checked \
+against the security table before it is written.
 
 Examples:
   hushed keygen --manifest manifest.json --out keys

@@ -12,12 +12,13 @@ use crate::output::Output;
 /// Show what comes next in private texts, with a decoder that sees neither texts nor tokens
 #[derive(clap::Args)]
 #[command(
-    after_help = "All texts are one encrypted batch, which the server (`hushed serve --protocol fhe` with a decoder) runs alone, for minutes to hours: keys,
-manifest and pending texts are as for `hushed embed --protocol fhe`. The reply is the hidden state of each text's last row; the likeliest
-tokens and their probabilities are made of it here, with the public table of token vectors.
+    after_help = "All texts are one encrypted batch, which the server (`hushed serve --protocol fhe` with a decoder) runs alone, \
+for minutes to hours: keys, manifest and pending texts are as for `hushed embed --protocol fhe`. The reply is \
+the hidden state of each text's last row; the likeliest tokens and their probabilities are made of it here, with \
+the public table of token vectors.
 
-One run gives one token. What follows it takes another text, and a text that holds a token from a reply must not be sent: it would tell the
-server something about the key (docs/ensi.md).
+One run gives one token. What follows it takes another text, and a text that holds a token from a reply must not \
+be sent: it would tell the server something about the key (docs/ensi.md).
 
 Examples:
   hushed next --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys \"Once upon a\"

@@ -11,18 +11,21 @@ use crate::running::Running;
 /// Run a model on encrypted texts; needs no secret of the client
 #[derive(clap::Args)]
 #[command(
-    after_help = "Everything is checked before the run begins: that keys, request, manifest, model and calibration belong together, that no key is missing,
-and that disk and memory suffice. A run placed for little memory (`hushed plan --max-memory`) spills vectors to disk, in the folder --spill
-or beside the reply. With --checkpoint the columns are saved after each layer; after a crash or a kill the same command continues from
-there, and the reply has the same bytes.
+    after_help = "Everything is checked before the run begins: that keys, request, manifest, model and calibration belong \
+together, that no key is missing, and that disk and memory suffice. A run placed for little memory (`hushed plan \
+--max-memory`) spills vectors to disk, in the folder --spill or beside the reply. With --checkpoint the columns \
+are saved after each layer; after a crash or a kill the same command continues from there, and the reply has the \
+same bytes.
 
-Progress is a bar on a terminal and elsewhere a line now and then on standard error, with the time left, estimated from the plan and the
-pace so far. There is none with --json or --quiet.
+Progress is a bar on a terminal and elsewhere a line now and then on standard error, with the time left, \
+estimated from the plan and the pace so far. There is none with --json or --quiet.
 
 Examples:
   hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply
-  hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints --max-memory 22
-  hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply --steps --json"
+  hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply \\
+    --checkpoint checkpoints --max-memory 22
+  hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply \\
+    --steps --json"
 )]
 pub struct Args {
     #[command(flatten)]

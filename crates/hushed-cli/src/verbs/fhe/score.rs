@@ -13,18 +13,21 @@ use crate::output::Output;
 /// Show how likely private texts are, or which ending of a prompt is the likeliest, with a decoder that sees none of it
 #[derive(clap::Args)]
 #[command(
-    after_help = "All texts are one encrypted batch, which the server (`hushed serve --protocol fhe` with a decoder) runs alone, for minutes to hours: keys,
-manifest and pending texts are as for `hushed embed --protocol fhe`. The server's manifest must answer with all rows (`hushed plan --answer
-rows`): then the reply is the hidden state of every token, and the likelihoods of the texts' own tokens are made of it here.
+    after_help = "All texts are one encrypted batch, which the server (`hushed serve --protocol fhe` with a decoder) runs alone, \
+for minutes to hours: keys, manifest and pending texts are as for `hushed embed --protocol fhe`. The server's \
+manifest must answer with all rows (`hushed plan --answer rows`): then the reply is the hidden state of every \
+token, and the likelihoods of the texts' own tokens are made of it here.
 
-With --choices the texts are each prompt with each of its endings. The endings of an item must share its prompt's tokens: end the prompt, and
-begin the endings, where a word ends. With labels the accuracy is shown. --job fetches the answers to what was sent before; the same texts
-or items have to be given, as they are not in the reply.
+With --choices the texts are each prompt with each of its endings. The endings of an item must share its \
+prompt's tokens: end the prompt, and begin the endings, where a word ends. With labels the accuracy is shown. \
+--job fetches the answers to what was sent before; the same texts or items have to be given, as they are not in \
+the reply.
 
 Examples:
   hushed score --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys --input texts.txt
   hushed score --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --choices items.jsonl --json
-  hushed score --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --choices items.jsonl --job 6e34a1c0"
+  hushed score --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --choices items.jsonl \\
+    --job 6e34a1c0"
 )]
 pub struct Args {
     #[command(flatten)]

@@ -16,7 +16,7 @@ use hushed_fhe::plan::{
 };
 use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, answer_in_clear, can_run, head_is_public};
-use hushed_model::{Model, ModelError, PublicFiles, TooLong, random_model};
+use hushed_model::{Model, ModelError, PublicFiles, TooLong, random_model, without_mark};
 use hushed_serve::fhe::{PublicModel, write_plan};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -376,9 +376,10 @@ impl Args {
     fn prices(&self, params: &Arc<CkksParams>, threads: usize) -> Result<Prices, CliError> {
         if let Some(path) = &self.prices {
             let bytes = read(path)?;
+            let bytes = without_mark(&bytes);
             // One object, or the output of --steps --json: one object per line, the plan among them.
             let lines = bytes.split(|&byte| byte == b'\n');
-            let prices = iter::once(bytes.as_slice()).chain(lines).find_map(|text| {
+            let prices = iter::once(bytes).chain(lines).find_map(|text| {
                 let text: serde_json::Value = serde_json::from_slice(text).ok()?;
                 [&text["plan"]["prices"], &text["prices"], &text]
                     .into_iter()

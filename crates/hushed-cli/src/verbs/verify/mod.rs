@@ -18,32 +18,38 @@ use crate::output::Output;
 /// Compare the private run with the clear one, stage by stage: all of it on this machine
 #[derive(clap::Args)]
 #[command(
-    after_help = "Everything runs in this process, on temporary keys, and values that no party may see are revealed or decrypted. This needs the weights
-and is never done with a server; there is no option for one.
+    after_help = "Everything runs in this process, on temporary keys, and values that no party may see are revealed or decrypted. \
+This needs the weights and is never done with a server; there is no option for one.
 
-2pc: the error of a stage is relative to the root mean square of its clear values. `approximation` is due to the functions behind GELU and
-softmax and to fixed-point rounding, `protocol` to the shares, which round at random. Of a model that generates the likeliest token after
-every row of every text is found privately and compared with that in the clear, and rows where they differ are named. Of classifiers, of
-texts or images, the logits are compared, and their labels.
+2pc: the error of a stage is relative to the root mean square of its clear values. `approximation` is due to the \
+functions behind GELU and softmax and to fixed-point rounding, `protocol` to the shares, which round at random. \
+Of a model that generates the likeliest token after every row of every text is found privately and compared with \
+that in the clear, and rows where they differ are named. Of classifiers, of texts or images, the logits are \
+compared, and their labels.
 
-fhe: the model runs in the clear; with the polynomials of a calibration; with simulated errors of rescales and bootstraps; and, with
---encrypted, on ciphertexts, each step of which is decrypted. Errors are relative to the root mean square of the clear values of the step.
-A text that leaves a calibrated interval is named, and left out from there. --encrypted takes as long as `hushed run`, layer by layer, and
-two simulations more. It places the circuit as `hushed plan` does, in --max-memory, of which the comparison takes up to 2 GiB.
+fhe: the model runs in the clear; with the polynomials of a calibration; with simulated errors of rescales and \
+bootstraps; and, with --encrypted, on ciphertexts, each step of which is decrypted. Errors are relative to the \
+root mean square of the clear values of the step. A text that leaves a calibrated interval is named, and left \
+out from there. --encrypted takes as long as `hushed run`, layer by layer, and two simulations more. It places \
+the circuit as `hushed plan` does, in --max-memory, of which the comparison takes up to 2 GiB.
 
---labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation of the
-cosines with the scores, in the clear and privately, and that of private with clear cosines: their agreement.
+--labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation \
+of the cosines with the scores, in the clear and privately, and that of private with clear cosines: their \
+agreement.
 
 Examples:
   hushed verify DIR --input data/sample.txt
   hushed verify DIR --labels pairs.tsv --json
   hushed verify data/gpt2-small --input data/decoder-small/held-out.txt
   hushed verify data/vit-digits --image 7.png --image 3.png
-  hushed verify DIR --protocol fhe --calibration data/calibration-fhe-minilm.json --input data/sample.txt \\
+  hushed verify DIR --protocol fhe --calibration data/calibration-fhe-minilm.json \\
+    --input data/sample.txt \\
       --rows 32 --truncate --plot verify.svg
-  hushed verify DIR --protocol fhe --input data/search/documents.txt --queries data/search/queries.txt
+  hushed verify DIR --protocol fhe --input data/search/documents.txt \\
+    --queries data/search/queries.txt
   hushed verify DIR --protocol fhe --input data/unseen.txt --truncate --rows 128 --texts 1
-  hushed verify DIR --protocol fhe --input data/sample.txt --rows 32 --truncate --layers 1 --encrypted --max-memory 20"
+  hushed verify DIR --protocol fhe --input data/sample.txt --rows 32 --truncate --layers 1 \\
+    --encrypted --max-memory 20"
 )]
 #[command(group = clap::ArgGroup::new("source").required(true).args(["input", "labels", "image"]))]
 pub struct Args {

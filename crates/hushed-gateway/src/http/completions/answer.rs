@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,20 +20,13 @@ use zeroize::Zeroizing;
 use super::super::clock::now;
 use super::super::refusal::Refusal;
 use super::super::served::Served;
+use super::likeliest;
+use super::route::Route;
 use crate::sessions::failure::Failure;
 use crate::sessions::generate::Event;
 
 /// Interval of comments in a stream without tokens, so that the client does not give up.
 const ALIVE: Duration = Duration::from_secs(5);
-
-/// The route, which determines the shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// `/v1/completions`
-    Completions,
-    /// `/v1/chat/completions`
-    Chat,
-}
 
 /// The tokens of a request's answers, one answer per prompt, as they come.
 pub struct Coming {
@@ -45,6 +39,8 @@ pub struct Coming {
 /// A token as a pass gave it, and the place of its answer.
 pub struct Token {
     index: usize,
+    id: u32,
+    top: Vec<u32>,
     text: Zeroizing<String>,
     last: Option<Finish>,
 }
@@ -64,7 +60,7 @@ impl Coming {
             let Some(events) = answer else { continue };
             let token = match events.poll_recv(cx) {
                 Poll::Pending => continue,
-                Poll::Ready(Some(Event::Token { text, last })) => Token { index, text, last },
+                Poll::Ready(Some(Event::Token { id, top, text, last })) => Token { index, id, top, text, last },
                 Poll::Ready(Some(Event::Failed(failure))) => return Poll::Ready(Some(Err(failure))),
                 Poll::Ready(None) => return Poll::Ready(Some(Err(Failure::unread()))),
             };
@@ -88,11 +84,31 @@ pub struct Answer {
     head: Value,
     prompt_tokens: usize,
     tokens: usize,
+    served: Arc<Served>,
+    /// How many of the likeliest tokens to show with each token.
+    likeliest: Option<usize>,
+}
+
+/// A token's id, and the likeliest ones of its pass.
+type Likeliest = (u32, Vec<u32>);
+
+/// What has come of one answer.
+#[derive(Default)]
+struct Text {
+    text: Zeroizing<String>,
+    tokens: Vec<Likeliest>,
+    last: Option<Finish>,
 }
 
 impl Answer {
     /// An answer to a prompt of `prompt_tokens` tokens.
-    pub fn new(served: &Served, route: Route, stream: bool, prompt_tokens: usize) -> Self {
+    pub fn new(
+        served: &Arc<Served>,
+        route: Route,
+        stream: bool,
+        prompt_tokens: usize,
+        likeliest: Option<usize>,
+    ) -> Self {
         let (prefix, object) = match (route, stream) {
             (Route::Completions, _) => ("cmpl", "text_completion"),
             (Route::Chat, false) => ("chatcmpl", "chat.completion"),
@@ -108,6 +124,8 @@ impl Answer {
             }),
             prompt_tokens,
             tokens: 0,
+            served: Arc::clone(served),
+            likeliest,
         }
     }
 
@@ -116,16 +134,19 @@ impl Answer {
     /// # Errors
     /// The reason, if one ended early.
     pub async fn whole(mut self, mut coming: Coming) -> Result<Response, Refusal> {
-        let mut texts = vec![(Zeroizing::new(String::new()), None); coming.answers.len()];
+        let mut texts: Vec<Text> = coming.answers.iter().map(|_| Text::default()).collect();
         while let Some(token) = poll_fn(|cx| coming.poll_next(cx)).await {
             let token = token?;
             self.tokens += 1;
-            if let Some((text, last)) = texts.get_mut(token.index) {
-                text.push_str(&token.text);
-                *last = token.last;
+            if let Some(text) = texts.get_mut(token.index) {
+                text.text.push_str(&token.text);
+                text.last = token.last;
+                if self.likeliest.is_some() {
+                    text.tokens.push((token.id, token.top));
+                }
             }
         }
-        let choices = texts.iter().enumerate().map(|(index, (text, last))| self.choice("message", index, text, *last));
+        let choices = texts.iter().enumerate().map(|(index, text)| self.choice("message", index, text));
         let mut body = self.body(choices.collect());
         put(&mut body, "usage", self.usage());
         Ok(Json(body).into_response())
@@ -139,12 +160,17 @@ impl Answer {
     }
 
     /// A token or the whole text. In a conversation `part` is a message, or what is added to it.
-    fn choice(&self, part: &str, index: usize, text: &str, last: Option<Finish>) -> Value {
+    fn choice(&self, part: &str, index: usize, Text { text, tokens, last }: &Text) -> Value {
+        let text = text.as_str();
         let reason = last.map(|last| match last {
             Finish::End | Finish::Stop => "stop",
             Finish::Length => "length",
         });
-        let mut choice = json!({ "index": index, "logprobs": null, "finish_reason": reason });
+        let logprobs = self.likeliest.map(|most| {
+            let tokens = tokens.iter().map(|(id, top)| (*id, top.as_slice()));
+            likeliest::shown(self.route, &self.served.shared.public, tokens, most)
+        });
+        let mut choice = json!({ "index": index, "logprobs": logprobs, "finish_reason": reason });
         match self.route {
             Route::Completions => put(&mut choice, "text", text.into()),
             // The role is sent once.
@@ -219,7 +245,7 @@ impl Stream for Chunks {
                 }
                 Then::Token => match this.coming.poll_next(cx) {
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Some(Ok(token))) => this.token(&token),
+                    Poll::Ready(Some(Ok(token))) => this.token(token),
                     Poll::Ready(Some(Err(failure))) => {
                         this.then = Then::Nothing;
                         Refusal::from(failure).openai().to_string()
@@ -239,9 +265,10 @@ impl Stream for Chunks {
 }
 
 impl Chunks {
-    fn token(&mut self, token: &Token) -> String {
+    fn token(&mut self, token: Token) -> String {
         self.answer.tokens += 1;
-        let choice = self.answer.choice("delta", token.index, &token.text, token.last);
+        let Token { index, id, top, text, last } = token;
+        let choice = self.answer.choice("delta", index, &Text { text, tokens: vec![(id, top)], last });
         self.answer.body(json!([choice])).to_string()
     }
 }

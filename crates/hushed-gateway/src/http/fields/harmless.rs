@@ -79,8 +79,6 @@ pub const GENERATE: Table = &[
     ("length_penalty", ONE),
     ("dry_multiplier", ZERO),
     ("use_beam_search", OFF),
-    ("logprobs", OFF),
-    ("top_logprobs", ZERO),
     ("prompt_logprobs", OFF),
     ("return_tokens_as_token_ids", OFF),
     ("return_token_ids", OFF),

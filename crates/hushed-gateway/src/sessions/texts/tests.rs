@@ -101,8 +101,11 @@ impl Queue {
     }
 
     fn finish(&self, pass: &Pass) {
-        let answers =
-            pass.rows.iter().map(|&tokens| Answer { values: Zeroizing::new(vec![0.5]), labels: Vec::new(), tokens });
+        let answers = pass.seen.rows.iter().map(|&tokens| Answer {
+            values: Zeroizing::new(vec![0.5]),
+            labels: Vec::new(),
+            tokens,
+        });
         self.texts.finish(pass, Ok(answers.collect()));
     }
 }
@@ -133,7 +136,7 @@ fn a_pass_takes_the_oldest_and_those_nearest_in_length() {
     together.sort_unstable();
     assert_eq!(together, ["a", "c", "e"]);
     // 12 and 7 rows fit 20.
-    assert_eq!(queue.pass().unwrap().rows.len(), 2);
+    assert_eq!(queue.pass().unwrap().seen.rows.len(), 2);
     assert!(queue.pass().is_none());
 }
 
@@ -141,7 +144,7 @@ fn a_pass_takes_the_oldest_and_those_nearest_in_length() {
 fn a_pass_keeps_the_servers_limit_and_takes_one_long_text_alone() {
     let queue = Queue::new();
     let _tickets = queue.submit(&[("a", 30), ("b", 11), ("c", 10)]).unwrap();
-    let rows = |pass: Option<Pass>| pass.unwrap().rows;
+    let rows = |pass: Option<Pass>| pass.unwrap().seen.rows;
     assert_eq!(rows(queue.pass()), [30]);
     assert_eq!(rows(queue.pass()), [11]);
     assert_eq!(rows(queue.pass()), [10]);
@@ -294,7 +297,7 @@ fn keys_take_turns_for_the_places_of_a_pass() {
         let mut texts: Vec<String> = pass.texts.iter().map(|(t, _)| t.to_string()).collect();
         texts.sort_unstable();
         // The server does not see whose turn it was.
-        assert!(pass.rows.is_sorted_by(|a, b| a >= b), "{:?}", pass.rows);
+        assert!(pass.seen.rows.is_sorted_by(|a, b| a >= b), "{:?}", pass.seen.rows);
         texts.concat()
     };
     // z is closer in length than y, which is older.

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::fault::TlsFault;
 
 /// Certificate and key of the development identity, readable only by the owner.
-const DEV_IDENTITY: &str = "dev-identity.pem";
+pub const DEV_IDENTITY: &str = "dev-identity.pem";
 /// The identity's certificate, for `--ca`.
 const DEV_CERTIFICATE: &str = "dev-certificate.pem";
 /// Years until a development certificate has to be deleted and created again.
@@ -41,6 +41,15 @@ pub enum CertificateError {
     Missing {
         /// What is missing.
         what: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A private key that needs a password.
+    #[error(
+        "the private key in {path:?} is encrypted: `openssl pkey -in FILE -out FILE` takes its password off; keep the new \
+         file private"
+    )]
+    Encrypted {
         /// The file.
         path: PathBuf,
     },
@@ -77,7 +86,11 @@ impl Identity {
     /// [`CertificateError`] with the file.
     pub fn from_files(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
         let certificates = read_authorities(chain)?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|e| pem_error(e, "private key", key))?;
+        let bytes = read(key)?;
+        let private = PrivateKeyDer::from_pem_slice(without_mark(&bytes)).map_err(|e| match is_encrypted(&bytes) {
+            true => CertificateError::Encrypted { path: key.to_owned() },
+            false => pem_error(e, "private key", key),
+        })?;
         Self::new(certificates, private)
             .ok_or_else(|| CertificateError::Missing { what: "certificate", path: chain.to_owned() })
     }
@@ -99,6 +112,12 @@ impl Identity {
     #[must_use]
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
+    }
+
+    /// The certificate chain and the key.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        (self.chain, self.key)
     }
 }
 
@@ -122,7 +141,8 @@ impl Trust {
         read_authorities(path).map(Self::Authorities)
     }
 
-    /// Trusts the one certificate with this SHA-256, in hexadecimal; colons between digits are allowed.
+    /// Trusts the one certificate with this SHA-256, in hexadecimal; colons between digits are allowed, as is the line
+    /// that `openssl x509 -fingerprint -sha256` prints.
     ///
     /// # Errors
     /// [`CertificateError::BadPin`].
@@ -141,7 +161,12 @@ impl Trust {
 
 fn read_pin(text: &str) -> Result<[u8; 32], CertificateError> {
     let mut pin = [0; 32];
-    let mut digits = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16));
+    let text = text.trim();
+    let digits = match text.split_once('=') {
+        Some((name, digits)) if name.eq_ignore_ascii_case("sha256 fingerprint") => digits,
+        _ => text,
+    };
+    let mut digits = digits.chars().filter(|c| *c != ':').map(|c| c.to_digit(16));
     let mut digit = || digits.next().flatten().ok_or(CertificateError::BadPin);
     for byte in &mut pin {
         let value = digit()? * 16 + digit()?;
@@ -174,13 +199,29 @@ pub fn key_fingerprint(certificate: &CertificateDer<'_>) -> Result<[u8; 32], rus
 /// # Errors
 /// [`CertificateError`] with the file.
 pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    let missing = |e| pem_error(e, "certificate", path);
-    let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(missing)?.collect();
-    let all = all.map_err(missing)?;
+    let bytes = read(path)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(without_mark(&bytes)).collect();
+    let all = all.map_err(|e| pem_error(e, "certificate", path))?;
     if all.is_empty() {
         return Err(CertificateError::Missing { what: "certificate", path: path.to_owned() });
     }
     Ok(all)
+}
+
+/// The bytes of a PEM file.
+fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    fs::read(path).map_err(|e| file_error("read", path, &e))
+}
+
+/// Whether there is an encrypted private key, of PKCS #8 or of OpenSSL's older form.
+fn is_encrypted(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
+}
+
+/// Without the byte order mark that some editors put before a text: the first line of a PEM file is known by its start.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
 /// The development identity kept in `dir`, created there on first use.

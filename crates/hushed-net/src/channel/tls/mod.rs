@@ -22,7 +22,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
 pub use certificate::{
-    CertificateError, Identity, Trust, fingerprint, key_fingerprint, load_or_create_dev_certificate, read_authorities,
+    CertificateError, DEV_IDENTITY, Identity, Trust, fingerprint, key_fingerprint, load_or_create_dev_certificate,
+    read_authorities,
 };
 pub use fault::TlsFault;
 pub use validity::Validity;

@@ -1,18 +1,14 @@
 //! What a listener shows its clients, and whom it accepts: read at the start, and again when the operator says so.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::path::PathBuf;
-
-use hushed_net::channel::tls::{self, CertificateError};
-use hushed_net::{Identity, TlsFault, TlsServer, Validity};
+use hushed_net::channel::tls;
+use hushed_net::{TlsServer, Validity};
 
 use crate::digest::Digest;
 use crate::error::ServeError;
+use crate::identity::{self, ServingIdentity};
 use crate::session::config::{ClientAccess, Entrance, ServerIdentity};
 use crate::session::token::list::Accepted;
-
-/// With fewer days left, a certificate is warned about.
-const SOON: u64 = 30;
 
 /// A certificate, and the clients that are accepted.
 pub(super) struct Gate {
@@ -33,28 +29,16 @@ impl Gate {
                 (Some(Accepted::from_file(tokens)?), Some(tls::read_authorities(authorities)?))
             }
         };
-        let (identity, path): (Identity, &PathBuf) = match &entrance.identity {
-            ServerIdentity::Development(dir) => (tls::load_or_create_dev_certificate(dir)?, dir),
-            ServerIdentity::Files { chain, key } => (Identity::from_files(chain, key)?, chain),
+        let ServingIdentity { identity, validity } = match &entrance.identity {
+            ServerIdentity::Development(dir) => ServingIdentity::development(dir)?,
+            ServerIdentity::Files { chain, key } => ServingIdentity::from_files(chain, key)?,
         };
-        let refused = |fault: TlsFault| CertificateError::Refused { path: path.clone(), fault };
-        let validity = identity.check().map_err(refused)?;
         let fingerprint = Digest(identity.fingerprint());
         Ok(Gate { tls: TlsServer::new(identity, authorities)?, accepted, fingerprint, validity })
     }
 
     /// Says how long the certificate is valid.
     pub(super) fn tell(&self) {
-        let days_left = self.validity.days_left();
-        let certificate = self.fingerprint;
-        match days_left < SOON {
-            true => tracing::warn!(%certificate, days_left, "the certificate expires soon"),
-            false => tracing::info!(%certificate, days_left, "the certificate is valid"),
-        }
-        if !self.validity.names {
-            tracing::warn!(
-                "the certificate names no host (subjectAltName): clients with --ca refuse it, only --pin accepts it"
-            );
-        }
+        identity::tell(self.fingerprint, self.validity);
     }
 }

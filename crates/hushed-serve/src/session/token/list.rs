@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use subtle::{Choice, ConstantTimeEq};
-use zeroize::Zeroizing;
 
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -13,8 +12,6 @@ use crate::session::token::Token;
 
 /// Minimum length of a token; shorter ones could be guessed.
 pub const MIN_TOKEN_BYTES: usize = 16;
-/// Maximum size of a token file in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The prefix of a digest in a token file.
 const HASHED: &str = "sha256:";
 
@@ -22,9 +19,9 @@ impl Token {
     /// Reads a token from a file with a single line.
     ///
     /// # Errors
-    /// [`ServeError::File`], or [`ServeError::TokenFile`] if it holds no token or several.
+    /// As [`files::read_secrets`], or [`ServeError::TokenFile`] if it holds no token or several.
     pub fn from_file(path: &Path) -> Result<Self, ServeError> {
-        let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
+        let text = files::read_secrets(path)?;
         Self::from_bytes(text.trim_ascii()).ok_or_else(|| ServeError::TokenFile { path: path.to_owned(), line: 1 })
     }
 }
@@ -37,7 +34,7 @@ impl Accepted {
     /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` are ignored. With several tokens in the list,
     /// they can be replaced one at a time.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ServeError> {
-        let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
+        let text = files::read_secrets(path)?;
         Self::parse(&text).map_err(|line| ServeError::TokenFile { path: path.to_owned(), line })
     }
 

@@ -49,6 +49,8 @@ pub struct ServerConfig {
     /// Layers through which every token of the vocabulary is run in the clear before the server listens; 0: none. A
     /// model is refused if a token leaves the formats of a private run.
     pub vocabulary_layers: usize,
+    /// The folder in which it is kept that this was found to be in order; `None` checks at every start.
+    pub checks: Option<PathBuf>,
 }
 
 impl ServerConfig {
@@ -72,6 +74,7 @@ impl ServerConfig {
             max_memory: None,
             ready_tokens: None,
             vocabulary_layers: CHECKED_LAYERS,
+            checks: None,
         }
     }
 
