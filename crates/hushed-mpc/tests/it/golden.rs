@@ -29,45 +29,45 @@ type Case = (&'static str, Pool, Terms, &'static [usize], &'static str);
 const PLAIN: Terms = Terms { public_table: false, padded: false };
 
 const CASES: [Case; 5] = [
-    ("gelu", Pool::Mean, PLAIN, &[3, 7, 3], "e9edd127219b20e648c3083294e1077baa4550ad2eada84643cf8f9d8745300b"),
-    ("relu", Pool::Max, PLAIN, &[4], "728806af0c44b878ec7671daf4eb290c2b50bcec35708fa057f054a712d3888e"),
+    ("gelu", Pool::Mean, PLAIN, &[3, 7, 3], "108f60b4d4abaa339d612f208f6ccec4d30c1ef73f1c33656b8846c8444b303c"),
+    ("relu", Pool::Max, PLAIN, &[4], "386dbc3ee0243f3c7bc0ba16ccd59e86f21c8e8de5c059bd992fc53c4bb1ed59"),
     (
         "silu",
         Pool::First,
         Terms { public_table: true, ..PLAIN },
         &[5, 2],
-        "ed2801999ad7d698ad65cda83ea8b9d06089ef49974f95e8999473cce1a00e91",
+        "90c821fb3f7f0e1d7c992b453c3c0da9fa79f86d6925600987d084869e29a929",
     ),
     (
         "quick_gelu",
         Pool::Mean,
         Terms { padded: true, ..PLAIN },
         &[8, 8],
-        "6676aa349c17fc389d78042db0496a38c60c553445fb8824ec548973a55f66ef",
+        "a0e9d43d5330f5b6515e2c09c6e876c48fa389a8f933a5ef1c344aad3c90d0fc",
     ),
     (
         "tanh",
         Pool::Last,
         Terms { padded: true, public_table: true },
         &[18, 6],
-        "d6601f7165fdab93cd0f15f97d1921fb940be4a44cb3ff032db9ed55b455da52",
+        "ca8202bdda9be7a0b53418de0badb4037d5b14aff825a6bbdf8b2765c9004d73",
     ),
 ];
 
 /// Two tokens after a public prefix.
-const CONTINUED: &str = "501156ee0eed82007b80c8496c508f63f20c0fd9633bc6d41108ab3802d51f88";
+const CONTINUED: &str = "89954376884e452cc37fe54401f79d79517ea4366f5e880c030851994bc334eb";
 
 /// The same, where the second one has products made ahead.
-const AHEAD: &str = "1652789acbe76934e4c648ae14967132d92541ddce9aad0954fcb12aba26ca0d";
+const AHEAD: &str = "d3cd0d18c83af2af308c9ca45e97aa2fa8edc93297d83354515e12de9b90419d";
 
 /// Guesses of what follows the first token.
 const DRAFTS: [u32; 2] = [9, 22];
 
 /// Three tokens; the second one's pass has drafts that are dropped.
-const DRAFTED: &str = "2375df1a6e79b2b088bfd129d96ac4f423686eae407db539f53d2d19e64f86cd";
+const DRAFTED: &str = "30546c179b8d68bc2f5af1935dbf028eef4d29e70a68f7dcb79f30c80c898660";
 
 /// The same with products made ahead.
-const DRAFTED_AHEAD: &str = "79e6f1634c8067acb99b092656536e02de7ab9a0032d469334ec143bb85779d0";
+const DRAFTED_AHEAD: &str = "3b114166757f6ef818b3629798518c8479079e334f403209be6032b04b7521c4";
 
 #[test]
 fn transcripts_of_whole_runs_do_not_change() {

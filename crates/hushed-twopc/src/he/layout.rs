@@ -20,8 +20,8 @@ use super::price::{block_points, bytes_out};
 use super::window::{Encrypted, OltShape, OltTiling, Packing, Window};
 use super::wire::Wire;
 use crate::error::TwopcError;
-pub use answer::Answer;
-pub(crate) use answer::{Part, cost};
+pub use answer::{Answer, Term};
+pub(crate) use answer::{Cells, Part, cost};
 use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededFormat};
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -63,6 +63,7 @@ pub struct Layouts {
     params: Arc<RlweParams>,
     known: Mutex<HashMap<OltSpec, Arc<Layout>>>,
     sums: Mutex<HashMap<[OltSpec; 2], Arc<[Answer]>>>,
+    rows: Mutex<HashMap<OltSpec, Arc<Answer>>>,
 }
 
 /// The most layouts that are kept.
@@ -71,7 +72,7 @@ const MAX_LAYOUTS: usize = 1 << 10;
 impl Layouts {
     /// An empty cache.
     pub fn new(params: Arc<RlweParams>) -> Self {
-        Self { params, known: Mutex::default(), sums: Mutex::default() }
+        Self { params, known: Mutex::default(), sums: Mutex::default(), rows: Mutex::default() }
     }
 
     /// The parameters.
@@ -98,6 +99,25 @@ impl Layouts {
             Ok::<_, TwopcError>([one?, other?])
         };
         known(&self.sums, specs, || Ok(Answer::of_sum(&self.params, with_spare(0)?, with_spare(1)?).into()))
+    }
+
+    /// The responses to a product of rows with weights: to one transformation, or to two with a part of the rows each.
+    ///
+    /// # Errors
+    /// As [`Layout::new`].
+    pub fn of_rows(&self, spec: &OltSpec) -> Result<Arc<Answer>, TwopcError> {
+        let rows = spec.shape.k;
+        // Between powers of two: further above one, ciphertexts are filled well enough.
+        let first = (rows / 2 + 1).next_power_of_two();
+        let some = |k, spare_bits| self.of(&OltSpec { shape: OltShape { k, ..spec.shape }, spare_bits, ..*spec });
+        let two = |spare_bits| Ok::<_, TwopcError>([some(first, spare_bits)?, some(rows - first, spare_bits)?]);
+        known(&self.rows, *spec, || {
+            let all = self.of(spec)?;
+            Ok(Arc::new(match first < rows && rows <= first + first / 4 {
+                true => Answer::of_rows(&self.params, all, two(0)?, two(1)?),
+                false => Answer::alone(all),
+            }))
+        })
     }
 }
 
@@ -157,6 +177,18 @@ impl Layout {
             }
         }
         Err(refused.into())
+    }
+
+    /// The same windows and formats, for products of `shape` with the same encrypted operand.
+    ///
+    /// # Errors
+    /// As [`OltTiling::with_window`].
+    pub(crate) fn with_shape(&self, params: &RlweParams, shape: OltShape) -> Result<Self, HeError> {
+        let (limbs, tiling) = ((self.product_limbs, self.packing_limbs), &self.tiling);
+        let wire = wire(params, limbs, &self.input, &self.format);
+        let (encrypted, packing) = (tiling.encrypted(), tiling.packing());
+        let tiling = OltTiling::with_window(shape, tiling.batch(), encrypted, packing, tiling.window(), &wire)?;
+        Ok(Self { tiling, ..self.clone() })
     }
 
     /// Whether the inputs are multiplied by the inverse of the largest tree, rather than the more numerous leaves. Not
