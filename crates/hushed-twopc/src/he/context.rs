@@ -11,7 +11,8 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::error::HeError;
-use super::layout::{Layout, Layouts, OltSpec, packing_limbs};
+use super::layout::known::Layouts;
+use super::layout::{Layout, OltSpec, packing_limbs};
 use crate::error::TwopcError;
 use hushed_math::rng::SecretRng;
 use hushed_net::{Expect, Kind, Party, Session};

@@ -10,7 +10,9 @@ pub mod past;
 
 use super::context::HeContext;
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
-use super::layout::{Answer, Layout, Layouts, OltSpec, cost};
+use super::layout::answer::{Answer, cost};
+use super::layout::known::Layouts;
+use super::layout::{Layout, OltSpec};
 use super::olt::Blocks;
 use super::window::{Encrypted, OltShape, Packing};
 use super::wire::OltCost;

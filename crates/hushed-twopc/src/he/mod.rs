@@ -6,6 +6,7 @@
 //! | matrices as polynomials and back | `encode` |
 //! | moduli, noise, formats | `layout` |
 //! | which leaves share a response | `layout/answer` |
+//! | all of it that was made before | `layout/known` |
 //! | session keys | `context` |
 //! | sums of products, by blocks or by values | `product` |
 //! | interleaving, the messages | `interleave`, `engine` |
@@ -32,7 +33,9 @@ pub mod wire;
 
 pub use context::HeContext;
 pub use error::HeError;
-pub use layout::{Answer, Layout, Layouts, OltSpec, Term};
+pub use layout::answer::{Answer, Term};
+pub use layout::known::Layouts;
+pub use layout::{Layout, OltSpec};
 pub use linear::ahead::{
     Ahead, ahead_client, ahead_server, linear_ahead_client, linear_ahead_cost, linear_ahead_server,
 };

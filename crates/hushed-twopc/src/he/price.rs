@@ -139,8 +139,8 @@ fn multiplier_coefficients(tiling: &OltTiling) -> usize {
 }
 
 impl OltTiling {
-    /// The cheapest windows for `batch` products of `shape` with `encrypted` travelling, at [`PRICES`]; of those that take
-    /// nearly the same time, the windows that send the least.
+    /// The cheapest windows for `batch` products of `shape` with `encrypted` travelling, at [`PRICES`]; of those that
+    /// take nearly the same time, the windows that send the least.
     ///
     /// # Errors
     /// [`HeError::Shape`] if a dimension is zero or the product's counts overflow.

@@ -4,7 +4,7 @@ use crate::error::TwopcError;
 use crate::he::context::HeContext;
 use crate::he::encode::Wanted;
 use crate::he::interleave::{Combine, interleave, slot};
-use crate::he::layout::{Answer, Part, Term};
+use crate::he::layout::answer::{Answer, Part, Term};
 use crate::he::product::Leaf;
 use crate::he::window::Packing;
 use hushed_math::{Coeff, RnsPoly};

@@ -1,19 +1,21 @@
 //! Products of a few rows with a shared matrix that grows: the keys and values of a text that is continued.
 //!
-//! The client's share of the rows that earlier passes left does not change, so their ciphertexts need not be sent again:
-//! the server keeps those of every [`KEPT_ROWS`] rows and multiplies them by its share of each new row of queries or
-//! weights. Sent are then the new row's own ciphertexts and those of the rows after the last that are kept, at most as
-//! many. The server sees the same ciphertexts used again, which tells it nothing; every response carries a zero and a
+//! The client's share of the rows that earlier passes left does not change, so their ciphertexts need not be sent
+//! again: the server keeps those of every [`KEPT_ROWS`] rows and multiplies them by its share of each new row of
+//! queries or weights. Sent are then the new row's own ciphertexts and those of the rows after the last that are kept,
+//! fewer than as many. To multiply a ciphertext again tells the server nothing, and every response carries a zero and a
 //! mask of its own, as always.
 //!
-//! X·Y with Y = [Y_1 | Y_2 | … | rest], by columns (keys, transposed), has the products with its parts beside each other;
-//! with Y cut by rows (values) it is the sum of X_i·Y_i, and the server adds their leaves.
+//! X·Y with Y = [Y_1 | Y_2 | … | rest], by columns (keys, transposed), has the products with its parts beside each
+//! other; with Y cut by rows (values) it is the sum of X_i·Y_i, and the server adds their leaves.
 
 use super::{Blocks, MatmulShape, add, own_products};
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_len};
 use crate::he::engine::{INPUT, collect, expect_words, respond, send_inputs, term_inputs};
-use crate::he::layout::{Answer, Cells, Layout, Layouts, OltSpec, Term, cost};
+use crate::he::layout::answer::{Answer, Cells, Term, cost};
+use crate::he::layout::known::Layouts;
+use crate::he::layout::{Layout, OltSpec};
 use crate::he::price::sending;
 use crate::he::window::{Encrypted, OltShape};
 use crate::he::wire::OltCost;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::he::layout::Layouts;
+use crate::he::layout::known::Layouts;
 use crate::he::{Encrypted, MatmulShape, OltSpec};
 use crate::share::Ring;
 use std::collections::HashMap;
