@@ -6,7 +6,7 @@ use crate::common::{backend, run_pair};
 use crate::tiny::{End, public_table, steps};
 use hushed_model::testing::{pruned, published_generator, tiny_generator, tiny_golden, tiny_ternary};
 use hushed_model::tokens::TokenIds;
-use hushed_model::{Model, NetworkConfig, PlainActs, Program, Weigh, plain, vit_shapes};
+use hushed_model::{Model, NetworkConfig, PlainActs, Pool, Program, Weigh, network_shapes, plain, vit_shapes};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
     Adds, Answers, Before, Cache, Clear, Draw, Input, Prefix, Protocol, RunError, Sampler, Shares, StepCost, Terms,
@@ -428,10 +428,16 @@ fn passes_of_published_sizes_send_no_more() {
     let vit = vit_shapes(&NetworkConfig::vit_base()).program();
     let terms = Terms::default();
     let generator = |rows| Plan::next_token(&program, 0, &[rows], terms).unwrap();
-    let plans = [generator(64), generator(128), Plan::twopc(&vit, &[197], terms, false).unwrap()];
+    let later = Plan::next_token(&program, 128, &[1], terms).unwrap();
+    // MiniLM's size, for a row more than a power of two.
+    let minilm = NetworkConfig { layers: 6, width: 384, heads: 12, hidden: 1536, ..NetworkConfig::large() };
+    let minilm = network_shapes(&minilm, Pool::Mean).program();
+    let encoder = |rows| Plan::twopc(&minilm, &[rows], terms, true).unwrap();
+    let vit = Plan::twopc(&vit, &[197], terms, false).unwrap();
+    let plans = [generator(64), generator(128), vit, later, encoder(17), encoder(65)];
     let sent = plans.map(|plan| (plan.bytes_up + plan.bytes_down + plan.ot_bytes) / 1_000_000);
     println!("{sent:?} MB");
-    for (sent, megabytes) in sent.into_iter().zip([560, 1_170, 2_310]) {
+    for (sent, megabytes) in sent.into_iter().zip([560, 1_170, 2_310, 44, 64, 260]) {
         assert!((megabytes - 20..=megabytes).contains(&sent), "{sent}");
     }
 }

@@ -22,6 +22,7 @@ use crate::he::wire::OltCost;
 use crate::he::{HeContext, HeError};
 use crate::share::{Ring, Share};
 use hushed_net::{Expect, Session};
+use hushed_rlwe::RlweParams;
 use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -80,6 +81,17 @@ enum Operand {
     Block(usize, Range<usize>),
     /// The rows after the last block.
     Rest(Range<usize>),
+}
+
+impl Operand {
+    /// X, a block, the rest.
+    fn kind(&self) -> usize {
+        match self {
+            Operand::Left => 0,
+            Operand::Block(..) => 1,
+            Operand::Rest(_) => 2,
+        }
+    }
 }
 
 /// Common responses, with what each term encrypts.
@@ -151,22 +163,34 @@ impl PastShape {
             let cells = self.cells(&rest, &layout);
             terms.push((Term::new(layout, cells, true), Operand::Rest(rest)));
         }
-        let params = layouts.params();
-        let join = |terms: &[(Term, Operand)]| {
-            let (terms, operands): (Vec<_>, Vec<_>) = terms.iter().cloned().unzip();
+        self.joined(terms, layouts.params())
+    }
+
+    /// Terms over different moduli answer apart. Of those over the same, X, the blocks and the rest share responses in
+    /// the cheapest way: a term with a small mw takes many responses for all that are with it.
+    fn joined(&self, mut terms: Vec<(Term, Operand)>, params: &Arc<RlweParams>) -> Result<Vec<Planned>, TwopcError> {
+        const WAYS: [[usize; 3]; 5] = [[0, 0, 0], [0, 0, 1], [0, 1, 1], [0, 1, 0], [0, 1, 2]];
+        let join = |terms: Vec<(Term, Operand)>| {
+            let (terms, operands): (Vec<_>, Vec<_>) = terms.into_iter().unzip();
             Some((Answer::together(params, terms)?, operands))
         };
-        // Terms over different moduli answer apart, and so do those that are cheaper that way.
         let mut planned = Vec::new();
         let limbs = |(term, _): &(Term, Operand)| term.layout.packing_limbs;
         terms.sort_by_key(limbs);
         for group in terms.chunk_by(|a, b| limbs(a) == limbs(b)) {
-            let apart: Option<Vec<Planned>> = group.chunks(1).map(join).collect();
-            let ways = [join(group).map(|together| vec![together]), apart];
-            let nanoseconds = |way: &Vec<Planned>| cost_of(way).nanoseconds;
+            let by_label = |way: &[usize; 3]| {
+                let label = |label: usize| {
+                    let own = group.iter().filter(|(_, operand)| way[operand.kind()] == label);
+                    own.cloned().collect::<Vec<_>>()
+                };
+                let parts = (0..3).map(label).filter(|part| !part.is_empty());
+                parts.map(join).collect::<Option<Vec<Planned>>>()
+            };
+            let apart = group.chunks(1).map(|term| join(term.to_vec())).collect::<Option<Vec<Planned>>>();
+            let ways = WAYS.iter().map(by_label).chain([apart]).flatten();
             let OltShape { k, m, n } = self.product.shape;
             let none = HeError::Shape { k, m, n, batch: self.product.batch };
-            planned.extend(ways.into_iter().flatten().min_by_key(nanoseconds).ok_or(none)?);
+            planned.extend(ways.min_by_key(|way| cost_of(way).nanoseconds).ok_or(none)?);
         }
         Ok(planned)
     }
