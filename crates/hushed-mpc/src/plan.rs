@@ -140,8 +140,7 @@ impl Memory {
         if ahead > 0 {
             let made = Plan::ahead(program, ahead, padded(true))?.memory;
             // The rows of a text that waits for them are held as well.
-            let text = Memory::of_text(program, tokens);
-            self.session = (self.session + made.stock).max(made.session + text);
+            self.session = (self.session + made.stock).max(made.session + self.text);
             self.stock = made.stock;
         }
         let drafts = drafts.min(tokens - 1);
@@ -313,6 +312,7 @@ impl Plan {
         opened: Opened,
     ) -> Plan {
         let setup = HeContext::exchange_cost(counting.params(), HeContext::ALL_LEVELS);
+        let kept = counting.kept();
         let (steps, cots) = counting.into_steps();
 
         let sum = |f: fn(&Entry) -> u64| steps.iter().map(f).sum::<u64>();
@@ -325,7 +325,7 @@ impl Plan {
         let cots = (cots[0] + cots[1]) as f64;
         let rows = tokens.iter().sum::<usize>();
         Plan {
-            memory: memory::estimate(program, (held, rows), terms.public_table, &steps),
+            memory: memory::estimate(program, (held, rows), terms.public_table, (&steps, kept)),
             protocol: "2pc",
             tokens: tokens.to_vec(),
             setup_bytes_up: setup.bytes_client,

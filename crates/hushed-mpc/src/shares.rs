@@ -13,10 +13,9 @@ use std::ops::Range;
 use hushed_math::product;
 use hushed_model::{Embedding, StepId};
 use hushed_net::Party;
-use hushed_twopc::TwopcError;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::NormShape;
-use hushed_twopc::he::{Encrypted, Layouts, MatmulShape, OltShape, OltSpec, Window};
+use hushed_twopc::he::{Encrypted, Kept, MatmulShape, OltShape, OltSpec, PastShape};
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
@@ -134,6 +133,15 @@ pub trait Shares {
     /// Products of shared matrices, both in the same ring.
     fn matmul(&mut self, x: &Self::Share, y: &Self::Share, shape: &MatmulShape) -> Result<Self::Share, RunError>;
 
+    /// [`Shares::matmul`] where the right operand is that of earlier passes with new rows; `kept` is what they left.
+    fn matmul_past(
+        &mut self,
+        x: &Self::Share,
+        y: &Self::Share,
+        shape: &PastShape,
+        kept: &mut Kept,
+    ) -> Result<Self::Share, RunError>;
+
     /// A row of coefficients that the client knows, times a matrix, for each of `texts` matrices of `width` columns
     /// over [`MAIN`](super::formats::MAIN).
     fn known_times(
@@ -232,22 +240,9 @@ fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
     products.spec(MAIN, Encrypted::Left)
 }
 
-/// The products of shared matrices with the server's, where the client's share is sent. Of two windows whose times
-/// differ by at most a fiftieth, it takes the one that sends less.
-fn known_spec(shape: &MatmulShape, ring: Ring, bits: u32, layouts: &Layouts) -> Result<OltSpec, TwopcError> {
-    let spec = OltSpec { multiplier_bits: bits, ..shape.spec(ring, Encrypted::Left) };
-    let fastest = layouts.of(&spec)?.tiling.cost();
-    let Window { kw, mw, nw } = layouts.of(&spec)?.tiling.window();
-    if mw >= shape.shape.m || nw < 2 {
-        return Ok(spec);
-    }
-    let longer = OltSpec { window: Some(Window { kw, mw: 2 * mw, nw: nw / 2 }), ..spec };
-    let other = layouts.of(&longer)?.tiling.cost();
-    let as_fast = 50 * other.nanoseconds <= 51 * fastest.nanoseconds;
-    Ok(match as_fast && other.traffic().bytes() < fastest.traffic().bytes() {
-        true => longer,
-        false => spec,
-    })
+/// The products of shared matrices with the server's, where the client's share is sent.
+fn known_spec(shape: &MatmulShape, ring: Ring, bits: u32) -> OltSpec {
+    OltSpec { multiplier_bits: bits, ..shape.spec(ring, Encrypted::Left) }
 }
 
 /// The product of each pair of matrices.

@@ -14,7 +14,7 @@ use std::ops::Range;
 use hushed_model::{Attention, Heads, Queries, Rope, StepId, Weigh};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
-use hushed_twopc::he::{MatmulShape, OltShape};
+use hushed_twopc::he::{Grows, MatmulShape, OltShape, PastShape};
 
 use crate::RunError;
 use crate::circuit::cache::Past;
@@ -57,7 +57,14 @@ pub fn scores<S: Shares>(
             shape: OltShape { k: asking.rows * heads.shared(), m: heads.width, n: keys.rows },
             batch: group.texts.len() * heads.keys,
         };
-        let mut s = on.matmul(&q, &k, &shape)?;
+        let mut s = match past.rows_before() {
+            Some(before) => {
+                let shape = PastShape { product: shape, grows: Grows::Columns, before };
+                let [kept, _] = past.kept();
+                on.matmul_past(&q, &k, &shape, kept)?
+            }
+            None => on.matmul(&q, &k, &shape)?,
+        };
         let public = past.prefix().rows();
         if public > 0 {
             let numbers = || past.prefix().keys(step);
@@ -159,12 +166,23 @@ pub fn attend<S: Shares>(
             shape: OltShape { k: m * heads.shared(), m: n, n: heads.width },
             batch: group.texts.len() * heads.keys,
         };
+        // Weights divided first are in another ring: of the rows before that, nothing is kept.
+        let first = |rows| a.weigh == Weigh::Softmax && divides_first(public + rows, heads);
+        let earlier = past.rows_before().map(|rows| if first(rows) { 0 } else { rows }).filter(|_| !first(n));
         let numbers = || past.prefix().values(step);
         let before = on.known(Party::Server, public * heads.key_columns(), numbers);
+        let [_, kept] = past.kept();
         // Rows of weights, in any ring, times all values.
-        let product = |on: &mut S, weights: &S::Share| {
+        let mut product = |on: &mut S, weights: &S::Share| {
             let part = |keys| weights.columns(batch * m, keys);
-            let mut o = on.matmul(&part(public..all), &v.reduce_to(weights.ring()), &shape)?;
+            let (p, v) = (part(public..all), v.reduce_to(weights.ring()));
+            let mut o = match earlier {
+                Some(before) => {
+                    let shape = PastShape { product: shape, grows: Grows::Rows, before };
+                    on.matmul_past(&p, &v, &shape, kept)?
+                }
+                None => on.matmul(&p, &v, &shape)?,
+            };
             if public > 0 {
                 let shape = with(shape, public, heads.width);
                 o.add_assign(&on.times_known(&part(0..public), &before, &shape, VALUE_BITS)?);

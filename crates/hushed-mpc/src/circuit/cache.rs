@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_model::StepId;
+use hushed_twopc::he::Kept;
 use hushed_twopc::share::Share;
 
 use crate::RunError;
@@ -39,6 +40,10 @@ pub struct Past<S> {
     padding: Range<usize>,
     keys: Option<S>,
     values: Option<S>,
+    /// Whether later passes will read it.
+    lasts: bool,
+    /// What is kept of the ciphertexts of keys and of values.
+    kept: [Kept; 2],
 }
 
 impl<S> Default for Cache<S> {
@@ -71,8 +76,8 @@ impl<S> Cache<S> {
     /// Takes out what an attention block reads; it has to be [put back](Cache::put).
     pub(crate) fn take(&mut self, step: StepId) -> Past<S> {
         let (rows, padding) = (self.rows, self.padding.clone());
-        let Past { keys, values, .. } = self.steps.remove(&step).unwrap_or_default();
-        Past { prefix: Arc::clone(&self.prefix), rows, padding, keys, values }
+        let past = self.steps.remove(&step).unwrap_or_default();
+        Past { prefix: Arc::clone(&self.prefix), rows, padding, lasts: true, ..past }
     }
 
     pub(crate) fn put(&mut self, step: StepId, past: Past<S>) {
@@ -110,6 +115,7 @@ impl<S: Local> Cache<S> {
                 let kept = held.elements() / self.rows * rows;
                 *held = held.gather(kept, || (0..kept).collect());
             }
+            past.kept.iter_mut().for_each(|kept| kept.truncate(rows));
         }
         self.rows = rows;
         Ok(())
@@ -118,7 +124,8 @@ impl<S: Local> Cache<S> {
 
 impl<S> Default for Past<S> {
     fn default() -> Past<S> {
-        Past { prefix: Arc::default(), rows: 0, padding: 0..0, keys: None, values: None }
+        let kept = Default::default();
+        Past { prefix: Arc::default(), rows: 0, padding: 0..0, keys: None, values: None, lasts: false, kept }
     }
 }
 
@@ -139,6 +146,16 @@ impl<S: Local> Past<S> {
             0 => &SUMS,
             _ => &PREFIXED,
         }
+    }
+
+    /// Rows of earlier passes, if later ones will read this.
+    pub(crate) fn rows_before(&self) -> Option<usize> {
+        self.lasts.then_some(self.rows)
+    }
+
+    /// What is kept of the ciphertexts of keys, and of values.
+    pub(crate) fn kept(&mut self) -> &mut [Kept; 2] {
+        &mut self.kept
     }
 
     /// Appends the new keys and returns all.

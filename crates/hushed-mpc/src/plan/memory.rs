@@ -37,14 +37,12 @@ pub struct Memory {
     pub stream: u64,
     /// The part of `session` that is held by products made ahead.
     pub stock: u64,
+    /// The part of `session` that a text takes between passes: its keys and values, and the client's ciphertexts of
+    /// them.
+    pub text: u64,
 }
 
 impl Memory {
-    /// The bytes that a session holds between passes for a text of this many rows.
-    pub fn of_text(program: &Program, rows: usize) -> u64 {
-        cached(program, rows)
-    }
-
     /// The server's process with this many sessions in their largest steps at once.
     pub fn server(&self, sessions: usize) -> u64 {
         self.weights + sessions as u64 * self.session
@@ -111,7 +109,8 @@ pub(crate) fn stock(products: &[LinearShape]) -> (u64, u64) {
     (8 * (masks + results) as u64, 8 * results as u64)
 }
 
-/// Memory from a plan's steps and sizes: rows that earlier passes have run, and new ones.
+/// Memory from a plan's steps and sizes: rows that earlier passes have run, and new ones; and the bytes of ciphertexts
+/// that the server keeps for later passes.
 ///
 /// Besides the constant parts, three things matter. At the server, the ciphertexts of one product: those of the
 /// operand, the sums that make one response, and their multipliers ([`Entry::held`]); the lookup has the most. At the
@@ -121,7 +120,7 @@ pub(crate) fn estimate(
     program: &Program,
     (earlier, rows): (usize, usize),
     public_table: bool,
-    steps: &[Entry],
+    (steps, kept): (&[Entry], u64),
 ) -> Memory {
     let most = |f: fn(&Entry) -> u64| steps.iter().map(f).max().unwrap_or(0);
     let (cots, held) = (most(|s| s.cots) as f64, most(|s| s.held));
@@ -131,13 +130,15 @@ pub(crate) fn estimate(
     };
     let points = program.patches().map_or(0, |p| rows * p.linear.inputs);
     let looked_up = 8 * program.embedding().map_or(points, numbers);
+    let cached = cached(program, earlier + rows);
     Memory {
-        client: CLIENT + looked_up as u64 + (cots * CLIENT_COT) as u64 + cached(program, earlier + rows),
+        client: CLIENT + looked_up as u64 + (cots * CLIENT_COT) as u64 + cached,
         weights: SERVER + positions(program) + matrices(program),
         matrices: matrices(program),
         stream: stream(steps),
         stock: 0,
-        session: SESSION + held + (cots * SERVER_COT) as u64 + cached(program, earlier + rows),
+        text: cached + kept,
+        session: SESSION + held + (cots * SERVER_COT) as u64 + cached + kept,
     }
 }
 

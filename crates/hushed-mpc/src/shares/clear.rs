@@ -12,7 +12,7 @@ use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
 use hushed_twopc::func::sigmoid;
 use hushed_twopc::func::softmax::{self, SCORES};
-use hushed_twopc::he::MatmulShape;
+use hushed_twopc::he::{Kept, MatmulShape, PastShape};
 use hushed_twopc::share::{Ring, Share};
 
 use super::{Known, Shares, products, rows_times};
@@ -131,6 +131,10 @@ impl Shares for Clear {
 
     fn matmul(&mut self, x: &Share, y: &Share, shape: &MatmulShape) -> Result<Share, RunError> {
         Ok(Share::new(x.ring(), products(x.words(), y.words(), shape)))
+    }
+
+    fn matmul_past(&mut self, x: &Share, y: &Share, shape: &PastShape, _: &mut Kept) -> Result<Share, RunError> {
+        self.matmul(x, y, &shape.product)
     }
 
     fn times_known(&mut self, x: &Share, y: &Known, shape: &MatmulShape, _: u32) -> Result<Share, RunError> {

@@ -14,7 +14,8 @@ use hushed_twopc::gadget::{
     argmax_levels_cost, largest_of_few_cost, max_rows_cost, mul_cost, open_rounded_cost, pick_cost,
 };
 use hushed_twopc::he::{
-    Answer, Layouts, LinearShape, MatmulShape, OltCost, OltShape, OltSpec, RowsCost, linear_ahead_cost, scale_rows_cost,
+    Answer, Kept, Layouts, LinearShape, MatmulShape, OltCost, OltShape, OltSpec, PastShape, RowsCost,
+    linear_ahead_cost, scale_rows_cost,
 };
 use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
@@ -94,6 +95,8 @@ pub struct Counting<'a> {
     work: Work,
     /// Correlated OTs sent by the client and by the server.
     cots: [u64; 2],
+    /// Bytes of ciphertexts that the server keeps for later passes.
+    kept: u64,
 }
 
 /// A party's work for a step, for estimates of time and memory.
@@ -123,6 +126,7 @@ impl<'a> Counting<'a> {
             cost: Cost::ZERO,
             work: Work::default(),
             cots: [0; 2],
+            kept: 0,
         })
     }
 
@@ -148,6 +152,11 @@ impl<'a> Counting<'a> {
         self.steps.iter().map(|step| step.opened_bits).sum()
     }
 
+    /// Bytes of ciphertexts that the server keeps for later passes.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept
+    }
+
     /// The steps in order, and the correlated OTs sent by the client and by the server.
     pub fn into_steps(self) -> (Vec<Entry>, [u64; 2]) {
         (self.steps, self.cots)
@@ -159,16 +168,8 @@ impl<'a> Counting<'a> {
 
     fn rows(&mut self, rows: RowsCost) {
         self.add(rows.cost);
-        self.work.add(Work {
-            automorphisms: rows.tiling.automorphisms,
-            products: rows.tiling.products,
-            opened: rows.tiling.opened,
-            opened_bits: 0,
-            nanoseconds: rows.tiling.nanoseconds,
-            // A few ciphertexts of factors, and one response at a time.
-            held: 0,
-            weights: 0,
-        });
+        // Held are a few ciphertexts of factors, and one response at a time.
+        self.work.add(Work::of_cost(&rows.tiling));
     }
 
     /// A product whose encrypted operand is the client's.
@@ -210,21 +211,24 @@ impl<'a> Counting<'a> {
     }
 
     fn linear(&mut self, shape: &LinearShape, ring: Ring) -> Result<(), RunError> {
-        self.one_way(&shape.spec(ring))
+        self.answered(&[self.layouts.of_rows(&shape.spec(ring))?.as_ref().clone()]);
+        Ok(())
     }
 }
 
 impl Work {
     fn of(answer: &Answer) -> Work {
         let cost = answer.cost();
+        Work { held: answer.terms().iter().map(|term| term.layout().held_bytes() as u64).sum(), ..Work::of_cost(&cost) }
+    }
+
+    fn of_cost(cost: &OltCost) -> Work {
         Work {
-            held: answer.terms().iter().map(|layout| layout.held_bytes() as u64).sum(),
-            weights: 0,
             automorphisms: cost.automorphisms,
             products: cost.products,
             opened: cost.opened,
-            opened_bits: 0,
             nanoseconds: cost.nanoseconds,
+            ..Work::default()
         }
     }
 
@@ -344,7 +348,7 @@ impl Shares for Counting<'_> {
     }
 
     fn cosines(&mut self, x: &Length, index: &Index) -> Result<Length, RunError> {
-        self.one_way(&index.vectors_shape().spec(x.ring))?;
+        self.linear(&index.vectors_shape(), x.ring)?;
         Ok(Length::new(x.ring, index.documents()))
     }
 
@@ -361,6 +365,16 @@ impl Shares for Counting<'_> {
         Ok(Length::new(x.ring, elements))
     }
 
+    fn matmul_past(&mut self, x: &Length, _: &Length, past: &PastShape, _: &mut Kept) -> Result<Length, RunError> {
+        let cost = past.cost(x.ring, &self.layouts)?;
+        self.add(cost.traffic());
+        let held = past.held_bytes(x.ring, &self.layouts)? as u64;
+        self.work.add(Work { held, ..Work::of_cost(&cost) });
+        self.kept += past.kept_bytes(x.ring, &self.layouts)? as u64;
+        let MatmulShape { shape, batch } = past.product;
+        Ok(Length::new(x.ring, batch * shape.k * shape.n))
+    }
+
     fn known_times(
         &mut self,
         coefficients: &Known,
@@ -375,7 +389,7 @@ impl Shares for Counting<'_> {
 
     fn times_known(&mut self, x: &Length, _: &Known, shape: &MatmulShape, bits: u32) -> Result<Length, RunError> {
         let elements = shape.batch * shape.shape.k * shape.shape.n;
-        let spec = known_spec(shape, x.ring, bits, &self.layouts)?;
+        let spec = known_spec(shape, x.ring, bits);
         self.one_way(&spec)?;
         Ok(Length::new(x.ring, elements))
     }

@@ -15,8 +15,9 @@ use hushed_twopc::func::softmax::exponentials;
 use hushed_twopc::func::{Format, narrow, rescale};
 use hushed_twopc::gadget::{Sign, argmax_levels, largest_of_few, max_rows, mul, open_rounded, pick};
 use hushed_twopc::he::{
-    Ahead, HeContext, LinearShape, MatmulShape, PreparedWeights, linear_ahead_client, linear_ahead_server,
-    linear_client, linear_server, linear_server_alone, matmul_shared, olt_encrypted, olt_multiplying, scale_rows,
+    Ahead, HeContext, Kept, LinearShape, MatmulShape, PastShape, PreparedWeights, linear_ahead_client,
+    linear_ahead_server, linear_client, linear_server, linear_server_alone, matmul_past, matmul_shared, olt_encrypted,
+    olt_multiplying, scale_rows,
 };
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
@@ -294,6 +295,10 @@ impl Shares for Protocol {
         Ok(matmul_shared(&mut self.ctx, &self.he, x, y, shape)?)
     }
 
+    fn matmul_past(&mut self, x: &Share, y: &Share, shape: &PastShape, kept: &mut Kept) -> Result<Share, RunError> {
+        Ok(matmul_past(&mut self.ctx, &self.he, x, y, shape, kept)?)
+    }
+
     /// The client multiplies its own share; one oblivious linear transformation with encrypted coefficients multiplies
     /// the server's.
     fn known_times(&mut self, coefficients: &Known, x: &Share, texts: usize, width: usize) -> Result<Share, RunError> {
@@ -314,7 +319,7 @@ impl Shares for Protocol {
     /// The server multiplies its own share; one oblivious linear transformation multiplies the client's.
     fn times_known(&mut self, x: &Share, y: &Known, shape: &MatmulShape, bits: u32) -> Result<Share, RunError> {
         let (ctx, he) = (&mut self.ctx, &self.he);
-        let spec = known_spec(shape, x.ring(), bits, he.layouts())?;
+        let spec = known_spec(shape, x.ring(), bits);
         let Some(numbers) = &y.values else {
             return Ok(olt_encrypted(ctx, he, &spec, x.words())?);
         };

@@ -13,7 +13,8 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::error::HeError;
-use super::layout::{Layout, Layouts, OltSpec, packing_limbs};
+use super::layout::known::Layouts;
+use super::layout::{Layout, OltSpec, packing_limbs};
 use super::proof;
 use crate::cost::Cost;
 use crate::ctx::Ctx;

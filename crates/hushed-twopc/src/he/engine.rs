@@ -11,7 +11,8 @@ mod tree;
 use super::context::HeContext;
 use super::encode::{View, Wanted, encode_left};
 use super::error::HeError;
-use super::layout::{Answer, Layout, Part};
+use super::layout::Layout;
+use super::layout::answer::{Answer, Part, Term};
 use super::product::{Arriving, Inputs, Leaf, Multiplier};
 use super::window::Encrypted;
 use crate::ctx::Ctx;
@@ -66,8 +67,11 @@ pub(crate) fn receive_inputs(
     he: &HeContext,
     answer: &Answer,
 ) -> Result<Vec<Inputs>, TwopcError> {
-    let all = answer.terms().iter();
-    all.map(|layout| receive_term(session, he, (layout, answer.largest_tree()))).collect()
+    let mut all = Vec::with_capacity(answer.terms().len());
+    for term in answer.terms() {
+        all.push(term_inputs(he, answer, term, |length| Ok(session.recv(INPUT, length)?))?);
+    }
+    Ok(all)
 }
 
 /// [`receive_inputs`], but multiplies the ciphertexts as they arrive where that takes less memory.
@@ -78,38 +82,43 @@ pub(crate) fn receive_products(
     multipliers: &[impl Multiplier],
 ) -> Result<Vec<Inputs>, TwopcError> {
     let mut all = Vec::with_capacity(answer.terms().len());
-    for (layout, multiplier) in answer.terms().iter().zip(multipliers) {
-        let term = (&**layout, answer.largest_tree());
-        let inputs = match Arriving::new(he.params(), layout, multiplier) {
+    for (term, multiplier) in answer.terms().iter().zip(multipliers) {
+        let mut frame = |length| -> Result<_, TwopcError> { Ok(session.recv(INPUT, length)?) };
+        all.push(match Arriving::new(he.params(), &term.layout, multiplier) {
             Some(mut arriving) => {
-                receive_each(session, he, term, |ct| arriving.push(ct))?;
+                each_input(he, answer, term, &mut frame, |ct| arriving.push(ct))?;
                 Inputs::Leaves(arriving.into_leaves())
             }
-            None => receive_term(session, he, term)?,
-        };
-        all.push(inputs);
+            None => term_inputs(he, answer, term, frame)?,
+        });
     }
     Ok(all)
 }
 
-fn receive_term(session: &mut Session, he: &HeContext, term: (&Layout, usize)) -> Result<Inputs, TwopcError> {
-    let mut inputs = Inputs::new(he.params(), term.0);
-    receive_each(session, he, term, |ct| inputs.push(ct))?;
+/// The ciphertexts of a term, whose bytes `frame` returns one after the other, each of the length that it is told.
+pub(crate) fn term_inputs(
+    he: &HeContext,
+    answer: &Answer,
+    term: &Term,
+    frame: impl FnMut(Expect) -> Result<Vec<u8>, TwopcError>,
+) -> Result<Inputs, TwopcError> {
+    let mut inputs = Inputs::new(he.params(), &term.layout);
+    each_input(he, answer, term, frame, |ct| inputs.push(ct))?;
     Ok(inputs)
 }
 
-fn receive_each(
-    session: &mut Session,
+fn each_input(
     he: &HeContext,
-    (layout, largest_tree): (&Layout, usize),
+    answer: &Answer,
+    term: &Term,
+    mut frame: impl FnMut(Expect) -> Result<Vec<u8>, TwopcError>,
     mut push: impl FnMut(Ciphertext),
 ) -> Result<(), TwopcError> {
-    let tiling = &layout.tiling;
-    let limbs = layout.product_limbs;
-    let length = Expect::Exactly(layout.input.bytes());
-    let inverse = layout.scales_inputs().then(|| inverse_of_two_to(he.params(), limbs, largest_tree.ilog2()));
-    for _ in 0..tiling.inputs() {
-        let bytes = session.recv(INPUT, length)?;
+    let layout = &term.layout;
+    let levels = answer.largest_tree().ilog2();
+    let inverse = layout.scales_inputs().then(|| inverse_of_two_to(he.params(), layout.product_limbs, levels));
+    for _ in 0..layout.tiling.inputs() {
+        let bytes = frame(Expect::Exactly(layout.input.bytes()))?;
         let mut ct = layout.input.read(&bytes)?.expand();
         if let Some(inverse) = &inverse {
             scale(&mut ct, inverse);
@@ -131,8 +140,8 @@ pub(crate) fn respond(
     let mut share = SecretWords::from(vec![0u64; answer.results()]);
     let tree = Tree { he, answer };
     let terms = answer.terms().iter().zip(inputs).zip(multipliers);
-    let mut made: Vec<_> =
-        terms.map(|((layout, inputs), by)| Made { layout, inputs, by, next: 0, leaves: VecDeque::new() }).collect();
+    let term = |((term, inputs), by)| Made { term, inputs, by, next: 0, leaves: VecDeque::new() };
+    let mut made: Vec<_> = terms.map(term).collect();
     for index in 0..answer.responses() {
         let mut parts = Vec::new();
         for part in answer.parts(index) {
@@ -154,7 +163,7 @@ pub(crate) fn respond(
 
 /// The leaves of a term, made for several responses at once where that saves work.
 struct Made<'a, M> {
-    layout: &'a Layout,
+    term: &'a Term,
     inputs: &'a Inputs,
     by: &'a M,
     /// The first leaf that is not made yet.
@@ -165,12 +174,12 @@ struct Made<'a, M> {
 impl<M: Multiplier> Made<'_, M> {
     /// The leaves of `part`, which follow those taken before.
     fn take(&mut self, he: &HeContext, part: &Part) -> Vec<Leaf> {
-        let (tiling, count) = (&self.layout.tiling, part.leaves.len());
+        let (layout, count) = (&self.term.layout, part.leaves.len());
         if self.leaves.len() < count {
             let more = self.inputs.leaves_together(count).max(count - self.leaves.len());
-            let range = self.next..tiling.leaves().min(self.next + more);
+            let range = self.next..layout.tiling.leaves().min(self.next + more);
             self.next = range.end;
-            let made = self.inputs.leaves(he.params(), tiling, self.layout.product_limbs, self.by, range);
+            let made = self.inputs.leaves(he.params(), &layout.tiling, layout.product_limbs, self.by, range);
             self.leaves.extend(made);
         }
         self.leaves.drain(..count.min(self.leaves.len())).collect()

@@ -13,19 +13,16 @@
 //! Inputs are sent without the lowest bits, as far as the noise leaves room ([`SeededFormat`]): as many are dropped as
 //! minimise the bytes of inputs and responses together. Products by a model's weights send some 80 bits of 100.
 
-mod answer;
+pub mod answer;
+pub mod known;
 
 use super::error::HeError;
 use super::price::{block_points, bytes_out};
 use super::window::{Encrypted, OltShape, OltTiling, Packing, Window};
 use super::wire::Wire;
 use crate::error::TwopcError;
-pub use answer::Answer;
-pub(crate) use answer::{Part, cost};
 use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededFormat};
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Leaves made at once. By blocks this is a minimum, used if a response takes fewer, because one pass over the blocks
 /// of all ciphertexts serves all of them; by values it is a maximum.
@@ -56,69 +53,6 @@ pub struct OltSpec {
     pub window: Option<Window>,
     /// Bits by which the noise of a response stays below what the modulus holds: room for that of another product.
     pub spare_bits: u32,
-}
-
-/// A cache of product layouts: the same shapes recur layer after layer.
-pub struct Layouts {
-    params: Arc<RlweParams>,
-    known: Mutex<HashMap<OltSpec, Arc<Layout>>>,
-    sums: Mutex<HashMap<[OltSpec; 2], Arc<[Answer]>>>,
-}
-
-/// The most layouts that are kept.
-const MAX_LAYOUTS: usize = 1 << 10;
-
-impl Layouts {
-    /// An empty cache.
-    pub fn new(params: Arc<RlweParams>) -> Self {
-        Self { params, known: Mutex::default(), sums: Mutex::default() }
-    }
-
-    /// The parameters.
-    pub fn params(&self) -> &Arc<RlweParams> {
-        &self.params
-    }
-
-    /// The layout of `spec`.
-    ///
-    /// # Errors
-    /// As [`Layout::new`].
-    pub fn of(&self, spec: &OltSpec) -> Result<Arc<Layout>, TwopcError> {
-        let make = || Ok(Arc::new(Layout::new(&self.params, spec)?));
-        known(&self.known, *spec, make)
-    }
-
-    /// The responses to the two transformations of `specs`, whose results have the same shape and are added.
-    ///
-    /// # Errors
-    /// As [`Layout::new`].
-    pub fn of_sum(&self, specs: [OltSpec; 2]) -> Result<Arc<[Answer]>, TwopcError> {
-        let with_spare = |spare_bits| {
-            let [one, other] = specs.map(|spec| self.of(&OltSpec { spare_bits, ..spec }));
-            Ok::<_, TwopcError>([one?, other?])
-        };
-        known(&self.sums, specs, || Ok(Answer::of_sum(&self.params, with_spare(0)?, with_spare(1)?).into()))
-    }
-}
-
-/// The value of `key`, made if it is not there yet.
-fn known<K: Eq + Hash, V: ?Sized>(
-    table: &Mutex<HashMap<K, Arc<V>>>,
-    key: K,
-    make: impl FnOnce() -> Result<Arc<V>, TwopcError>,
-) -> Result<Arc<V>, TwopcError> {
-    // A poisoned lock guards only a table of public values, which is complete after every insertion.
-    let mut known = table.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(value) = known.get(&key) {
-        return Ok(Arc::clone(value));
-    }
-    let value = make()?;
-    // A text that is continued asks for new layouts with every row. They are quick to make again.
-    if known.len() >= MAX_LAYOUTS {
-        known.clear();
-    }
-    known.insert(key, Arc::clone(&value));
-    Ok(value)
 }
 
 /// Tiling, moduli and formats of a product.
@@ -157,6 +91,18 @@ impl Layout {
             }
         }
         Err(refused.into())
+    }
+
+    /// The same windows and formats, for products of `shape` with the same encrypted operand.
+    ///
+    /// # Errors
+    /// As [`OltTiling::with_window`].
+    pub(crate) fn with_shape(&self, params: &RlweParams, shape: OltShape) -> Result<Self, HeError> {
+        let (limbs, tiling) = ((self.product_limbs, self.packing_limbs), &self.tiling);
+        let wire = wire(params, limbs, &self.input, &self.format);
+        let (encrypted, packing) = (tiling.encrypted(), tiling.packing());
+        let tiling = OltTiling::with_window(shape, tiling.batch(), encrypted, packing, tiling.window(), &wire)?;
+        Ok(Self { tiling, ..self.clone() })
     }
 
     /// Whether the inputs are multiplied by the inverse of the largest tree, rather than the more numerous leaves. Not

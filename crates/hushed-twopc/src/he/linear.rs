@@ -11,7 +11,8 @@ use super::context::HeContext;
 use super::encode::{View, encode_right, right_prefix};
 use super::engine::{collect, expect_words, receive_products, respond, send_inputs};
 use super::error::HeError;
-use super::layout::{Answer, Layout, OltSpec};
+use super::layout::known::Layouts;
+use super::layout::{Layout, OltSpec};
 use super::product::blocks::{block_tables, factors};
 use super::product::{Multiplier, erase};
 use super::window::{Encrypted, OltShape, OltTiling, Packing, Window};
@@ -154,7 +155,7 @@ impl PreparedWeights {
     /// # Errors
     /// As [`Layout::new`].
     pub fn ready_bytes(&self, params: &Arc<RlweParams>, rows: usize, ring: Ring) -> Result<usize, TwopcError> {
-        let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
+        let layout = self.layout(params, rows, ring)?;
         let (_, mb, nb) = layout.tiling.blocks();
         let (columns, points) = match layout.block_points() {
             Some(points) => (nb.next_multiple_of(BlockTables::PANEL), points),
@@ -171,7 +172,7 @@ impl PreparedWeights {
     /// As [`Layout::new`].
     pub fn make_ready(&mut self, params: &Arc<RlweParams>, rows: usize, ring: Ring) -> Result<(), TwopcError> {
         self.ready = None;
-        let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
+        let layout = self.layout(params, rows, ring)?;
         let (tiling, limbs) = (&layout.tiling, layout.product_limbs);
         let source = self.block_source(&layout);
         let points = layout.block_points();
@@ -184,6 +185,16 @@ impl PreparedWeights {
         };
         self.ready = Some(Ready { window: tiling.window(), points, values });
         Ok(())
+    }
+
+    /// The layout for all rows, or for most of them.
+    fn layout(&self, params: &Arc<RlweParams>, rows: usize, ring: Ring) -> Result<Arc<Layout>, TwopcError> {
+        let spec = self.shape(rows).spec(ring);
+        let layouts = Layouts::new(Arc::clone(params));
+        match layouts.of_rows(&spec)?.terms() {
+            [first, ..] => Ok(Arc::clone(first.layout())),
+            [] => layouts.of(&spec),
+        }
     }
 
     pub(crate) fn block_source<'a>(&'a self, layout: &Layout) -> Blocks<'a> {
@@ -296,11 +307,10 @@ pub fn linear_server_alone(
     rows: usize,
     weights: &PreparedWeights,
 ) -> Result<Share, TwopcError> {
-    let layout = he.layout(&weights.shape(rows).spec(ring))?;
-    let source = [weights.block_source(&layout)];
-    let answer = Answer::alone(layout);
-    let inputs = receive_products(&mut ctx.session, he, &answer, &source)?;
-    let words = respond(ctx, he, &answer, &inputs, &source)?;
+    let answer = he.layouts().of_rows(&weights.shape(rows).spec(ring))?;
+    let sources: Vec<_> = answer.terms().iter().map(|term| weights.block_source(&term.layout)).collect();
+    let inputs = receive_products(&mut ctx.session, he, &answer, &sources)?;
+    let words = respond(ctx, he, &answer, &inputs, &sources)?;
     Ok(Share::new(ring, words))
 }
 
@@ -309,9 +319,16 @@ pub fn linear_server_alone(
 /// # Errors
 /// [`HeError::Operand`] if the share does not fit the shape; else those of the session and of the peer's bytes.
 pub fn linear_client(ctx: &mut Ctx, he: &HeContext, x: &Share, shape: &LinearShape) -> Result<Share, TwopcError> {
-    let layout = he.layout(&shape.spec(x.ring()))?;
-    send_inputs(ctx, he, &layout, x.words())?;
-    let words = collect(&mut ctx.session, he, &Answer::alone(layout))?;
+    let OltShape { k, m, .. } = shape.shape;
+    expect_words(x.words(), k * m)?;
+    let answer = he.layouts().of_rows(&shape.spec(x.ring()))?;
+    let mut rows = x.words();
+    for term in answer.terms() {
+        let (first, rest) = rows.split_at(term.layout.tiling.inner_shape().k * m);
+        send_inputs(ctx, he, &term.layout, first)?;
+        rows = rest;
+    }
+    let words = collect(&mut ctx.session, he, &answer)?;
     Ok(Share::new(x.ring(), words))
 }
 

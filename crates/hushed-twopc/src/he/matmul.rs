@@ -6,9 +6,13 @@
 //! products in the batch, and of both terms where they fit ([`Answer`]), are interleaved together, so that only the
 //! last response may be partly empty. The result is off by at most two units of the ring, one per mixed term.
 
+pub mod past;
+
 use super::context::HeContext;
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
-use super::layout::{Answer, Layout, Layouts, OltSpec, cost};
+use super::layout::answer::{Answer, cost};
+use super::layout::known::Layouts;
+use super::layout::{Layout, OltSpec};
 use super::olt::Blocks;
 use super::window::{Encrypted, OltShape, Packing};
 use super::wire::OltCost;
@@ -88,18 +92,14 @@ pub(super) fn matmul_by(
     let answers = he.layouts().of_sum(mixed)?;
     expect_words(x.words(), shape.batch * k * m)?;
     expect_words(y.words(), shape.batch * m * n)?;
-    let mut sum = SecretWords::from(vec![0; shape.batch * k * n]);
-    let operands = x.words().chunks_exact(k * m).zip(y.words().chunks_exact(m * n));
-    for ((x, y), sum) in operands.zip(sum.chunks_exact_mut(k * n)) {
-        add(sum, &Zeroizing::new(product(x, y, k, m, n)));
-    }
+    let mut sum = own_products(x, y, shape);
     let by_operand = |layout: &Layout| match layout.tiling.encrypted() {
         Encrypted::Left => (x.words(), y.words()),
         Encrypted::Right => (y.words(), x.words()),
     };
     if ctx.is_client() {
-        for layout in answers.iter().flat_map(Answer::terms) {
-            send_inputs(ctx, he, layout, by_operand(layout).0)?;
+        for term in answers.iter().flat_map(Answer::terms) {
+            send_inputs(ctx, he, &term.layout, by_operand(&term.layout).0)?;
         }
         for answer in answers.iter() {
             add(&mut sum, &Zeroizing::new(collect(&mut ctx.session, he, answer)?));
@@ -109,12 +109,23 @@ pub(super) fn matmul_by(
         let received = received.collect::<Result<Vec<_>, _>>()?;
         for (answer, inputs) in answers.iter().zip(received) {
             let (bits, signed) = (ring.bits() - 1, |w: u64| ring.decode(w));
-            let terms = answer.terms().iter().map(|layout| (&layout.tiling, by_operand(layout).1));
+            let terms = answer.terms().iter().map(|term| (&term.layout.tiling, by_operand(&term.layout).1));
             let sources: Vec<_> = terms.map(|(tiling, values)| Blocks { values, tiling, bits, signed }).collect();
             add(&mut sum, &Zeroizing::new(respond(ctx, he, answer, &inputs, &sources)?));
         }
     }
     Ok(Share::new(ring, sum.into_words()))
+}
+
+/// The products of a party's own shares.
+fn own_products(x: &Share, y: &Share, shape: &MatmulShape) -> SecretWords {
+    let OltShape { k, m, n } = shape.shape;
+    let mut all = SecretWords::from(vec![0; shape.batch * k * n]);
+    let operands = x.words().chunks_exact(k * m).zip(y.words().chunks_exact(m * n));
+    for ((x, y), all) in operands.zip(all.chunks_exact_mut(k * n)) {
+        add(all, &Zeroizing::new(product(x, y, k, m, n)));
+    }
+    all
 }
 
 fn add(sum: &mut [u64], terms: &[u64]) {

@@ -5,7 +5,8 @@
 use super::context::HeContext;
 use super::encode::{View, encode_right};
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
-use super::layout::{Answer, OltSpec};
+use super::layout::OltSpec;
+use super::layout::answer::Answer;
 use super::product::Multiplier;
 use super::window::{OltShape, OltTiling};
 use crate::ctx::Ctx;

@@ -11,7 +11,9 @@
 //! exact over OT.
 
 use super::context::HeContext;
-use super::layout::{Layouts, OltSpec, cost};
+use super::layout::OltSpec;
+use super::layout::answer::cost;
+use super::layout::known::Layouts;
 use super::matmul::{MatmulShape, matmul_by};
 use super::olt::{olt_encrypted, olt_multiplying};
 use super::price::PRICES;

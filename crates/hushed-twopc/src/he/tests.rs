@@ -17,8 +17,7 @@ fn run<A: Send, B: Send>(
 
 /// The declared cost of a linear layer.
 pub(super) fn linear_cost(he: &HeContext, shape: &LinearShape, ring: Ring) -> Result<Cost, TwopcError> {
-    let tiling = he.layout(&shape.spec(ring))?.tiling.cost();
-    Ok(tiling.traffic())
+    Ok(he.layouts().of_rows(&shape.spec(ring))?.cost().traffic())
 }
 
 /// The declared cost of a product of shared matrices.
@@ -100,6 +99,17 @@ fn shares_times_weights_in_smaller_rings() {
 #[test]
 fn a_layer_of_the_model_with_weights_held_ready() {
     linear(16, 384, 100, Ring::Z64, 20, true);
+}
+
+/// The rows beyond a power of two are a transformation of their own.
+#[test]
+fn a_layer_for_rows_a_few_above_a_power_of_two() {
+    for (k, m, n) in [(17, 1536, 150), (5, 2000, 9), (67, 300, 40)] {
+        let spec = PreparedWeights::new(m, n, 20, vec![0; m * n]).unwrap().shape(k).spec(Ring::new(48));
+        let layouts = Layouts::new(hushed_rlwe::RlweParams::olt_full().unwrap());
+        assert_eq!(layouts.of_rows(&spec).unwrap().terms().len(), 2, "{k} {m} {n}");
+        linear(k, m, n, Ring::new(48), 20, k == 17);
+    }
 }
 
 #[test]

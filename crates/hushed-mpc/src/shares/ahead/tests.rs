@@ -86,7 +86,7 @@ fn a_row_is_looked_up_with_what_was_made_ahead_once() {
     let costs = |on: &Protocol| {
         let once = |table: Table, places: usize| {
             let spec = table.shape(e, places).spec(MAIN);
-            let plan = on.he.layout(&spec).unwrap().tiling.cost();
+            let plan = on.he.layouts().of_rows(&spec).unwrap().cost();
             plan.traffic().wire_bytes()
         };
         let ahead = |table: Table| linear_ahead_cost(table.rows(e), MAIN).wire_bytes();

@@ -74,9 +74,9 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
 
     // A tree of all levels: every leaf counts 2^13 times.
     let answer = &Answer::alone(layout.clone());
-    let tree = Tree { he: &answerer, answer };
+    let (tree, term) = (Tree { he: &answerer, answer }, &answer.terms()[0]);
     let size: Vec<u64> = vec![n as u64; 2];
-    let mut a = tree.lift(&layout, leaves[0].a.clone().into_coeff(), n);
+    let mut a = tree.lift(term, leaves[0].a.clone().into_coeff(), n);
     a.mul_scalar_assign(&size);
     let lifted = Ciphertext { b: leaves[0].b.clone().divide_by_last_and_round(), a: a.into_eval() };
     let mut off = owner.secret().unwrap().decrypt_phase(&lifted).unwrap();
@@ -89,8 +89,8 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
         (0..LEAVES).map(|leaf| Wanted { leaf, coefficient: 0, position: slot(leaf, n), cell: 0 }).collect();
     let keys = &answerer.published().unwrap().galois;
     let nodes = Interleaving::new(keys, n, 2).unwrap();
-    let mut b = tree.place(&layout, &leaves, &cells);
-    let a = interleave(&nodes, leaves, n, &|leaf| Ok(tree.lift(&layout, leaf.a, n)));
+    let mut b = tree.place(term, &leaves, &cells);
+    let a = interleave(&nodes, leaves, n, &|leaf| Ok(tree.lift(term, leaf.a, n)));
     b.add_assign(&nodes.into_b());
     let packed = Ciphertext { b: b.into_eval(), a: a.unwrap().unwrap().into_eval() };
     let mut expected = RnsPoly::<Coeff>::zero(params.basis(), reference[0].ids());

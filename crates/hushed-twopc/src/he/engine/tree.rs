@@ -4,7 +4,7 @@ use crate::error::TwopcError;
 use crate::he::context::HeContext;
 use crate::he::encode::Wanted;
 use crate::he::interleave::{Combine, interleave, slot};
-use crate::he::layout::{Answer, Layout, Part};
+use crate::he::layout::answer::{Answer, Part, Term};
 use crate::he::product::Leaf;
 use crate::he::window::Packing;
 use hushed_math::{Coeff, RnsPoly};
@@ -25,22 +25,22 @@ impl Tree<'_> {
     )]
     pub(super) fn pack(&self, index: usize, parts: Vec<(Part, Vec<Leaf>)>) -> Result<[RnsPoly<Coeff>; 2], TwopcError> {
         let params = self.he.params();
-        let (size, first) = (self.answer.tree_size(index), &self.answer.terms()[0]);
+        let (size, first) = (self.answer.tree_size(index), &self.answer.terms()[0].layout);
         let limbs = first.packing_limbs;
         let tree = Interleaving::new(&self.he.published()?.galois, size, limbs)?;
         let zero = || RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
         let mut b = zero();
-        let mut places: Vec<Vec<(&Layout, RnsPoly<Coeff>)>> = Vec::new();
+        let mut places: Vec<Vec<(&Term, RnsPoly<Coeff>)>> = Vec::new();
         for (part, leaves) in parts {
-            let layout: &Layout = &self.answer.terms()[part.term];
-            b.add_assign(&self.place(layout, &leaves, &self.answer.wanted(index, &part)));
+            let term = &self.answer.terms()[part.term];
+            b.add_assign(&self.place(term, &leaves, &self.answer.wanted(index, &part)));
             places.resize_with(places.len().max(part.first + leaves.len()), Vec::new);
             for (place, leaf) in places[part.first..].iter_mut().zip(leaves) {
-                place.push((layout, leaf.a));
+                place.push((term, leaf.a));
             }
         }
-        let lift = |leaves: Vec<(&Layout, RnsPoly<Coeff>)>| {
-            let lifted = leaves.into_iter().map(|(layout, a)| self.lift(layout, a, size));
+        let lift = |leaves: Vec<(&Term, RnsPoly<Coeff>)>| {
+            let lifted = leaves.into_iter().map(|(term, a)| self.lift(term, a, size));
             let sum = lifted.reduce(|mut sum, a| {
                 sum.add_assign(&a);
                 sum
@@ -64,9 +64,9 @@ impl Tree<'_> {
 
     /// The a part of a leaf in a tree of `size`, over the packing primes and times the inverse of the size, by which
     /// the tree multiplies everything.
-    pub(super) fn lift(&self, layout: &Layout, a: RnsPoly<Coeff>, size: usize) -> RnsPoly<Coeff> {
-        let (params, limbs) = (self.he.params(), layout.packing_limbs);
-        let scale = if layout.scales_inputs() {
+    pub(super) fn lift(&self, term: &Term, a: RnsPoly<Coeff>, size: usize) -> RnsPoly<Coeff> {
+        let (params, limbs) = (self.he.params(), term.layout.packing_limbs);
+        let scale = if term.layout.scales_inputs() {
             // Inputs carry the inverse of the largest tree's size; a smaller tree takes the difference back.
             vec![(self.answer.largest_tree() / size) as u64; limbs]
         } else {
@@ -85,8 +85,9 @@ impl Tree<'_> {
     /// Puts the wanted coefficients of b where the tree would: each at its position, without the inverse of the size by
     /// which leaves are multiplied.
     #[expect(clippy::indexing_slicing, reason = "cells name leaves of the tiling and coefficients of them")]
-    pub(super) fn place(&self, layout: &Layout, leaves: &[Leaf], cells: &[Wanted]) -> RnsPoly<Coeff> {
-        let (params, limbs) = (self.he.params(), layout.product_limbs);
+    pub(super) fn place(&self, term: &Term, leaves: &[Leaf], cells: &[Wanted]) -> RnsPoly<Coeff> {
+        let (params, layout) = (self.he.params(), &term.layout);
+        let limbs = layout.product_limbs;
         let mut placed = RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs));
         // A power of two.
         let log_mw = layout.tiling.window().mw.ilog2();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::he::layout::Layouts;
+use crate::he::layout::known::Layouts;
 use crate::he::{Encrypted, MatmulShape, OltSpec};
 use crate::share::Ring;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ fn answers(layouts: &Layouts, shape: MatmulShape, windows: [Option<Window>; 2]) 
 }
 
 fn adds(answers: &[Answer]) -> bool {
-    matches!(answers, [answer] if answer.together == Together::Added)
+    matches!(answers, [answer] if answer.terms.iter().any(|term| term.added))
 }
 
 /// Every leaf is in one response, and every cell has two positions, or one if leaves are added; none is used twice.
@@ -32,7 +32,7 @@ fn each_cell_has_its_place(answers: &[Answer]) {
                 leaves[part.term] = part.leaves.end;
                 assert!(part.first + part.leaves.len() <= size);
                 let wanted = answer.wanted(index, &part);
-                let tiling = &answer.terms()[part.term].tiling;
+                let tiling = &answer.terms()[part.term].layout.tiling;
                 assert_eq!(wanted.len(), tiling.wanted_in(part.leaves.clone()));
                 // The tree keeps the coefficients of a leaf at multiples of its size, and only those.
                 assert!(wanted.iter().all(|w| w.coefficient.is_multiple_of(size)));
@@ -48,8 +48,8 @@ fn each_cell_has_its_place(answers: &[Answer]) {
                 assert_eq!(one, other);
             }
         }
-        for (leaves, layout) in leaves.iter().zip(answer.terms()) {
-            assert_eq!(*leaves, layout.tiling.leaves());
+        for (leaves, term) in leaves.iter().zip(answer.terms()) {
+            assert_eq!(*leaves, term.layout.tiling.leaves());
         }
     }
     let results = answers[0].results();
@@ -93,6 +93,26 @@ fn leaves_in_turn_take_fewer_responses() {
     // Both terms of the scores of a short text fit one response.
     let scores = MatmulShape { shape: OltShape { k: 16, m: 32, n: 16 }, batch: 12 };
     assert_eq!(cost(&answers(&layouts, scores, [None, None])).responses, 1);
+}
+
+#[test]
+fn rows_in_two_parts_have_each_result_once() {
+    let layouts = layouts();
+    let spec = |k, m, n| OltSpec {
+        multiplier_bits: 20,
+        ..MatmulShape { shape: OltShape { k, m, n }, batch: 1 }.spec(Ring::new(48), Encrypted::Left)
+    };
+    for (k, m, n, parts) in [(17, 1536, 150, 2), (67, 300, 40, 2), (16, 1536, 384, 1), (24, 1536, 384, 1), (1, 9, 3, 1)]
+    {
+        let answer = layouts.of_rows(&spec(k, m, n)).unwrap();
+        assert_eq!((answer.terms().len(), answer.results()), (parts, k * n), "{k}");
+        let cells = (0..answer.responses()).flat_map(|index| answer.cells(index));
+        let mut cells: Vec<usize> = cells.map(|cell| cell.cell).collect();
+        cells.sort_unstable();
+        assert!(cells.iter().copied().eq(0..k * n));
+        let alone = layouts.of(&spec(k, m, n)).unwrap().tiling.cost();
+        assert!(answer.cost().nanoseconds <= alone.nanoseconds);
+    }
 }
 
 #[test]
