@@ -87,11 +87,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "fhe-softmax", about: "CKKS: softmax of 128 × 128 for 256 texts", kind: Kind::Local(fhe::softmaxes)
     },
-    Suite {
-        name: "fhe-norm",
-        about: "CKKS: LayerNorm of 128 × 768 for 256 texts, RMSNorm of longer ones",
-        kind: Kind::Local(fhe::norms),
-    },
+    Suite { name: "fhe-norm", about: "CKKS: RMSNorm of texts of 2048 and 4096 rows", kind: Kind::Local(fhe::norms) },
     Suite {
         name: "fhe-pcmm",
         about: "CKKS: the product of 2048 × 768 with a ternary matrix of 768 × 64, for 16 texts",

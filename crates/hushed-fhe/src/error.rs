@@ -141,6 +141,20 @@ impl FheError {
         }
     }
 
+    /// The error of a program of another shape.
+    pub(crate) fn shape(at: StepId) -> FheError {
+        FheError::Unsupported {
+            what: format!("{at}: a program of this shape"),
+            remedy: "encoders with a sum and a norm after each block can be run",
+        }
+    }
+
+    /// The error of choices of another model.
+    pub(crate) fn absent(at: StepId) -> FheError {
+        let what = format!("the calibration has nothing for {at}: it was made for another model");
+        ChoicesError::Unusable { what }.into()
+    }
+
     /// Attributes the error to `step`: missing levels become [`FheError::Levels`], a function without a fit
     /// [`ChoicesError::Unfit`], other errors stay as they are.
     #[must_use]

@@ -49,7 +49,6 @@ mod resolution;
 pub mod run;
 pub mod simulate;
 mod slots;
-#[cfg(test)]
 mod tape;
 #[cfg(test)]
 mod testing;
@@ -69,7 +68,7 @@ pub use ops::acts::{Acts, centred};
 pub use ops::folded::Folded;
 pub use ops::functions::Function;
 pub use ops::key_mask::KeyMask;
-pub use ops::mask::{RowMasks, RowsKnown, token_rows};
+pub use ops::mask::{RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
 pub use pass::{
     DecoderPass, ForwardPass, Look, PackedDecoderPass, PackedPass, Pass, Texts, Viewer, can_run, forward_pass,

@@ -1,4 +1,5 @@
-//! The steps of a model, each written once over [`Slots`](crate::Slots). A [`Pass`](crate::Pass) composes them.
+//! The steps of a model over [`Slots`](crate::Slots), each written once; of a batch of an encoder, which is recorded,
+//! the maps and functions alone.
 
 pub mod activation;
 pub mod acts;

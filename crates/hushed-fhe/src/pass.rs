@@ -28,8 +28,6 @@ use crate::plan::public_plan::AnswerRows;
 
 pub use decoder::DecoderPass;
 pub use encoder::Pass;
-#[cfg(test)]
-pub(crate) use encoder::frozen;
 pub use forward::{ForwardPass, Look, Viewer};
 pub use packed::PackedPass;
 pub use packed_decoder::PackedDecoderPass;

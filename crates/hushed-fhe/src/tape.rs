@@ -5,22 +5,24 @@
 //! no refresh and no key. It says where vectors may be refreshed ([`Op::Mark`]), as only there their numbers are within
 //! their bound.
 //!
-//! Runs use [`crate::Pass`]; this is compiled for tests alone, which compare the two.
+//! The encoder of a batch runs like this ([`crate::Pass`]), a layer at a time; the other passes do not yet.
 
+pub(crate) mod answer;
 pub(crate) mod assign;
 pub(crate) mod attention;
 pub(crate) mod encoder;
-pub(crate) mod exact;
 pub(crate) mod feed_forward;
 pub(crate) mod functions;
 pub(crate) mod layout;
 pub(crate) mod levels;
 pub(crate) mod norm;
-pub(crate) mod pool;
+mod operations;
+pub(crate) mod order;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod scales;
 pub(crate) mod schedule;
+#[cfg(test)]
 mod tests;
 pub(crate) mod values;
 
@@ -44,6 +46,10 @@ pub(crate) struct Tape {
     pub nodes: Vec<Node>,
     /// What their operations name.
     pub constants: Constants,
+    /// The columns that a block reads: they may be on disk while it runs.
+    pub regions: Vec<NodeId>,
+    /// The results of the model's steps, for those who look at them.
+    pub shown: Vec<NodeId>,
 }
 
 /// One operation.
@@ -80,7 +86,7 @@ pub(crate) enum Op {
     Mul,
     /// Σ_k c_k·x_k.
     Combine { numbers: usize },
-    /// c_k·x_k.
+    /// c_k·x_k; a vector alone, with all of them.
     Scaled { numbers: usize },
     /// x_k + c_k.
     AddNumbers { numbers: usize },
@@ -92,12 +98,12 @@ pub(crate) enum Op {
     Total,
     /// x_k + v_k.
     AddVectors { vectors: usize },
-    /// x_k ⊗ v_k.
+    /// x_k ⊗ v_k; a vector alone, with all of them.
     MulVectors { vectors: usize },
     /// A function of each slot.
     Apply { function: usize },
-    /// Slot i of the result is slot i + `by`.
-    Rotate { by: usize },
+    /// Slot i of the result is slot i + `by`, a distance for each row.
+    Rotate { by: Vec<usize> },
     /// Each of the vectors by each of these distances, a row for each vector.
     Rotations { by: Vec<usize> },
     /// a + i·b, or a − i·b, of every two vectors; of an odd number the last stays.
@@ -112,8 +118,8 @@ pub(crate) enum Op {
     Row { row: usize },
     /// Some vectors of a row.
     Cut { range: Range<usize> },
-    /// The rows of all operands.
-    Stack,
+    /// A row as rows of this many vectors.
+    Split { columns: usize },
     /// Columns as rows.
     Turn,
     /// The rows of all operands as one.
@@ -146,29 +152,52 @@ pub(crate) struct Constants {
     pub functions: Vec<SlotFunction>,
 }
 
-/// A plaintext vector.
+/// A plaintext vector, made when it is used.
 #[derive(Clone)]
-pub(crate) enum Plain {
-    /// A number per slot.
-    Given(Arc<[f64]>),
+pub(crate) struct Plain {
+    pub texts: Arc<Texts>,
+    pub holds: Holds,
+}
+
+/// What a plaintext vector holds.
+#[derive(Clone)]
+pub(crate) enum Holds {
+    /// Numbers of rows, the same for every text.
+    Rows(Vec<f64>),
+    /// The same, 0 in places without a text.
+    TextRows(Vec<f64>),
+    /// Numbers of texts, the same for every row.
+    Texts(Vec<f64>),
+    /// `factor` in some rows of every text.
+    Mask { rows: Kept, factor: f64 },
+    /// `value` in one row of every text, divided by the rows of the text.
+    Share { row: usize, value: f64 },
     /// For diagonal `diagonal` of scores: `token` where the key is a token, −1 where it is padding.
-    Keys { texts: Arc<Texts>, diagonal: usize, token: f64 },
-    /// `value` in one row of every text; for a mean, divided by the rows of the text.
-    Row { texts: Arc<Texts>, row: usize, value: f64, mean: bool },
+    Keys { diagonal: usize, token: f64 },
+}
+
+/// Rows of the tokens of each text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    All,
+    /// All but the first.
+    Later,
+    /// The first, put into this row.
+    First(usize),
 }
 
 /// Rows that are 1 in a mask.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) enum RowMask {
-    Public(Arc<[f64]>),
+    Public(Kept),
     Private(NodeId),
 }
 
-/// The texts of a batch, whose lengths are public.
+/// The texts of a batch.
 pub(crate) struct Texts {
     /// The packing.
     pub layout: Interleave,
-    /// Tokens of each text.
+    /// Tokens of each text, where the server knows them.
     pub lengths: Vec<usize>,
 }
 
@@ -177,28 +206,37 @@ impl Texts {
         self.lengths.get(text).copied().unwrap_or(0)
     }
 
-    /// `f` of each text's number of tokens, in all its rows.
-    pub fn by_text(&self, f: impl Fn(usize) -> f64) -> Vec<f64> {
-        self.layout.vector(self.layout.texts(), |text, _| f(self.length(text)))
+    /// `f` of each text's number of tokens.
+    pub fn each(&self, f: impl Fn(usize) -> f64) -> Vec<f64> {
+        (0..self.layout.texts()).map(|text| f(self.length(text))).collect()
     }
 }
 
 impl Plain {
     /// The numbers.
     pub fn numbers(&self) -> Vec<f64> {
-        match self {
-            Plain::Given(numbers) => numbers.to_vec(),
-            Plain::Keys { texts, diagonal, token } => {
-                let m = texts.layout.rows();
-                let key = |text: usize, row: usize| (row + diagonal) % m < texts.length(text);
-                texts.layout.vector(texts.layout.texts(), |text, row| if key(text, row) { *token } else { -1.0 })
+        let (texts, m) = (&self.texts, self.texts.layout.rows());
+        let number = |numbers: &[f64], i: usize| numbers.get(i).copied().unwrap_or(0.0);
+        let one = |there: bool, number: f64| if there { number } else { 0.0 };
+        let at = |text: usize, row: usize| match &self.holds {
+            Holds::Rows(numbers) => number(numbers, row),
+            Holds::TextRows(numbers) => one(texts.length(text) > 0, number(numbers, row)),
+            Holds::Texts(numbers) => number(numbers, text),
+            Holds::Mask { rows, factor } => {
+                let there = match *rows {
+                    Kept::All => row < texts.length(text),
+                    Kept::Later => row > 0 && row < texts.length(text),
+                    Kept::First(at) => row == at && texts.length(text) > 0,
+                };
+                one(there, *factor)
             }
-            Plain::Row { texts, row, value, mean } => {
-                let divisor = |text: usize| if *mean { texts.length(text).max(1) as f64 } else { 1.0 };
-                let at = |text: usize, r: usize| if r == *row { value / divisor(text) } else { 0.0 };
-                texts.layout.vector(texts.layout.texts(), at)
-            }
-        }
+            Holds::Share { row: at, value } => one(row == *at, value / texts.length(text).max(1) as f64),
+            Holds::Keys { diagonal, token } => match (row + diagonal) % m < texts.length(text) {
+                true => *token,
+                false => -1.0,
+            },
+        };
+        texts.layout.vector(texts.layout.texts(), at)
     }
 }
 
@@ -230,7 +268,7 @@ impl Op {
                 | Op::Pair { .. }
                 | Op::Row { .. }
                 | Op::Cut { .. }
-                | Op::Stack
+                | Op::Split { .. }
                 | Op::Turn
                 | Op::Join
                 | Op::Mark { .. }

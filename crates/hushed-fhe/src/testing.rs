@@ -11,6 +11,11 @@ use super::choices::{
 use crate::ops::pool::Pooled;
 use crate::packing::Interleave;
 use crate::simulate::Vector;
+use crate::tape::Tape;
+use crate::tape::encoder::Encoder;
+use crate::tape::layout::Hidden;
+use crate::tape::levels::{Heights, Outputs};
+use crate::tape::run::{Inputs, computed};
 use crate::{FheError, ForwardPass, Pass, Placement, RowsKnown, Simulator, Slots, token_rows};
 
 /// The parts of a model that are replaced.
@@ -343,5 +348,18 @@ pub(crate) fn resumed(
         // A checkpoint has the columns and the number of the layer; the rest comes from the model.
         x = pass.resume(i + 1, x.columns)?;
     }
-    pass.finish(&x)
+    pass.finish(x)
+}
+
+/// Runs a tape by itself, with as few primes as lead to `limbs` at its end.
+pub(crate) fn alone<S: Slots>(on: &S, tape: Tape, inputs: Inputs<S>, limbs: usize) -> Result<Vec<S::Value>, FheError> {
+    computed(on, tape, inputs, (Heights::Least, Outputs::Exactly(limbs), Vec::new()), &mut |_, _| Ok(()))
+}
+
+/// What the layers of an encoder read of the mask of token rows.
+pub(crate) fn hidden<S: Slots>(encoder: &Encoder<'_, S>, real: S::Value) -> Inputs<S> {
+    let (on, inputs) = (encoder.on, Inputs::<S>::from([(Hidden::Tokens.name(), vec![real])]));
+    let place = (Heights::Least, Outputs::AtLeast(on.floor()), Vec::new());
+    let made = computed(on, encoder.masks(), inputs, place, &mut |_, _| Ok(())).unwrap();
+    Hidden::ALL.iter().zip(made).map(|(which, v)| (which.name(), vec![v])).collect()
 }

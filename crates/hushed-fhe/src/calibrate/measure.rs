@@ -357,18 +357,18 @@ impl Measure {
                     }
                 }
             }
-            (Kind::Norm, Look::Columns(x)) => {
-                let bound = (x.width() as f64).sqrt();
+            (Kind::Norm, Look::Columns { columns, gain, .. }) => {
+                let bound = (gain.len() as f64).sqrt();
                 let hat = |column: &Vector, slot: usize| bound * column.values()[slot];
                 for (text, _, slot) in self.rows().filter(|&(text, row, _)| used(text, row)) {
                     let norm = &mut state.of(text).layers[layer].norms[half];
-                    let all = x.columns.iter().map(|c| hat(c, slot).abs());
+                    let all = columns.iter().map(|c| hat(c, slot).abs());
                     norm.largest = all.fold(norm.largest, f64::max);
                 }
                 if half == 1 && self.ordinary {
                     for text in 0..self.lengths.len() {
                         let slot = self.layout.slot(text, 0);
-                        let row = x.columns.iter().map(|c| hat(c, slot)).collect();
+                        let row = columns.iter().map(|c| hat(c, slot)).collect();
                         state.of(text).layers[layer].first_rows.push(row);
                     }
                 }

@@ -1,8 +1,6 @@
 //! The activations between two steps of a model: one vector of slots per column of a batch, with the gain and offset of
 //! the preceding norm.
 
-use std::borrow::Borrow;
-
 use hushed_model::{Linear, Norm, StepId, here, same};
 use rayon::prelude::*;
 
@@ -38,8 +36,8 @@ impl<V> Acts<V> {
         Acts { columns, gain: vec![bound; width], offset: vec![0.0; width] }
     }
 
-    /// The results of [`crate::ops::norm::norm`], or a checkpoint of them: columns x̂/bound, with the norm's gain and
-    /// offset.
+    /// The results of a norm ([`crate::ops::norm`]), or a checkpoint of them: columns x̂/bound, with the norm's gain
+    /// and offset.
     ///
     /// # Errors
     /// [`hushed_model::ModelError::ShapesOnly`] if the norm has no numbers, [`hushed_model::ModelError::Mismatch`] for
@@ -125,38 +123,17 @@ pub struct StoredActs<S: Slots> {
 const STORED_BLOCK: usize = 32;
 
 impl<S: Slots> StoredActs<S> {
-    /// Spills the first `limbs` primes of the columns, and drops the columns block by block.
+    /// Spills the first `limbs` primes of the columns, which are still needed.
     ///
     /// # Errors
     /// If the columns have fewer, and as [`Slots::store`].
-    pub fn new(on: &S, x: Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
-        Ok(StoredActs { blocks: Self::spilled(on, x.columns.into_iter(), limbs)?, gain: x.gain, offset: x.offset })
-    }
-
-    /// As [`StoredActs::new`], for columns that are still needed.
-    ///
-    /// # Errors
-    /// As [`StoredActs::new`].
     pub fn copy(on: &S, x: &Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
-        Ok(StoredActs {
-            blocks: Self::spilled(on, x.columns.iter(), limbs)?,
-            gain: x.gain.clone(),
-            offset: x.offset.clone(),
-        })
-    }
-
-    fn spilled(
-        on: &S,
-        mut columns: impl ExactSizeIterator<Item = impl Borrow<S::Value>>,
-        limbs: usize,
-    ) -> Result<Vec<S::Stored>, FheError> {
-        let mut blocks = Vec::with_capacity(columns.len().div_ceil(STORED_BLOCK));
-        while columns.len() > 0 {
-            let block = columns.by_ref().take(STORED_BLOCK);
-            let low = block.map(|v| on.drop_to(v.borrow(), limbs));
-            blocks.push(on.store(low.collect::<Result<_, _>>()?)?);
-        }
-        Ok(blocks)
+        let block = |block: &[S::Value]| {
+            let low = block.iter().map(|v| on.drop_to(v, limbs));
+            on.store(low.collect::<Result<_, _>>()?)
+        };
+        let blocks = x.columns.chunks(STORED_BLOCK).map(block).collect::<Result<_, _>>()?;
+        Ok(StoredActs { blocks, gain: x.gain.clone(), offset: x.offset.clone() })
     }
 
     /// Reads the columns back.

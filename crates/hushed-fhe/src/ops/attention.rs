@@ -23,64 +23,76 @@
 //! output's sums: 15.6 GiB, as counted by a test. 4 baby steps take 14.5 GiB and 1.5 times the rotations; one head at a
 //! time takes 1.5 GiB less and twice the bootstraps of sums.
 //!
-//! [`attention_stored`] does not hold the columns or the output's sums while it computes heads: it spills all queries,
-//! keys and values first, the result of each head, and those primes of the columns that the residual sum reads.
+//! With the columns on disk it holds neither them nor the output's sums while it computes heads: all queries, keys and
+//! values are made first, and are on disk with the result of each head and those primes of the columns that the
+//! residual sum reads (`tape/order.rs`).
+//!
+//! It is recorded in `tape/attention.rs`; here are the linear maps.
 
-mod heads;
-mod layer;
-mod output;
-mod source;
+use std::sync::Arc;
+
+use hushed_lower::LinearMap;
+use hushed_model::{Attention, Heads, Linear, StepId, same};
 
 use crate::error::FheError;
-use crate::ops::acts::{Acts, StoredActs};
-use crate::ops::levels::{above, below};
+use crate::ops::acts::{centred_output, reading};
+use crate::ops::softmax::Softmax;
 use crate::slots::Slots;
 
-pub use layer::AttentionLayer;
-#[cfg(test)]
-pub(crate) use layer::Maps;
-#[cfg(test)]
-pub(crate) use source::PROJECTED;
+/// Rows of the query and key maps applied at a time: an even number, as their results are paired.
+pub(crate) const PROJECTED: usize = 32;
 
-use layer::Run;
-use output::Output;
-use source::Source;
-
-/// Returns κ·(y − mean of y) by columns, where y is the attention's output with its biases, at the scale
-/// [`centred_scale`](super::norm::centred_scale) of the level it ends at.
-///
-/// # Errors
-/// A number of heads or columns other than that of the choices or the layer; too few levels; where values are visible,
-/// [`FheError::Range`] for sums outside their intervals.
-pub fn attention<S: Slots>(
-    on: &S,
-    x: &Acts<S::Value>,
-    layer: &AttentionLayer<'_, S::Value>,
-) -> Result<Vec<S::Value>, FheError> {
-    let run = Run::new(on, x, layer)?;
-    run.all(Source::Columns(&x.columns), Output::new(&run, false)?)
+/// The maps of a layer, with gains and offsets folded in.
+pub(crate) struct Maps {
+    pub query: Arc<LinearMap>,
+    /// Without its bias, which changes no softmax.
+    pub key: Arc<LinearMap>,
+    /// Without its bias, which is in the output's bias.
+    pub value: Arc<LinearMap>,
+    pub output: Arc<LinearMap>,
 }
 
-/// As [`attention`], bit for bit, with less memory: queries, keys and values of all heads are made first and spilled,
-/// so the columns are dropped before the scores. Also returns, spilled, the primes of the columns that the residual sum
-/// reads.
-///
-/// # Errors
-/// As [`attention`] and [`Slots::store`].
-pub fn attention_stored<S: Slots>(
-    on: &S,
-    x: Acts<S::Value>,
-    layer: &AttentionLayer<'_, S::Value>,
-) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
-    let run = Run::new(on, &x, layer)?;
-    let source = Source::stored(&run, &x.columns)?;
-    // As many as the residual sum reads.
-    let limbs = above(on, below(on, run.limbs.heads, 1)?)?;
-    run.site("kept");
-    let kept = StoredActs::new(on, x, limbs)?;
-    Ok((run.all(source, Output::new(&run, true)?)?, kept))
-}
+impl Maps {
+    /// The maps for columns with these gains and offsets.
+    pub fn new<S: Slots>(
+        on: &S,
+        at: StepId,
+        columns: (&[f64], &[f64]),
+        layer: &Attention,
+        kappa: f64,
+    ) -> Result<Maps, FheError> {
+        let inner = layer.heads.count * layer.heads.width;
+        let folded = |part: &'static str, w: &Linear| reading(on, at.part(part), w, columns);
+        let unbiased =
+            |part: &'static str, w: &Linear| on.map(at.part(part), || Ok(LinearMap { bias: None, ..folded(part, w)? }));
+        let query = on.map(at.part("query"), || folded("query", &layer.query))?;
+        let key = unbiased("key", &layer.key)?;
+        let value = unbiased("value", &layer.value)?;
+        let output = on.map(at.part("output"), || {
+            let through = folded("value", &layer.value)?.bias.unwrap_or_default();
+            centred_output(on, at.part("output"), &layer.output, kappa, &through)
+        })?;
+        let at = at.part("output");
+        for map in [&query, &key, &value] {
+            same(at, "columns of all heads", map.rows, inner)?;
+        }
+        same(at, "columns of all heads", layer.output.inputs, inner)?;
+        Ok(Maps { query, key, value, output })
+    }
 
-#[cfg(test)]
-#[path = "attention_tests.rs"]
-mod tests;
+    /// The map of the queries and keys of head `h`, 1/√dh and the argument of the exponential folded in.
+    pub fn query_key(&self, heads: &Heads, h: usize, softmax: &Softmax) -> LinearMap {
+        let (factor, _) = softmax.argument();
+        let range = h * heads.width..(h + 1) * heads.width;
+        // Each takes the square root of the factor, so that one bound holds for both.
+        let half = (factor * heads.scale.abs()).sqrt();
+        let query = self.query.rows(range.clone()).times(half.copysign(heads.scale));
+        LinearMap::stacked(vec![query, self.key.rows(range).times(half)]).bounded()
+    }
+
+    /// The map of the values of some heads.
+    pub fn values(&self, width: usize, heads: &[usize]) -> LinearMap {
+        let maps = heads.iter().map(|&h| self.value.rows(h * width..(h + 1) * width));
+        LinearMap::stacked(maps.collect()).bounded()
+    }
+}

@@ -9,7 +9,7 @@
 //! | with a gate, if down is declared ternary: products are at the scale it takes | 0 |
 //! | down: κ and centring of the norm after are folded in; products of all blocks are summed, then rescaled once | 1 |
 //!
-//! [`feed_forward_stored`] holds first the columns and then the sums of the second map, never both: hidden columns are
+//! [`feed_forward_spilled`] holds first the columns and then the sums of the second map, never both: hidden columns are
 //! spilled in between.
 //!
 //! There are no rotations. MOAI holds all hidden columns (3072 ciphertexts); a block of 64 takes at most 0.8 GiB at N =
@@ -28,7 +28,7 @@ use rayon::prelude::*;
 use crate::choices::ActivationChoice;
 use crate::error::FheError;
 use crate::ops::activation::{activation, argument_scale, levels, unit_map};
-use crate::ops::acts::{Acts, StoredActs};
+use crate::ops::acts::Acts;
 use crate::ops::after::{After, Form, Last};
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::folded::Polynomials;
@@ -78,33 +78,29 @@ pub fn feed_forward<S: Slots>(
 }
 
 /// As [`feed_forward`], bit for bit, with less memory: hidden columns are spilled, so the columns they are made of are
-/// dropped before the sums of the second map are held. Also returns, spilled, the primes of the columns that the
-/// residual sum reads.
+/// dropped before the sums of the second map are held.
 ///
 /// # Errors
 /// As [`feed_forward`] and [`Slots::store`].
-pub fn feed_forward_stored<S: Slots>(
-    on: &S,
-    x: Acts<S::Value>,
-    layer: &FeedForwardLayer<'_>,
-) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
-    stored(on, x, layer, |x, fed| {
-        on.at(layer.at.part("kept"));
-        StoredActs::new(on, x, above(on, fed)?)
-    })
-}
-
-/// As [`feed_forward_stored`], for columns that no residual sum reads.
-///
-/// # Errors
-/// As [`feed_forward_stored`].
 pub fn feed_forward_spilled<S: Slots>(
     on: &S,
     x: Acts<S::Value>,
     layer: &FeedForwardLayer<'_>,
 ) -> Result<Vec<S::Value>, FheError> {
-    let (y, ()) = stored(on, x, layer, |_, _| Ok(()))?;
-    Ok(y)
+    let run = Run::new(on, &x, layer)?;
+    let mut waiting = Vec::new();
+    for block in run.blocks() {
+        let y = run.hidden_columns(&x, block.clone())?;
+        waiting.push((block, on.store(y)?));
+    }
+    drop(x);
+    let mut read = (None, None);
+    for (block, y) in waiting {
+        on.at(run.down_at);
+        let y = on.load(y)?;
+        run.down(&y, block, &mut read)?;
+    }
+    run.finish(read)
 }
 
 /// How the layers of a block that are declared ternary are computed, by part; `None` for the others.
@@ -116,29 +112,6 @@ pub fn forms(f: &FeedForward, after: After<'_>) -> [(&'static str, Option<Form>)
 /// Only the products of a gate come at a scale that can be chosen.
 fn down_form(f: &FeedForward, after: After<'_>) -> Option<Form> {
     after.form(&f.down, f.sub_norm.as_ref(), f.gate.is_some())
-}
-
-/// Spills hidden columns, calls `keep` with the columns and the primes of the results, then applies the second map.
-fn stored<S: Slots, K>(
-    on: &S,
-    x: Acts<S::Value>,
-    layer: &FeedForwardLayer<'_>,
-    keep: impl FnOnce(Acts<S::Value>, usize) -> Result<K, FheError>,
-) -> Result<(Vec<S::Value>, K), FheError> {
-    let run = Run::new(on, &x, layer)?;
-    let mut waiting = Vec::new();
-    for block in run.blocks() {
-        let y = run.hidden_columns(&x, block.clone())?;
-        waiting.push((block, on.store(y)?));
-    }
-    let kept = keep(x, run.limbs.result)?;
-    let mut read = (None, None);
-    for (block, y) in waiting {
-        on.at(run.down_at);
-        let y = on.load(y)?;
-        run.down(&y, block, &mut read)?;
-    }
-    Ok((run.finish(read)?, kept))
 }
 
 /// One layer's maps and scales.

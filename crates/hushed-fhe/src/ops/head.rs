@@ -26,24 +26,18 @@
 //! the reach and seven times the reach makes the answer of its own text wrong, and no other: every result is within
 //! [`LARGEST`].
 
-use hushed_ckks::Scale;
 use hushed_ckks::poly::{Parity, PolyError, Polynomial, compose, to_unit_interval};
+use hushed_lower::bound_of;
 use hushed_math::fit::least_squares_points;
 use hushed_model::plain::activation as exact;
-use hushed_model::{Activation, Classifier, StepId, here, same};
-use rayon::prelude::*;
+use hushed_model::{Activation, Classifier, StepId, here};
 
 use crate::choices::ClassifierChoice;
 use crate::error::FheError;
 use crate::ops::activation;
-use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
-use crate::ops::levels::{above, divisor, scale_of};
-use crate::ops::norm::product;
-use crate::ops::pool::{Factor, Pooled, packed, row_sums, rows_of};
-use crate::packing::{Interleave, PackingError};
-use crate::slots::{OwnedMask, Slots};
-use hushed_lower::bound_of;
+use crate::ops::levels::above;
+use crate::slots::Slots;
 
 /// The bound on the approximated tanh, for arguments up to [`EXTENDED`] times the reach.
 const LARGEST: f64 = 1.0 + 1.0 / 64.0;
@@ -117,11 +111,21 @@ impl HeadActivation {
         self.parts.iter().fold(t / EXTENDED as f64, fold)
     }
 
+    /// One level to change to the scale of polynomials, and those of the two.
+    pub(crate) fn levels(&self) -> usize {
+        1 + self.parts.iter().map(Polynomial::depth).sum::<usize>()
+    }
+
+    /// The function that it approximates.
+    #[cfg(test)]
+    pub(crate) fn function(&self) -> &Function {
+        &self.function
+    }
+
     /// Its values on a vector of t, at [`Slots::default_scale`].
     pub(crate) fn evaluate<S: Slots>(&self, on: &S, t: &S::Value) -> Result<S::Value, FheError> {
         let (times, target) = (EXTENDED as f64, on.default_scale());
-        // One level to change to the scale of polynomials.
-        let levels = 1 + self.parts.iter().map(Polynomial::depth).sum::<usize>();
+        let levels = self.levels();
         let compute = || {
             let u = to_unit_interval(on, t, -times, times)?;
             compose(on, &u, &self.parts, target)
@@ -146,37 +150,6 @@ pub fn magnitude(at: StepId, c: &Classifier) -> Result<f64, FheError> {
     Ok(bound_of(&[most]))
 }
 
-/// The logits of each text, packed as by [`crate::ops::pool::pool`]. The columns have a level, and are 0 in all rows
-/// but the first; `first` is the mask of first rows.
-///
-/// # Errors
-/// Shapes that differ, layers without numbers, too few levels, a missing rotation key; [`FheError::Unsupported`] for a
-/// function other than tanh.
-pub fn head<S: Slots>(
-    on: &S,
-    at: StepId,
-    x: &Acts<S::Value>,
-    c: &Classifier,
-    choice: &ClassifierChoice,
-    layout: Interleave,
-    first: &OwnedMask<S::Value>,
-) -> Result<Pooled<S::Value>, FheError> {
-    supported(at, c)?;
-    let arguments = arguments(on, at, x, c, choice, layout)?;
-    let site = at.part("refresh");
-    on.at(site);
-    let limbs = refreshed_limbs(on, choice)?;
-    let arguments = on.refresh(site, arguments, limbs)?;
-
-    on.at(at.part("activation"));
-    let tanh = HeadActivation::new(c.activation, choice)?;
-    let pooled = arguments.par_iter().map(|t| tanh.evaluate(on, t));
-    let pooled: Result<Vec<S::Value>, FheError> = pooled.collect();
-    let site = at.part("classes");
-    on.at(site);
-    logits(on, site, &pooled?, c, layout, first)
-}
-
 /// Checks that the function is tanh.
 pub(crate) fn supported(at: StepId, c: &Classifier) -> Result<(), FheError> {
     match c.activation {
@@ -185,137 +158,6 @@ pub(crate) fn supported(at: StepId, c: &Classifier) -> Result<(), FheError> {
             what: format!("{at}: a pooler with {other:?}"),
             remedy: "poolers with tanh can be run",
         }),
-    }
-}
-
-/// The arguments of tanh divided by the reach, packed, at [`Slots::default_scale`].
-fn arguments<S: Slots>(
-    on: &S,
-    at: StepId,
-    x: &Acts<S::Value>,
-    c: &Classifier,
-    choice: &ClassifierChoice,
-    layout: Interleave,
-) -> Result<Vec<S::Value>, FheError> {
-    let site = at.part("dense");
-    on.at(site);
-    let map = on.map(site, || {
-        let mut map = x.folded(on, site, &c.dense)?;
-        map.weights.iter_mut().for_each(|w| *w /= choice.reach);
-        map.bound = bound_of(&map.weights);
-        Ok(map)
-    })?;
-    // Biases are added after packing, when only rows of arguments remain.
-    let mut map = (*map).clone();
-    let bias = map.bias.take().unwrap_or_default();
-    let limbs = above(on, on.floor())?;
-    let mut columns = on.linear_at(&map, &x.columns, (limbs, on.default_scale()))?;
-    on.at(at.part("pack"));
-    let m = layout.rows();
-    let mut blocks = Vec::with_capacity(columns.len().div_ceil(m));
-    while !columns.is_empty() {
-        let rest = columns.split_off(m.min(columns.len()));
-        blocks.push(std::mem::replace(&mut columns, rest));
-    }
-    let pack = |(block, bias): (Vec<S::Value>, &[f64])| -> Result<S::Value, FheError> {
-        let bias: Vec<f64> = bias.iter().map(|b| b / choice.reach).collect();
-        let biases = on.plain(|| rows_of(layout, &bias));
-        let packed = on.add_vector(packed(on, layout, block)?, &biases)?;
-        Ok(on.within(packed, 1.0))
-    };
-    blocks.into_par_iter().zip(bias.par_chunks(m)).map(pack).collect()
-}
-
-fn logits<S: Slots>(
-    on: &S,
-    at: StepId,
-    pooled: &[S::Value],
-    c: &Classifier,
-    layout: Interleave,
-    first: &OwnedMask<S::Value>,
-) -> Result<Pooled<S::Value>, FheError> {
-    let (weights, bias) = (here(at, &c.classes.weights)?, here(at, &c.classes.bias)?);
-    let (m, classes) = (layout.rows(), c.classes.outputs);
-    same(at, "columns", c.classes.inputs, c.dense.outputs)?;
-    let limbs = above(on, on.floor())?;
-    let masks = Masks::new(on, layout, first, limbs, classes.min(m))?;
-    // So that the result has the default scale.
-    let target = masks.target(on, limbs)?;
-    let logit = |class: usize| -> Result<S::Value, FheError> {
-        let mut sum: Option<S::Value> = None;
-        for (block, v) in weights.row(class).chunks(m).zip(pooled) {
-            let block: Vec<f64> = block.iter().map(|&w| f64::from(w)).collect();
-            let row = on.plain(|| rows_of(layout, &block));
-            let part = on.mul_vector(v, &row, target)?;
-            match &mut sum {
-                Some(sum) => on.add_assign(sum, &part)?,
-                None => sum = Some(part),
-            }
-        }
-        let sum = row_sums(on, layout, sum.ok_or(PackingError::Mismatch)?)?;
-        let sum = on.add_constant(sum, f64::from(bias[class]))?;
-        masks.keep(on, layout, &sum, class % m)
-    };
-    let all: Result<Vec<S::Value>, FheError> = (0..classes).into_par_iter().map(logit).collect();
-    let mut vectors: Vec<S::Value> = Vec::with_capacity(classes.div_ceil(m));
-    for (class, v) in all?.into_iter().enumerate() {
-        match vectors.last_mut() {
-            Some(sum) if class % m != 0 => on.add_assign(sum, &v)?,
-            _ => vectors.push(v),
-        }
-    }
-    Ok(Pooled { vectors, width: classes, factor: Factor::One })
-}
-
-/// Masks with 1 in row r of each text, for the rows that hold logits.
-enum Masks<'a, V> {
-    Public(&'a [f64]),
-    Private(Vec<V>),
-}
-
-impl<'a, V> Masks<'a, V> {
-    fn new<S: Slots<Value = V>>(
-        on: &S,
-        layout: Interleave,
-        first: &'a OwnedMask<V>,
-        limbs: usize,
-        rows: usize,
-    ) -> Result<Self, FheError> {
-        let first = match first {
-            OwnedMask::Public(first) => return Ok(Self::Public(first)),
-            OwnedMask::Private(first) => first,
-        };
-        let mut masks = vec![on.drop_to(first, limbs)?];
-        while let Some(last) = masks.last().filter(|_| masks.len() < rows) {
-            masks.push(on.rotate(last, layout.rotation(layout.rows() - 1))?);
-        }
-        Ok(Self::Private(masks))
-    }
-
-    /// The scale of logits with `limbs` primes before they are masked.
-    fn target<S: Slots<Value = V>>(&self, on: &S, limbs: usize) -> Result<Scale, FheError> {
-        match self {
-            Self::Public(_) => Ok(on.default_scale()),
-            Self::Private(masks) => {
-                let mask = masks.first().map_or(on.default_scale(), |v| on.scale(v));
-                scale_of(on.default_scale().value() * divisor(on, limbs)? / mask.value())
-            }
-        }
-    }
-
-    /// Keeps row r of each text, at the default scale.
-    fn keep<S: Slots<Value = V>>(&self, on: &S, layout: Interleave, x: &V, r: usize) -> Result<V, FheError> {
-        match self {
-            Self::Public(first) => {
-                let mask = on.plain(|| {
-                    let mut mask = first.to_vec();
-                    mask.rotate_right(layout.texts() * r);
-                    mask
-                });
-                on.mul_vector(x, &mask, on.default_scale())
-            }
-            Self::Private(masks) => product(on, x, masks.get(r).ok_or(PackingError::Mismatch)?),
-        }
     }
 }
 

@@ -6,15 +6,20 @@ use hushed_ckks::CkksParams;
 use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::testing::tiny_classifier_config;
-use hushed_model::{Matrix, Network, Pool, TokenIds, nearness, plain as clear, random_network};
+use hushed_model::{Block, Matrix, Network, Pool, TokenIds, nearness, plain as clear, random_network};
 
 use super::*;
-use crate::ops::pool::unpack;
+use crate::ops::acts::Acts;
+use crate::ops::pool::{Factor, unpack};
+use crate::packing::Interleave;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::plan::{FheOptions, FhePlanReport, reference};
 use crate::simulate::{Op, Vector};
-use crate::testing::{Structure, largest, measure, resumed};
-use crate::{Choices, ForwardPass, Pass, Placement, RowsKnown, Simulator, token_rows};
+use crate::tape::Texts;
+use crate::tape::encoder::{COLUMNS, Encoder};
+use crate::tape::run::Inputs;
+use crate::testing::{Structure, alone, hidden, largest, measure, resumed};
+use crate::{Choices, Placement, Simulator, token_rows};
 
 const M: usize = 16;
 const SLOTS: usize = 128;
@@ -106,17 +111,13 @@ fn logits_agree_with_the_clear_model_and_nothing_else_is_sent() {
 
 /// Runs the last norm and the head on columns whose rows other than the first are `garbage` times their bound.
 fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) -> Vec<Vec<f64>> {
-    let network = network();
-    let rows = match private {
-        true => {
-            let real = on.vector(token_rows(layout(), &LENGTHS), on.top());
-            RowsKnown::private(layout(), real.unwrap())
-        }
-        false => RowsKnown::public(layout(), LENGTHS.to_vec()).unwrap(),
-    };
+    let program = network().program();
     let placement = Placement::plain(on.top(), M, 8);
-    let program = network.program();
-    let mut pass = Pass::new(on, &program, choices, placement, rows, 1.0).unwrap();
+    let lengths = if private { Vec::new() } else { LENGTHS.to_vec() };
+    let texts = Arc::new(Texts { layout: layout(), lengths });
+    let encoder = Encoder { on, program: &program, choices, split: &placement, texts, hidden: private };
+    let real = || on.vector(token_rows(layout(), &LENGTHS), on.top()).unwrap();
+    let masks = if private { hidden(&encoder, real()) } else { Inputs::<Simulator>::new() };
     let limbs = on.top() - 2 - activation::levels(choices.layers[0].activation.degree);
     // Over 32 columns the squares sum to a half, and the numbers to zero.
     let number = |t: usize, j: usize| {
@@ -130,9 +131,19 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
         on.vector(v, limbs).unwrap()
     };
     let columns: Vec<Vector> = (0..32).map(column).collect();
-    let x = pass.last_norm(columns).unwrap();
-    let answer = pass.finish(&x).unwrap();
-    answer.vectors.iter().map(|v| v.values().to_vec()).collect()
+    let with = |columns: Vec<Vector>| {
+        let mut inputs = masks.clone();
+        inputs.insert(COLUMNS, columns);
+        inputs
+    };
+    let last = program.layers().remove(0).end - 1;
+    let (norm, choice) = (&program.steps()[last], encoder.norm_of(last).unwrap().1);
+    let Block::Norm(n) = &norm.block else { panic!("no norm") };
+    let x = alone(on, encoder.norm_alone(last).unwrap(), with(columns), on.floor() + 1).unwrap();
+    let x = Acts::from_norm(norm.id, x, n, choice).unwrap();
+    let (tape, ..) = encoder.answer(&x.gain, &x.offset).unwrap();
+    let answer = alone(on, tape, with(x.columns), on.floor()).unwrap();
+    answer.iter().map(|v| v.values().to_vec()).collect()
 }
 
 /// The contents of other rows, padding or tokens, inside a norm's range or outside, change no logit and reach no slot

@@ -7,7 +7,7 @@ use hushed_model::StepId;
 
 use crate::error::FheError;
 use crate::packing::{Interleave, PackingError};
-use crate::slots::{OwnedMask, Slots};
+use crate::slots::Slots;
 
 /// The rows of the texts of a batch.
 #[derive(Clone)]
@@ -53,14 +53,6 @@ impl<V> RowsKnown<V> {
         Self::Private { layout, real }
     }
 
-    /// The same, with encrypted rows refreshed if they have fewer than `limbs` primes.
-    pub(crate) fn lifted<S: Slots<Value = V>>(self, on: &S, limbs: usize) -> Result<Self, FheError> {
-        Ok(match self {
-            Self::Private { layout, real } => Self::private(layout, lifted(on, real, limbs)?),
-            public @ Self::Public { .. } => public,
-        })
-    }
-
     /// The packing.
     pub fn layout(&self) -> Interleave {
         match self {
@@ -93,53 +85,4 @@ pub(crate) fn token_rows_to_last(layout: Interleave, lengths: &[usize]) -> Vec<f
     layout.vector(lengths.len().min(layout.texts()), |text, row| {
         f64::from(u8::from(row + lengths[text] >= layout.rows()))
     })
-}
-
-/// The masks that norms and poolings use.
-#[derive(Clone)]
-pub struct RowMasks<V> {
-    /// Token rows.
-    pub tokens: OwnedMask<V>,
-    /// The same without the first row of each text, whose result some layers replace by a constant.
-    pub later: OwnedMask<V>,
-    /// The first row of each text; nothing in places without a text.
-    pub first: OwnedMask<V>,
-}
-
-impl<V> RowMasks<V> {
-    /// Computes the masks; with private lengths, by two products with plaintext vectors.
-    ///
-    /// # Errors
-    /// If the encrypted vector has no level.
-    pub fn new<S: Slots<Value = V>>(on: &S, rows: &RowsKnown<V>) -> Result<Self, FheError>
-    where
-        V: Clone,
-    {
-        let layout = rows.layout();
-        let top = on.plain(|| {
-            let mut top = vec![0.0; layout.slots()];
-            top[..layout.texts()].fill(1.0);
-            top
-        });
-        let rest: Vec<f64> = top.iter().map(|t| 1.0 - t).collect();
-        Ok(match rows {
-            RowsKnown::Public { lengths, .. } => {
-                let tokens = on.plain(|| token_rows(layout, lengths));
-                let only = |part: &[f64]| tokens.iter().zip(part).map(|(t, p)| t * p).collect();
-                RowMasks {
-                    later: OwnedMask::Public(only(&rest)),
-                    first: OwnedMask::Public(only(&top)),
-                    tokens: OwnedMask::Public(tokens),
-                }
-            }
-            RowsKnown::Private { real, .. } => {
-                let only = |part: &[f64]| on.mul_vector(real, part, on.default_scale());
-                RowMasks {
-                    later: OwnedMask::Private(only(&rest)?),
-                    first: OwnedMask::Private(only(&top)?),
-                    tokens: OwnedMask::Private(real.clone()),
-                }
-            }
-        })
-    }
 }

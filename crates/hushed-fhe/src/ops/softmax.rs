@@ -276,7 +276,7 @@ impl<V: Clone + Send + Sync> Weights<V> {
     }
 
     /// The attention weights with their last factor: one more level, and one more product per diagonal, than in
-    /// [`crate::ops::attention::attention`], which multiplies by V first.
+    /// an encoder's attention, which multiplies by V first.
     ///
     /// # Errors
     /// Too few levels.

@@ -16,7 +16,6 @@ use hushed_model::{Norm, Program, StepId, same};
 use super::beside::Beside;
 use super::blocks::Parts;
 use super::forward::{ForwardPass, Look, Viewer};
-use super::shape::absent;
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
 use crate::error::FheError;
 use crate::ledger::{self, NORM};
@@ -79,7 +78,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
                 remedy: "an even number of columns can be put in pairs",
             });
         }
-        let absent = || absent(StepId::outside("decoder"));
+        let absent = || FheError::absent(StepId::outside("decoder"));
         let choices = choices.decoder.as_ref().ok_or_else(absent)?;
         if choices.layers.len() != parts.layers.len() {
             return Err(absent());
@@ -207,11 +206,11 @@ impl<'a, S: Slots> ForwardPass<'a, S> for DecoderPass<'a, S> {
         Ok(x)
     }
 
-    fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+    fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, (id, norm)) = (self.on, self.parts.norm);
         on.at(id);
         let how = (self.placement.statistics, self.placement.pairs);
-        let y = rms_norm(on, id, x.clone(), norm, &self.choices.norm, how);
+        let y = rms_norm(on, id, x, norm, &self.choices.norm, how);
         let mut y = y.map_err(|error| error.at_step(id))?;
         if !self.placement.pairs {
             return self.answered(&y);
@@ -263,7 +262,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             (Some(norm), Some(choice)) => {
                 Ok(Some(SubNorm { at: at.part("sub_norm"), norm, choice, statistics: self.placement.statistics }))
             }
-            _ => Err(absent(at)),
+            _ => Err(FheError::absent(at)),
         }
     }
 
@@ -380,8 +379,8 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             return Ok(());
         };
         let shown = match self.placement.pairs {
-            true => viewer(id, Look::Columns(&self.columns(x.clone())?)),
-            false => viewer(id, Look::Columns(x)),
+            true => viewer(id, Look::of(&self.columns(x.clone())?)),
+            false => viewer(id, Look::of(x)),
         };
         self.viewer = Some(viewer);
         shown

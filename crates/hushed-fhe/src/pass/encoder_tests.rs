@@ -319,7 +319,7 @@ fn a_run_uses_the_levels_of_the_ledger() {
         let out = [enough_for_attention, on.floor() + 1][i];
         assert!(acts.columns.iter().all(|v| on.limbs(v) == out));
     }
-    let pooled = enough.finish(&acts).unwrap();
+    let pooled = enough.finish(acts).unwrap();
     let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
     let found = unpack(layout(), &lengths, pooled.width, pooled.factor, &vectors).unwrap();
     assert_close(&found, &plain(&network, &texts()), 0.999);

@@ -36,7 +36,7 @@ pub trait ForwardPass<'a, S: Slots> {
     ///
     /// # Errors
     /// Those of its steps.
-    fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError>;
+    fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError>;
 
     /// Runs from the client's vectors to the answer.
     ///
@@ -47,7 +47,7 @@ pub trait ForwardPass<'a, S: Slots> {
         for i in 0..self.layers() {
             x = self.layer(i, x)?;
         }
-        self.finish(&x)
+        self.finish(x)
     }
 
     /// Sets a viewer of its results; packed rows show none.
@@ -68,7 +68,14 @@ pub trait ForwardPass<'a, S: Slots> {
 #[derive(Clone, Copy)]
 pub enum Look<'a, V> {
     /// The refreshed result of a norm; in a decoder, that of a sum.
-    Columns(&'a Acts<V>),
+    Columns {
+        /// The vectors.
+        columns: &'a [V],
+        /// The factor of each column.
+        gain: &'a [f64],
+        /// Added after the factor, in rows of tokens.
+        offset: &'a [f64],
+    },
     /// The result of a step before a norm: κ·(y − mean of y).
     Centred {
         /// The columns.
@@ -76,6 +83,13 @@ pub enum Look<'a, V> {
         /// κ.
         scale: f64,
     },
+}
+
+impl<'a, V> Look<'a, V> {
+    /// Columns between two steps.
+    pub(crate) fn of(x: &'a Acts<V>) -> Look<'a, V> {
+        Look::Columns { columns: &x.columns, gain: &x.gain, offset: &x.offset }
+    }
 }
 
 /// Called with the results of attention, feed-forward, sums and norms; an error it returns ends the run.

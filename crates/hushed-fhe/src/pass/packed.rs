@@ -14,9 +14,8 @@ use std::sync::Arc;
 use hushed_ckks::Complex64;
 use hushed_model::{Attention, Block, Norm, Program, Step, StepId, same};
 
-use super::encoder::frozen;
 use super::forward::ForwardPass;
-use super::shape::{absent, no_layer, shape, supported};
+use super::shape::{no_layer, supported};
 use crate::choices::{Choices, LayerChoice};
 use crate::error::FheError;
 use crate::ledger::{MAP, NORM, PACKED_VARIANCE};
@@ -24,6 +23,7 @@ use crate::ops::acts::Acts;
 use crate::ops::after::After;
 use crate::ops::folded::Polynomials;
 use crate::ops::levels::{above_by, below};
+use crate::ops::norm::frozen;
 use crate::ops::packed::attention::{PackedAttention, SCORES, attention, heads_of};
 use crate::ops::packed::feed_forward::PackedFeedForward;
 use crate::ops::packed::head::head;
@@ -93,7 +93,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 }
             }
         }
-        let heads = all.ok_or_else(|| shape(StepId::outside("attention")))?;
+        let heads = all.ok_or_else(|| FheError::shape(StepId::outside("attention")))?;
         let scores = below(on, placement.attention, SCORES)?;
         rows = rows.lifted(on, &heads, [placement.statistics, scores])?;
         let answers = match program.classifier() {
@@ -194,20 +194,20 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedPass<'a, S> {
         self.ended(i, &layer, x)
     }
 
-    fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+    fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, rows, columns) = (self.on, &self.rows, &self.columns);
         let last = self.program.steps().last();
         let Some((id, block)) = last.map(|step| (step.id, &step.block)) else {
-            return Err(shape(StepId::outside("answer")));
+            return Err(FheError::shape(StepId::outside("answer")));
         };
         let answer = match block {
-            Block::Pool(how) => pool(on, id, x, *how, rows, columns),
+            Block::Pool(how) => pool(on, id, &x, *how, rows, columns),
             Block::Head(c) => {
                 let choice = self.choices.classifier.as_ref();
-                let choice = choice.ok_or_else(|| absent(id))?;
-                head(on, id, x, (c, choice), rows, columns)
+                let choice = choice.ok_or_else(|| FheError::absent(id))?;
+                head(on, id, &x, (c, choice), rows, columns)
             }
-            _ => Err(shape(id)),
+            _ => Err(FheError::shape(id)),
         };
         let vectors = answer.map_err(|error| error.at_step(id))?;
         Ok(Pooled::packed(vectors, &self.answers))
@@ -248,7 +248,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 let places = (&self.rows, kept, self.columns);
                 merged(self.on, at, x, (w, norm), places)
             }
-            _ => Err(shape(at)),
+            _ => Err(FheError::shape(at)),
         }
     }
 
@@ -302,7 +302,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 attention_norm: (*b, first),
                 feed_forward: (*c, feed_forward),
                 feed_forward_norm: (*d, second),
-                choice: choice.ok_or_else(|| absent(*a))?,
+                choice: choice.ok_or_else(|| FheError::absent(*a))?,
             }),
             _ => Err(none()),
         }

@@ -8,7 +8,6 @@ use hushed_model::{Attention, Norm, Program, StepId, same};
 use super::blocks::Parts;
 use super::forward::ForwardPass;
 use super::packed::unfit;
-use super::shape::absent;
 use crate::choices::{Choices, DecoderChoice, NormChoice, ScoresChoice};
 use crate::error::FheError;
 use crate::ledger::{self, NORM, POOLING};
@@ -58,7 +57,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         let parts = Parts::of(program)?;
-        let absent = || absent(StepId::outside("decoder"));
+        let absent = || FheError::absent(StepId::outside("decoder"));
         let choices = choices.decoder.as_ref().ok_or_else(absent)?;
         if choices.layers.len() != parts.layers.len() {
             return Err(absent());
@@ -123,7 +122,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
 
         let (at, block) = layer.attention;
         let ScoresChoice::Sigmoid(scores) = &choice.scores else {
-            return Err(absent(at));
+            return Err(FheError::absent(at));
         };
         let norm = self.norm(layer.attention_norm, &choice.attention_norm);
         let n = norm.of_stream(on, &x, self.placement.attention);
@@ -163,9 +162,9 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
         }
     }
 
-    fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+    fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let norm = self.norm(self.parts.norm, &self.choices.norm);
-        let x = norm.of_low_stream(self.on, x);
+        let x = norm.of_low_stream(self.on, &x);
         let x = x.map_err(|error| error.at_step(norm.at))?;
         let at = self.parts.last;
         let answer = states(self.on, at, &x, &self.rows, &self.columns, self.answer);

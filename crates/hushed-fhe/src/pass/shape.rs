@@ -6,7 +6,6 @@ use std::ops::Range;
 use hushed_model::{Attention, Block, Kind, ModelError, Program, Step, StepId};
 
 use super::blocks::Parts;
-use crate::choices::ChoicesError;
 use crate::error::FheError;
 use crate::ops::decoder::weigh::causal;
 use crate::ops::head;
@@ -71,37 +70,6 @@ pub fn head_is_public(program: &Program, answer: AnswerRows) -> Result<(), FheEr
     }
 }
 
-/// The half of a layer that a step belongs to: a block, the sum after it and its norm.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Half {
-    Attention,
-    FeedForward,
-}
-
-/// For each step the half of its layer; `None` for steps outside layers.
-pub fn halves(program: &Program) -> Vec<Option<Half>> {
-    let mut halves: Vec<Option<Half>> = Vec::new();
-    for step in program.steps() {
-        let of = |operand: usize| {
-            let edge = step.operands.get(operand)?;
-            halves.get(edge.from).copied().flatten()
-        };
-        halves.push(match step.block {
-            Block::Attention(_) => Some(Half::Attention),
-            Block::FeedForward(_) | Block::Linear(_) => Some(Half::FeedForward),
-            Block::Add => of(1),
-            Block::Norm(_) => of(0),
-            Block::Embed(_)
-            | Block::Patches(_)
-            | Block::Pool(_)
-            | Block::Head(_)
-            | Block::Vocabulary(_)
-            | Block::Classes(_) => None,
-        });
-    }
-    halves
-}
-
 /// Accepts post-norm encoders: a block shares levels with the sum and the norm after it, and the client computes what
 /// is before the layers from the token table alone.
 pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError> {
@@ -120,27 +88,13 @@ pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError>
     let near = |step: &Step| step.operands.iter().all(|edge| edge.from + 1 >= start);
     match start > 0 && kinds.eq(SHAPE) && steps.iter().all(near) {
         true => Ok(()),
-        false => Err(shape(steps.first().map_or(StepId::outside("layer"), |s| s.id))),
-    }
-}
-
-/// The error for a program of another shape.
-pub fn shape(at: StepId) -> FheError {
-    FheError::Unsupported {
-        what: format!("{at}: a program of this shape"),
-        remedy: "encoders with a sum and a norm after each block can be run",
+        false => Err(FheError::shape(steps.first().map_or(StepId::outside("layer"), |s| s.id))),
     }
 }
 
 /// The error for a layer that the program does not have.
 pub fn no_layer(layers: usize, asked: usize) -> FheError {
     ModelError::NoSuchLayer { asked, layers }.into()
-}
-
-/// The error for choices of another model.
-pub fn absent(at: StepId) -> FheError {
-    let what = format!("the calibration has nothing for {at}: it was made for another model");
-    ChoicesError::Unusable { what }.into()
 }
 
 #[cfg(test)]

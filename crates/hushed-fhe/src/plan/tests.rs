@@ -226,13 +226,16 @@ fn visits_add_up_to_steps() {
             assert_eq!((done[0], done[2]), (0.0, done[3]));
             assert!(done[2] > 0.0 && (2.0 * done[1] - done[2]).abs() < 1e-9);
             assert!(done[2] <= table.seconds_of(refresh));
-            // A mask of real rows uploaded with too few primes for a norm is refreshed first.
+            // What is made of a mask of real rows comes first, and the mask is refreshed if it was uploaded with too
+            // few primes for a norm.
             let at = &plan.placement;
             let few = at.upload < at.attention.max(at.statistics + 1);
             let first: Vec<String> = table.visits().map(|v| v.0.to_string()).take(3).collect();
             let rows = first.iter().filter(|site| *site == "input.rows").count();
-            let refreshed = few && lengths == Lengths::Private;
-            assert_eq!(rows, usize::from(refreshed), "{first:?} {at:?}");
+            let hides = lengths == Lengths::Private;
+            assert_eq!(rows, usize::from(hides), "{first:?} {at:?}");
+            let of_rows = plan.steps.iter().find(|step| step.site.to_string() == "input.rows");
+            assert_eq!(of_rows.is_some_and(|step| !step.refreshed.is_empty()), few && hides);
             assert_eq!((&*first[0], &*first[1 + rows]), ("input", "input.columns"));
         }
     }

@@ -267,7 +267,7 @@ impl Engine {
                 left: self.on.clock().progress().map_or(0.0, |now| now.left()),
             });
         }
-        let answer = pass.finish(&x)?.vectors;
+        let answer = pass.finish(x)?.vectors;
         // All planned work is done.
         self.on.at(REPLY);
         Ok(answer)

@@ -2,84 +2,61 @@
 
 use std::collections::BTreeMap;
 
-use hushed_ckks::poly::Arithmetic;
+#[cfg(test)]
 use sha2::{Digest, Sha256};
 
 use super::levels::{Limits, levels};
-use super::run::{Executor, Local, Work};
-use super::scales::wishes;
+use super::order::{in_phases, spills};
+use super::scales::scales;
 use super::schedule::{Placed, Schedule};
-use super::values::Held;
 use super::{NodeId, Op, Tape};
 use crate::error::FheError;
-use crate::ops::levels::scale_of;
-use crate::simulate::{Counts, Simulator};
 use crate::slots::Slots;
 
-/// Places a tape. `shapes` makes simulators without numbers, on which levels and scales are computed as in a run.
+/// Places a tape; with columns on disk, its nodes get another order.
 ///
 /// # Errors
 /// [`FheError::Levels`] naming a step that has too few, and what the arithmetic refuses.
-pub(crate) fn assign(
-    tape: &Tape,
-    shapes: &dyn Fn() -> Result<Simulator, FheError>,
-    limits: &Limits,
-) -> Result<Schedule, FheError> {
-    let on = shapes()?;
-    let found = levels(tape, &on, limits)?;
-    let wishes = wishes(tape, &on, &found)?;
+pub(crate) fn assign<S: Slots>(tape: &mut Tape, on: &S, limits: &Limits<'_>) -> Result<Schedule, FheError> {
+    let phases = in_phases(tape, &limits.spilled);
+    let found = levels(tape, on, limits)?;
     let mut nodes: Vec<Placed> = Vec::with_capacity(tape.nodes.len());
     for level in &found {
         let refresh = level.refreshed.then_some(level.limbs);
         nodes.push(Placed { reads: level.reads, limbs: level.limbs, refresh, ..Placed::default() });
     }
-    let mut rows: Vec<Vec<Option<usize>>> = vec![Vec::new(); tape.nodes.len()];
+    scales(tape, on, (&found, limits), &mut nodes)?;
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (i, node) in tape.nodes.iter().enumerate() {
         for id in &node.inputs {
             nodes[id.0].last = Some(i);
-            rows[id.0].push(if let Op::Row { row } = node.op { Some(row) } else { None });
+            readers[id.0].push(i);
         }
     }
-    for (placed, mut rows) in nodes.iter_mut().zip(rows) {
-        rows.sort_unstable();
-        placed.only_rows = rows.iter().all(Option::is_some) && rows.windows(2).all(|two| two[0] != two[1]);
+    for (placed, readers) in nodes.iter_mut().zip(&readers) {
+        placed.taken_apart = taken_apart(tape, readers);
     }
-    // Scales, as the arithmetic rounds them.
-    let mut values = inputs(tape, &on, limits)?;
-    for (i, wish) in wishes.iter().enumerate() {
-        if tape.nodes[i].op.chooses_scale() {
-            let scale = |node: usize| nodes.get(node).and_then(|n| n.scale).unwrap_or(on.default_scale()).value();
-            let wished = wish.as_ref().map_or(on.default_scale().value(), |wish| wish.value(&scale));
-            nodes[i].target = Some(scale_of(wished)?);
-        }
-        Work { on: &on, tape, placed: &nodes }.node(i, &mut values, None)?;
-        nodes[i].scale = values.get(&NodeId(i)).and_then(|made| made.vectors().first().map(|v| on.scale(v)));
-    }
-    let mut schedule = Schedule {
-        hoists: hoists(tape),
-        counts: Counts::default(),
-        alive: alive(tape, &nodes),
-        hash: hash(tape, &nodes),
-        nodes,
-    };
-    let on = shapes()?;
-    let mut values = inputs(tape, &on, limits)?;
-    Local(&on).run(tape, &schedule, 0..tape.nodes.len(), &mut values, &mut |_, _| ())?;
-    schedule.counts = on.tally().counts();
-    Ok(schedule)
+    let spills = spills(tape, &phases, &nodes, &readers);
+    Ok(Schedule { hoists: hoists(tape), nodes, spills })
 }
 
-/// Shapes of the inputs.
-fn inputs(tape: &Tape, on: &Simulator, limits: &Limits) -> Result<BTreeMap<NodeId, Held<Simulator>>, FheError> {
-    let mut values = BTreeMap::new();
-    for (i, node) in tape.nodes.iter().enumerate() {
-        if let Op::Input(name) = node.op {
-            let limbs = limits.inputs.get(name).copied().unwrap_or_default();
-            let vectors = (0..node.shape.1).map(|_| on.vector(Vec::new(), limbs)).collect::<Result<_, _>>()?;
-            values.insert(NodeId(i), Held::row(vectors));
-        }
+/// Whether each of these takes other rows, or the vectors that follow those of the one before.
+fn taken_apart(tape: &Tape, readers: &[usize]) -> bool {
+    let op = |&i: &usize| &tape.nodes[i].op;
+    let mut rows: Vec<usize> = Vec::with_capacity(readers.len());
+    rows.extend(readers.iter().map(op).filter_map(|op| if let Op::Row { row } = op { Some(*row) } else { None }));
+    if rows.len() == readers.len() {
+        rows.sort_unstable();
+        return rows.windows(2).all(|two| two[0] != two[1]);
     }
-    Ok(values)
+    let mut next = 0;
+    readers.iter().map(op).all(|op| match op {
+        Op::Cut { range } if range.start == next => {
+            next = range.end;
+            true
+        }
+        _ => false,
+    })
 }
 
 /// The blocks that more than one node rotates.
@@ -98,30 +75,16 @@ fn hoists(tape: &Tape) -> BTreeMap<usize, (NodeId, usize)> {
     all.collect()
 }
 
-fn alive(tape: &Tape, nodes: &[Placed]) -> u64 {
-    let (mut now, mut most) = (0, 0);
-    let residues = |i: usize| {
-        let (rows, columns) = tape.nodes[i].shape;
-        (2 * nodes[i].limbs * rows * columns) as u64
-    };
-    for (i, node) in tape.nodes.iter().enumerate() {
-        now += residues(i);
-        most = most.max(now);
-        let mut inputs = node.inputs.clone();
-        inputs.dedup();
-        let released = inputs.into_iter().filter(|id| nodes[id.0].last == Some(i));
-        now -= released.map(|id| residues(id.0)).sum::<u64>();
-    }
-    most
-}
-
-fn hash(tape: &Tape, nodes: &[Placed]) -> String {
+/// SHA-256 of the operations and their placement, in hexadecimal. With a range of nodes it names a piece of work.
+#[cfg(test)]
+pub(crate) fn hash(tape: &Tape, schedule: &Schedule) -> String {
     let mut hash = Sha256::new();
-    for (node, placed) in tape.nodes.iter().zip(nodes) {
+    for (node, placed) in tape.nodes.iter().zip(&schedule.nodes) {
         let (scale, target) = (placed.scale, placed.target);
         let bits = [scale, target].map(|scale| scale.map(|scale| scale.value().to_bits()));
         let place = (placed.reads, placed.limbs, placed.refresh, bits, node.bound.to_bits());
         hash.update(format!("{} {:?} {:?} {:?} {place:?}\n", node.step, node.op, node.inputs, node.shape));
     }
+    hash.update(format!("{:?}", schedule.spills));
     crate::hex::hex(&hash.finalize())
 }

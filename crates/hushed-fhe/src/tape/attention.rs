@@ -12,7 +12,7 @@ use crate::choices::{AttentionChoice, HeadChoice};
 use crate::error::FheError;
 use crate::ops::attention::Maps;
 use crate::ops::softmax::{Softmax, highest};
-use crate::simulate::Simulator;
+use crate::slots::Slots;
 
 /// A block, and what was folded and chosen for it.
 pub(crate) struct AttentionBlock<'a> {
@@ -28,9 +28,9 @@ pub(crate) struct AttentionBlock<'a> {
 ///
 /// # Errors
 /// Intervals without a fit.
-pub(crate) fn attention<L: Layout>(
+pub(crate) fn attention<S: Slots, L: Layout>(
     t: &mut Recorder,
-    on: &Simulator,
+    on: &S,
     layout: &L,
     x: NodeId,
     layer: &AttentionBlock<'_>,
@@ -62,7 +62,7 @@ pub(crate) fn attention<L: Layout>(
             let second = t.function(SlotFunction::SecondInverse(Arc::clone(softmax)));
             let inverse = t.apply(second, sum);
             t.at(at.part("attend"));
-            let pairs = layout.attend(t, &e, v, inverse);
+            let pairs = layout.attend(t, e, v, inverse);
             add(t, h, pairs);
         }
     }
@@ -82,14 +82,14 @@ pub(crate) fn attention<L: Layout>(
 }
 
 /// The weights of a group of heads without their last factor, and the sum to divide by.
-fn weights<L: Layout>(
+fn weights<S: Slots, L: Layout>(
     t: &mut Recorder,
-    on: &Simulator,
+    on: &S,
     layout: &L,
     x: NodeId,
     layer: &AttentionBlock<'_>,
     group: &[(usize, Arc<Softmax>)],
-) -> Result<Vec<(Vec<NodeId>, NodeId)>, FheError> {
+) -> Result<Vec<(NodeId, NodeId)>, FheError> {
     let (at, heads) = (layer.at, &layer.block.heads);
     let high = highest(group.iter().map(|(_, softmax)| &**softmax));
     let (mut all, mut sums) = (Vec::new(), Vec::new());
@@ -111,7 +111,7 @@ fn weights<L: Layout>(
     }
     t.at(at.part("weigh"));
     for ((_, softmax), p) in group.iter().zip(&all) {
-        let sum = layout.row_sum(t, p, softmax.padding(on));
+        let sum = layout.row_sum(t, *p, softmax.padding(on));
         sums.push(t.within(sum, 1.0));
     }
     let sums = refreshed(t, at.part("weigh"), "first_sum", &sums, 1.0);
@@ -119,15 +119,12 @@ fn weights<L: Layout>(
     for (((_, softmax), p), sum) in group.iter().zip(all).zip(sums) {
         let first = t.function(SlotFunction::FirstInverse(Arc::clone(softmax)));
         let inverse = t.apply(first, sum);
-        let mut e = Vec::with_capacity(p.len());
-        for p in p {
-            let y = t.mul(p, inverse);
-            t.within(y, 1.0);
-            let square = t.mul(y, y);
-            e.push(t.within(square, 1.0));
-        }
+        let y = t.mul(p, inverse);
+        t.within(y, 1.0);
+        let e = t.mul(y, y);
+        t.within(e, 1.0);
         let again = &mut |t: &mut Recorder| t.apply(first, sum);
-        let sum = layout.row_sum_of_squares(t, &e, inverse, again, softmax.padding(on));
+        let sum = layout.row_sum_of_squares(t, e, inverse, again, softmax.padding(on));
         second.push(t.within(sum, high));
         exponentials.push(e);
     }

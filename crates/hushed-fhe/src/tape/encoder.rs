@@ -1,191 +1,188 @@
-//! Records an encoder over a batch of texts.
+//! Records an encoder over a batch of texts: what is before its layers, a layer, the answer.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_lower::LinearMap;
 use hushed_model::{Block, Norm, Program, Step, StepId, same};
 
+use super::answer::{head, pool};
 use super::attention::{AttentionBlock, attention};
 use super::feed_forward::{FeedForwardBlock, feed_forward};
-use super::layout::Columns;
-use super::norm::{Frozen, NormBlock, norm, residual};
-use super::pool::pool;
+use super::layout::{Columns, hidden};
+use super::norm::{NormBlock, norm, residual};
 use super::record::Recorder;
-use super::{NodeId, RowMask, Tape};
+use super::{Kept, NodeId, Tape, Texts};
 use crate::choices::{Choices, LayerChoice, NormChoice};
 use crate::error::FheError;
-use crate::ops::activation::unit_map;
+use crate::ops::activation::{any_column, unit_map};
 use crate::ops::acts::{Acts, centred, reading};
 use crate::ops::attention::Maps;
-use crate::packing::{Interleave, PackingError};
-use crate::pass::frozen;
+use crate::ops::head::supported;
+use crate::ops::norm::frozen;
+use crate::ops::pool::{Factor, factor};
+use crate::packing::PackingError;
 use crate::plan::placement::Placement;
-use crate::simulate::Simulator;
 use crate::slots::Slots;
 
-/// The name of the client's columns.
+/// The name of the columns that are read.
 pub(crate) const COLUMNS: &str = "input";
 
 /// A model, and what its circuit depends on beside it.
-pub(crate) struct Encoder<'a> {
+pub(crate) struct Encoder<'a, S: Slots> {
     /// Folds and fits.
-    pub on: &'a Simulator,
+    pub on: &'a S,
     pub program: &'a Program,
     pub choices: &'a Choices,
     /// How much is held at once; its levels are not read.
     pub split: &'a Placement,
-    pub layout: Interleave,
-    /// Of each text, if the server knows them.
-    pub lengths: Option<Vec<usize>>,
-    /// The bound on the client's numbers.
-    pub bound: f64,
+    pub texts: Arc<Texts>,
+    /// Whether lengths are known to the client alone.
+    pub hidden: bool,
+}
+
+/// What a vector of columns stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Stands {
+    /// With a gain and an offset of each column.
+    Columns { gain: Vec<f64>, offset: Vec<f64> },
+    /// κ·(y − mean of y), for this κ.
+    Centred(f64),
+}
+
+/// A recorded layer.
+pub(crate) struct Layer {
+    pub tape: Tape,
+    /// What the nodes that the tape shows stand for.
+    pub shown: Vec<(StepId, Stands)>,
 }
 
 /// A value between two steps.
 #[derive(Clone)]
 enum Value {
-    /// Columns, and where they may be refreshed until they are.
-    Columns { x: Acts<NodeId>, node: NodeId, mark: Option<StepId> },
+    Columns(Acts<NodeId>, NodeId),
     /// κ·(y − mean of y).
     Centred(NodeId),
 }
 
-impl Encoder<'_> {
-    /// The circuit of the whole model.
+impl<S: Slots> Encoder<'_, S> {
+    /// The masks that all layers read, from the client's.
+    pub fn masks(&self) -> Tape {
+        let mut t = Recorder::new();
+        hidden(&mut t, self.texts.layout);
+        t.finish()
+    }
+
+    /// The client's columns, as the first layer reads them.
+    pub fn start(&self) -> Tape {
+        let mut t = Recorder::new();
+        t.at(StepId::outside(COLUMNS));
+        let sent = t.input(COLUMNS, self.program.width());
+        t.at(StepId::outside("input.refresh"));
+        let columns = t.mark(sent, 1.0);
+        t.output(columns);
+        t.finish()
+    }
+
+    /// The steps of a layer, from columns with this gain and offset.
     ///
     /// # Errors
     /// Programs and choices without a circuit, functions without a fit.
-    pub fn record(&self) -> Result<Tape, FheError> {
-        let (mut t, baby) = (Recorder::new(), [self.split.scores_baby, self.split.attend_baby]);
-        let layout = match &self.lengths {
-            Some(lengths) => Columns::public(self.layout, lengths.clone(), baby),
-            None => Columns::private(&mut t, self.layout, baby),
-        };
+    pub fn layer(&self, steps: Range<usize>, (gain, offset): (&[f64], &[f64])) -> Result<Layer, FheError> {
+        let mut t = Recorder::new();
+        let layout = self.layout(&mut t);
+        let mut record = Record { of: self, layout: &layout, values: BTreeMap::new(), shown: Vec::new() };
         t.at(StepId::outside(COLUMNS));
-        let (width, first) = (self.program.width(), self.program.before_layers().end);
-        let node = t.input(COLUMNS, width);
-        let x = Acts::over(vec![node], width, self.bound);
-        let mut values: Vec<Option<Value>> = vec![None; first.max(1)];
-        if let Some(last) = values.last_mut() {
-            *last = Some(Value::Columns { x, node, mark: Some(StepId::outside("input.refresh")) });
+        let node = t.input(COLUMNS, gain.len());
+        let x = Acts { columns: vec![node], gain: gain.to_vec(), offset: offset.to_vec() };
+        let before = steps.start.checked_sub(1).ok_or_else(|| FheError::shape(StepId::outside("layer")))?;
+        record.values.insert(before, Value::Columns(x, node));
+        let mut last = Err(FheError::shape(StepId::outside("layer")));
+        for number in steps {
+            let step = self.program.steps().get(number).ok_or(PackingError::Mismatch)?;
+            let made = record.step(&mut t, (number, step)).map_err(|error| error.at_step(step.id))?;
+            last = match &made {
+                Value::Columns(_, node) => Ok(*node),
+                Value::Centred(_) => Err(FheError::shape(step.id)),
+            };
+            record.values.insert(number, made);
         }
-        for (number, step) in self.program.steps().iter().enumerate().skip(first) {
-            if let Block::Pool(how) = step.block {
-                let Value::Columns { x, node, .. } = value(&values, step, 0)? else {
-                    return Err(no_circuit(step.id));
-                };
-                for packed in pool(&mut t, &layout, step.id, &x, node, how)? {
-                    t.output(packed);
-                }
-                return Ok(t.finish());
-            }
-            let made = self.step(&mut t, &layout, &mut values, (number, step))?;
-            values.push(Some(made));
-        }
-        Err(no_circuit(StepId::outside("answer")))
+        t.output(last?);
+        let shown = record.shown;
+        Ok(Layer { tape: t.finish(), shown })
     }
 
-    fn step(
-        &self,
-        t: &mut Recorder,
-        layout: &Columns,
-        values: &mut [Option<Value>],
-        (number, step): (usize, &Step),
-    ) -> Result<Value, FheError> {
-        let (on, at) = (self.on, step.id);
-        if let Block::Norm(n) = &step.block {
-            let Value::Centred(centred) = value(values, step, 0)? else {
-                return Err(no_circuit(at));
-            };
-            return self.norm(t, layout, (number, step), centred, n);
-        }
-        let (_, choice) = self.after(number)?;
-        if matches!(step.block, Block::Add) {
-            let (Value::Columns { x, node, .. }, Value::Centred(block)) =
-                (value(values, step, 0)?, value(values, step, 1)?)
-            else {
-                return Err(no_circuit(at));
-            };
-            t.at(at);
-            return Ok(Value::Centred(residual(t, layout, &x, node, block, choice.scale)));
-        }
-        let (x, node) = refreshable(t, values, step)?;
-        let columns = (x.gain.as_slice(), x.offset.as_slice());
-        let layer = self.layer(at)?;
-        let made = match &step.block {
-            Block::Attention(block) => {
-                let choice = &layer.attention;
-                same(at, "heads of the calibration", choice.heads.len(), block.heads.count)?;
-                let maps = Maps::new(on, at, columns, block, layer.attention_norm.scale)?;
-                let together = self.split.heads_together;
-                attention(t, on, layout, node, &AttentionBlock { at, block, choice, maps, together })?
+    /// The answer, from columns with this gain and offset: its circuit, the numbers of a text, and what they depend on.
+    ///
+    /// # Errors
+    /// As [`Encoder::layer`].
+    pub fn answer(&self, gain: &[f64], offset: &[f64]) -> Result<(Tape, usize, Factor), FheError> {
+        let last = self.program.steps().last();
+        let step = last.ok_or_else(|| FheError::shape(StepId::outside("answer")))?;
+        let (mut t, at) = (Recorder::new(), step.id);
+        let layout = self.layout(&mut t);
+        t.at(at);
+        let node = t.input(COLUMNS, gain.len());
+        let x = Acts { columns: vec![node], gain: gain.to_vec(), offset: offset.to_vec() };
+        let (vectors, width, factor) = match &step.block {
+            Block::Pool(how) => {
+                let factor = factor(*how, !self.hidden)?;
+                (pool(&mut t, &layout, at, &x, node, *how), x.width(), factor)
             }
-            Block::FeedForward(block) if block.gate.is_none() && block.sub_norm.is_none() => {
-                let up = unit_map(reading(on, at.part("up"), &block.up, columns)?, &layer.activation.columns)?;
-                let down = centred(on, at.part("down"), &block.down, choice.scale)?;
-                let made = FeedForwardBlock {
-                    at,
-                    block,
-                    choice: &layer.activation,
-                    up: Arc::new(up),
-                    down: Arc::new(down),
-                    hidden: self.split.hidden_block,
-                    polynomials: on.polynomials(),
-                };
-                feed_forward(t, node, &made).ok_or(PackingError::Mismatch)?
-            }
-            Block::Linear(w) => {
-                t.at(at);
-                let map = LinearMap::of(at, w)?.reading(columns.0, columns.1);
-                let map = t.map(map.centred().times(choice.scale).bounded());
-                t.linear(map, 0..w.outputs, node)
-            }
-            _ => return Err(no_circuit(at)),
-        };
-        Ok(Value::Centred(made))
-    }
-
-    fn norm(
-        &self,
-        t: &mut Recorder,
-        layout: &Columns,
-        (number, step): (usize, &Step),
-        centred: NodeId,
-        n: &Norm,
-    ) -> Result<Value, FheError> {
-        let (layer, (second, choice)) = (self.layer(step.id)?, self.after(number)?);
-        let frozen_row = layer.frozen_row.as_deref().filter(|_| second);
-        let constant = match frozen_row {
-            Some(_) if self.lengths.is_none() => return Err(no_circuit(step.id)),
-            Some(row) => {
-                let numbers = frozen(step.id, row, n, choice.bound)?;
-                match layout.tokens(t, Some(&|row| row == 0)) {
-                    RowMask::Public(rows) => Some(Frozen { numbers, rows }),
-                    RowMask::Private(_) => None,
+            Block::Head(c) => {
+                supported(at, c)?;
+                let choice = self.choices.classifier.as_ref().ok_or_else(|| FheError::absent(at))?;
+                let dense = self.on.map(at.part("dense"), || {
+                    let mut map = reading(self.on, at.part("dense"), &c.dense, (gain, offset))?;
+                    let numbers = map.weights.iter_mut().chain(map.bias.iter_mut().flatten());
+                    numbers.for_each(|number| *number /= choice.reach);
+                    Ok(map.bounded())
+                })?;
+                {
+                    let logits = head(&mut t, &layout, (at, c, choice), &dense, node);
+                    (logits.map_err(|error| error.at_step(at))?, c.classes.outputs, Factor::One)
                 }
             }
-            None => None,
+            _ => return Err(FheError::shape(at)),
         };
-        let later: &dyn Fn(usize) -> bool = &|row| row > 0;
-        let rows = layout.tokens(t, layer.frozen_row.is_some().then_some(later));
-        let node = norm(
-            t,
-            self.on,
-            layout,
-            centred,
-            NormBlock { at: step.id, norm: n, choice, rows: &rows, frozen: constant },
-        )?;
-        let x = Acts::normed(step.id, vec![node], n, choice)?;
-        Ok(Value::Columns { x, node, mark: Some(step.id.part("refresh")) })
+        for v in vectors {
+            t.output(v);
+        }
+        Ok((t.finish(), width, factor))
     }
 
-    fn layer(&self, id: StepId) -> Result<&LayerChoice, FheError> {
+    /// The norm with this number alone, from centred columns.
+    #[cfg(test)]
+    pub fn norm_alone(&self, number: usize) -> Result<Tape, FheError> {
+        let step = &self.program.steps()[number];
+        let Block::Norm(n) = &step.block else {
+            return Err(FheError::shape(step.id));
+        };
+        let mut t = Recorder::new();
+        let layout = self.layout(&mut t);
+        t.at(step.id);
+        let centred = t.input(COLUMNS, n.width);
+        let record = Record { of: self, layout: &layout, values: BTreeMap::new(), shown: Vec::new() };
+        let (_, node) = record.norm(&mut t, (number, step), centred, n)?;
+        t.output(node);
+        Ok(t.finish())
+    }
+
+    fn layout(&self, t: &mut Recorder) -> Columns {
+        Columns::new(t, &self.texts, self.hidden, [self.split.scores_baby, self.split.attend_baby])
+    }
+
+    fn choice(&self, id: StepId) -> Result<&LayerChoice, FheError> {
         let layer = id.layer().and_then(|i| self.choices.layers.get(i));
-        layer.ok_or_else(|| no_circuit(id))
+        layer.ok_or_else(|| FheError::absent(id))
     }
 
     /// The choice of the norm that a step of a post-norm layer is before, and whether it is the second of the layer.
-    fn after(&self, number: usize) -> Result<(bool, &NormChoice), FheError> {
+    ///
+    /// # Errors
+    /// A program of another shape, choices of another model.
+    pub fn norm_of(&self, number: usize) -> Result<(bool, &NormChoice), FheError> {
         let steps = self.program.steps();
         let mut at = number;
         // Through the sum back to the block.
@@ -194,39 +191,145 @@ impl Encoder<'_> {
             at = operand.map_or(usize::MAX, |edge| edge.from);
         }
         let id = steps.get(number).map_or(StepId::outside("layer"), |step| step.id);
-        let layer = self.layer(id)?;
+        let layer = self.choice(id)?;
         match steps.get(at).map(|step| &step.block) {
             Some(Block::Attention(_)) => Ok((false, &layer.attention_norm)),
             Some(Block::FeedForward(_) | Block::Linear(_)) => Ok((true, &layer.feed_forward_norm)),
-            _ => Err(no_circuit(id)),
+            _ => Err(FheError::shape(id)),
         }
     }
 }
 
-fn value(values: &[Option<Value>], step: &Step, operand: usize) -> Result<Value, FheError> {
-    let edge = step.operands.get(operand);
-    let found = edge.and_then(|edge| values.get(edge.from).cloned().flatten());
-    found.ok_or_else(|| no_circuit(step.id))
+/// A layer that is being recorded.
+struct Record<'a, 'e, S: Slots> {
+    of: &'a Encoder<'e, S>,
+    layout: &'a Columns,
+    /// By the number of the step that made them.
+    values: BTreeMap<usize, Value>,
+    shown: Vec<(StepId, Stands)>,
 }
 
-/// The columns that a block reads, where they may be refreshed; whoever reads them later reads the same.
-fn refreshable(
-    t: &mut Recorder,
-    values: &mut [Option<Value>],
-    step: &Step,
-) -> Result<(Acts<NodeId>, NodeId), FheError> {
-    let edge = step.operands.first().map(|edge| edge.from);
-    let found = edge.and_then(|from| values.get_mut(from)).and_then(Option::as_mut);
-    let Some(Value::Columns { x, node, mark }) = found else {
-        return Err(no_circuit(step.id));
-    };
-    if let Some(mark) = mark.take() {
-        t.at(mark);
-        *node = t.mark(*node, 1.0);
+impl<S: Slots> Record<'_, '_, S> {
+    fn value(&self, step: &Step, operand: usize) -> Result<&Value, FheError> {
+        let edge = step.operands.get(operand);
+        let found = edge.and_then(|edge| self.values.get(&edge.from));
+        found.ok_or_else(|| FheError::shape(step.id))
     }
-    Ok((x.clone(), *node))
+
+    fn columns(&self, step: &Step) -> Result<(&Acts<NodeId>, NodeId), FheError> {
+        match self.value(step, 0)? {
+            Value::Columns(x, node) => Ok((x, *node)),
+            Value::Centred(_) => Err(FheError::shape(step.id)),
+        }
+    }
+
+    fn step(&mut self, t: &mut Recorder, (number, step): (usize, &Step)) -> Result<Value, FheError> {
+        if let Block::Norm(n) = &step.block {
+            let Value::Centred(centred) = *self.value(step, 0)? else {
+                return Err(FheError::shape(step.id));
+            };
+            let (x, node) = self.norm(t, (number, step), centred, n)?;
+            let stands = Stands::Columns { gain: x.gain.clone(), offset: x.offset.clone() };
+            t.show(node);
+            self.shown.push((step.id, stands));
+            return Ok(Value::Columns(x, node));
+        }
+        let (_, choice) = self.of.norm_of(number)?;
+        let made = self.block(t, step, choice)?;
+        t.show(made);
+        self.shown.push((step.id, Stands::Centred(choice.scale)));
+        Ok(Value::Centred(made))
+    }
+
+    fn block(&self, t: &mut Recorder, step: &Step, after: &NormChoice) -> Result<NodeId, FheError> {
+        let (on, at) = (self.of.on, step.id);
+        let (x, node) = self.columns(step)?;
+        let columns = (x.gain.as_slice(), x.offset.as_slice());
+        let layer = self.of.choice(at)?;
+        match &step.block {
+            Block::Attention(block) => {
+                let choice = &layer.attention;
+                same(at, "heads of the calibration", choice.heads.len(), block.heads.count)?;
+                let maps = Maps::new(on, at, columns, block, after.scale)?;
+                t.region(node);
+                let together = self.of.split.heads_together;
+                attention(t, on, self.layout, node, &AttentionBlock { at, block, choice, maps, together })
+            }
+            Block::FeedForward(block) if block.gate.is_none() && block.sub_norm.is_none() => {
+                let choice = &layer.activation;
+                same(at, "intervals", choice.columns.len(), block.up.outputs)?;
+                same(at, "hidden columns", block.down.inputs, block.up.outputs)?;
+                let (up, down, polynomials) = (at.part("up"), at.part("down"), on.polynomials());
+                // A fit that is refused is refused for the step.
+                any_column(on, block.activation, &choice.columns, choice.degree, &polynomials)?;
+                let made = FeedForwardBlock {
+                    at,
+                    block,
+                    choice,
+                    up: on.map(up, || unit_map(reading(on, up, &block.up, columns)?, &choice.columns))?,
+                    down: on.map(down, || centred(on, down, &block.down, after.scale))?,
+                    hidden: self.of.split.hidden_block,
+                    polynomials,
+                };
+                t.region(node);
+                Ok(feed_forward(t, node, &made).ok_or(PackingError::Mismatch)?)
+            }
+            Block::Linear(w) => {
+                t.at(at);
+                let map = on.map(at, || merged(on, at, w, columns, after.scale))?;
+                let map = t.map(map);
+                Ok(t.linear(map, 0..w.outputs, node))
+            }
+            Block::Add => {
+                let Value::Centred(block) = *self.value(step, 1)? else {
+                    return Err(FheError::shape(at));
+                };
+                t.at(at);
+                Ok(residual(t, self.layout, x, node, block, after.scale))
+            }
+            _ => Err(FheError::shape(at)),
+        }
+    }
+
+    fn norm(
+        &self,
+        t: &mut Recorder,
+        (number, step): (usize, &Step),
+        centred: NodeId,
+        n: &Norm,
+    ) -> Result<(Acts<NodeId>, NodeId), FheError> {
+        let (of, layout, at) = (self.of, self.layout, step.id);
+        let (layer, (second, choice)) = (of.choice(at)?, of.norm_of(number)?);
+        let last = second && of.program.layers().last().is_some_and(|steps| number + 1 == steps.end);
+        let row = layer.frozen_row.as_deref().filter(|_| second);
+        let first = layout.mask(Kept::First(0));
+        let frozen = row.map(|row| Ok::<_, FheError>((frozen(at, row, n, choice.bound)?, first)));
+        let rows = match layer.frozen_row {
+            // A classifier reads first rows alone, and packs columns that are 0 in the others.
+            _ if last && of.choices.classifier.is_some() => first,
+            Some(_) => layout.mask(Kept::Later),
+            None => layout.mask(Kept::All),
+        };
+        let block = NormBlock { at, norm: n, choice, rows: &rows, frozen: frozen.transpose()? };
+        let mut node = norm(t, of.on, layout, centred, block)?;
+        if !last {
+            t.at(at.part("refresh"));
+            node = t.mark(node, 1.0);
+        }
+        Ok((Acts::normed(at, vec![node], n, choice)?, node))
+    }
 }
 
-fn no_circuit(at: StepId) -> FheError {
-    FheError::Unsupported { what: format!("{at}: a program of this shape"), remedy: "record what has a circuit" }
+/// W·x + b of columns with this gain and offset, centred and times κ.
+fn merged<S: Slots>(
+    on: &S,
+    at: StepId,
+    w: &hushed_model::Linear,
+    columns: (&[f64], &[f64]),
+    kappa: f64,
+) -> Result<LinearMap, FheError> {
+    if on.only_shapes() {
+        return reading(on, at, w, columns);
+    }
+    Ok(reading(on, at, w, columns)?.centred().times(kappa).bounded())
 }

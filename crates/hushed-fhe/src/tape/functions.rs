@@ -12,11 +12,12 @@ use crate::error::FheError;
 use crate::ops::activation::{activation, levels};
 use crate::ops::folded::Polynomials;
 use crate::ops::functions::Function;
+use crate::ops::head::HeadActivation;
 use crate::ops::softmax::Softmax;
 use crate::slots::Slots;
 
 /// A function of a vector and its number in its block.
-type OfVector<'a, V> = dyn Fn(usize, &V) -> Result<V, FheError> + Sync + 'a;
+type OfVector<'a, V> = dyn Fn(usize, V) -> Result<V, FheError> + Sync + 'a;
 
 /// A function of each slot, and what approximates it.
 #[derive(Clone)]
@@ -29,6 +30,8 @@ pub(crate) enum SlotFunction {
     SecondInverse(Arc<Softmax>),
     /// v^(−1/2) in a norm.
     Root(Arc<InverseSqrt>),
+    /// The activation of a classifier's head.
+    Head(Arc<HeadActivation>),
     /// An activation of hidden columns, from column `first` on.
     Activation { f: Activation, first: usize, columns: Vec<Column>, degree: usize, polynomials: Arc<Polynomials> },
 }
@@ -41,6 +44,7 @@ impl SlotFunction {
             SlotFunction::FirstInverse(softmax) => softmax.first().levels(),
             SlotFunction::SecondInverse(softmax) => softmax.second().levels(),
             SlotFunction::Root(root) => root.levels(),
+            SlotFunction::Head(head) => head.levels(),
             SlotFunction::Activation { degree, .. } => levels(*degree),
         }
     }
@@ -50,22 +54,30 @@ impl SlotFunction {
         matches!(self, SlotFunction::Exponential { .. } | SlotFunction::Activation { .. })
     }
 
+    /// Whether its values are at the default scale, whatever is asked for.
+    pub fn is_at_default(&self) -> bool {
+        self.is_polynomial() || matches!(self, SlotFunction::Head(_))
+    }
+
     /// Its values on vectors, at `target`.
     ///
     /// # Errors
     /// Too few levels, a refused fit.
-    pub fn evaluate<S: Slots>(&self, on: &S, x: &[S::Value], target: Scale) -> Result<Vec<S::Value>, FheError> {
-        let each = |f: &OfVector<'_, S::Value>| x.par_iter().enumerate().map(|(i, x)| f(i, x)).collect();
+    pub fn evaluate<S: Slots>(&self, on: &S, x: Vec<S::Value>, target: Scale) -> Result<Vec<S::Value>, FheError> {
+        let each = |x: Vec<S::Value>, f: &OfVector<'_, S::Value>| {
+            x.into_par_iter().enumerate().map(|(i, x)| f(i, x)).collect::<Result<Vec<_>, _>>()
+        };
         match self {
-            SlotFunction::Exponential { softmax, first } => each(&|i, t| softmax.exponential(on, first + i, t)),
-            SlotFunction::FirstInverse(softmax) => each(&|_, sum| softmax.first_inverse(on, sum, target)),
-            SlotFunction::SecondInverse(softmax) => each(&|_, sum| softmax.second_inverse(on, sum, target)),
-            SlotFunction::Root(root) => each(&|_, v| {
-                let compute = || root.evaluate(on, v, target);
-                on.apply(&Function::Root, v, (root.levels(), target), compute)
+            SlotFunction::Exponential { softmax, first } => each(x, &|i, t| softmax.exponential(on, first + i, &t)),
+            SlotFunction::FirstInverse(softmax) => each(x, &|_, sum| softmax.first_inverse(on, &sum, target)),
+            SlotFunction::SecondInverse(softmax) => each(x, &|_, sum| softmax.second_inverse(on, &sum, target)),
+            SlotFunction::Root(root) => each(x, &|_, v| {
+                let compute = || root.evaluate(on, &v, target);
+                on.apply(&Function::Root, &v, (root.levels(), target), compute)
             }),
+            SlotFunction::Head(head) => each(x, &|_, t| head.evaluate(on, &t)),
             SlotFunction::Activation { f, first, columns, degree, polynomials } => {
-                activation(on, *f, *first, x.to_vec(), columns, *degree, polynomials)
+                activation(on, *f, *first, x, columns, *degree, polynomials)
             }
         }
     }
@@ -74,6 +86,7 @@ impl SlotFunction {
     ///
     /// # Errors
     /// A refused fit.
+    #[cfg(test)]
     pub fn at(&self, i: usize, t: f64, exact: bool) -> Result<f64, FheError> {
         let column = |columns: &[Column]| columns.get(i).copied().ok_or(crate::packing::PackingError::Mismatch);
         Ok(match self {
@@ -84,6 +97,8 @@ impl SlotFunction {
             SlotFunction::SecondInverse(softmax) => softmax.second().eval(t),
             SlotFunction::Root(_) if exact => Function::Root.exact(t),
             SlotFunction::Root(root) => root.eval(t),
+            SlotFunction::Head(head) if exact => head.function().exact(t),
+            SlotFunction::Head(head) => head.eval(t),
             SlotFunction::Activation { f, first, columns, degree, polynomials } => match exact {
                 true => Function::Activation { f: *f, index: first + i, column: column(columns)? }.exact(t),
                 false => polynomials.get(*f, column(columns)?, *degree)?.eval(t),

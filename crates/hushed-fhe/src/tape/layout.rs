@@ -6,10 +6,10 @@ use std::sync::Arc;
 use hushed_model::StepId;
 
 use super::record::Recorder;
-use super::{NodeId, Plain, RowMask, Texts};
+use super::{Holds, Kept, NodeId, Plain, RowMask, Texts};
 use crate::error::FheError;
 use crate::ops::attention::PROJECTED;
-use crate::ops::mask::{REAL_ROWS, token_rows};
+use crate::ops::mask::REAL_ROWS;
 use crate::packing::Interleave;
 use crate::packing::products::{GIANTS, PAIRS};
 
@@ -22,7 +22,8 @@ pub(crate) trait Layout {
     /// Q·Kᵀ + offset.
     fn queries_keys(&self, t: &mut Recorder, map: usize, width: usize, x: NodeId, offset: f64) -> [NodeId; 2];
 
-    /// The arguments of an exponential, a block at a time: `each` gets the first diagonal of the block, and the block.
+    /// `each` of the arguments of an exponential, a block at a time: it gets the first diagonal of the block, and the
+    /// block. Returns all of its results in one.
     ///
     /// # Errors
     /// Those of `each`.
@@ -32,16 +33,16 @@ pub(crate) trait Layout {
         operands: [NodeId; 2],
         offset: f64,
         each: &mut dyn FnMut(&mut Recorder, usize, NodeId) -> Result<NodeId, FheError>,
-    ) -> Result<Vec<NodeId>, FheError>;
+    ) -> Result<NodeId, FheError>;
 
     /// The sum over the keys of each row, less the share of padding, `each` for every row of padding.
-    fn row_sum(&self, t: &mut Recorder, blocks: &[NodeId], each: f64) -> NodeId;
+    fn row_sum(&self, t: &mut Recorder, weights: NodeId, each: f64) -> NodeId;
 
     /// As [`Layout::row_sum`], for shares (`each`·`inverse`)². `again` records `inverse` a second time.
     fn row_sum_of_squares(
         &self,
         t: &mut Recorder,
-        blocks: &[NodeId],
+        weights: NodeId,
         inverse: NodeId,
         again: &mut dyn FnMut(&mut Recorder) -> NodeId,
         each: f64,
@@ -51,7 +52,7 @@ pub(crate) trait Layout {
     fn values(&self, t: &mut Recorder, map: usize, width: usize, heads: usize, x: NodeId) -> Vec<NodeId>;
 
     /// P·V, times a number per row.
-    fn attend(&self, t: &mut Recorder, p: &[NodeId], v: NodeId, per_row: NodeId) -> NodeId;
+    fn attend(&self, t: &mut Recorder, p: NodeId, v: NodeId, per_row: NodeId) -> NodeId;
 
     /// Row i gets row i − 1 of V, and row 0 its own.
     fn previous(&self, t: &mut Recorder, v: NodeId) -> NodeId;
@@ -65,79 +66,128 @@ pub(crate) trait Layout {
     /// The sum of the squares of the columns of each row.
     fn squares(&self, t: &mut Recorder, x: NodeId) -> NodeId;
 
+    /// Where numbers per row may be refreshed: they are within 1 in the rows of the mask.
+    fn statistic(&self, t: &mut Recorder, x: NodeId, mask: &RowMask) -> NodeId;
+
+    /// `numbers` in the rows of a mask, one for each column, added to the columns.
+    fn plus_rows(&self, t: &mut Recorder, x: NodeId, mask: &RowMask, numbers: &[f64]) -> NodeId;
+
     /// A number per row times `factor` in rows of the mask, 0 elsewhere.
     fn masked(&self, t: &mut Recorder, x: NodeId, mask: &RowMask, factor: f64) -> NodeId;
 }
 
-/// The rows of the texts.
-pub(crate) enum Rows {
-    Public(Arc<Texts>),
-    /// With the mask of token rows, and the tokens of each text over m.
-    Private {
-        real: NodeId,
-        part: NodeId,
-    },
+/// What is made of the mask of token rows that only the client knows, once for all layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hidden {
+    /// 1 in token rows.
+    Tokens,
+    /// The tokens of a text over m, in all of its rows.
+    Part,
+    /// The mask without the first row of each text.
+    Later,
+    /// First rows alone.
+    First,
+}
+
+impl Hidden {
+    pub const ALL: [Hidden; 4] = [Hidden::Tokens, Hidden::Part, Hidden::Later, Hidden::First];
+
+    /// The name of the input.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hidden::Tokens => REAL_ROWS,
+            Hidden::Part => "input.part",
+            Hidden::Later => "input.later",
+            Hidden::First => "input.first",
+        }
+    }
 }
 
 /// A batch of texts: a vector for each column.
 pub(crate) struct Columns {
-    pub layout: Interleave,
-    pub rows: Rows,
+    /// Their lengths are not read if they are hidden.
+    pub texts: Arc<Texts>,
+    /// By [`Hidden`], if lengths are.
+    pub hidden: Option<[NodeId; 4]>,
     /// Baby steps of Q·Kᵀ and of P·V.
     pub baby: [usize; 2],
 }
 
 impl Columns {
-    /// Texts whose lengths the server knows.
-    pub fn public(layout: Interleave, lengths: Vec<usize>, baby: [usize; 2]) -> Columns {
-        Columns { layout, rows: Rows::Public(Arc::new(Texts { layout, lengths })), baby }
+    /// Texts whose lengths the server knows, or not.
+    pub fn new(t: &mut Recorder, texts: &Arc<Texts>, hidden: bool, baby: [usize; 2]) -> Columns {
+        let hidden = hidden.then(|| Hidden::ALL.map(|which| t.input(which.name(), 1)));
+        Columns { texts: Arc::clone(texts), hidden, baby }
     }
 
-    /// Texts with an encrypted mask.
-    pub fn private(t: &mut Recorder, layout: Interleave, baby: [usize; 2]) -> Columns {
-        t.at(StepId::outside(REAL_ROWS));
-        let sent = t.input(REAL_ROWS, 1);
-        let real = t.mark(sent, 1.0);
-        let m = layout.rows();
-        let mut part = t.read_as(real, 1.0 / m as f64);
-        for k in 0..m.ilog2() {
-            let rotated = t.rotate(part, layout.rotation(1 << k));
-            part = t.add(part, rotated);
-        }
-        t.within(part, 1.0);
-        Columns { layout, rows: Rows::Private { real, part }, baby }
+    /// One of the vectors of hidden lengths.
+    pub fn hidden(&self, which: Hidden) -> Option<NodeId> {
+        self.hidden.map(|all| all[which as usize])
     }
 
-    /// The mask of token rows; of these, those where `rows` is 1.
-    pub fn tokens(&self, t: &mut Recorder, rows: Option<&dyn Fn(usize) -> bool>) -> RowMask {
-        let m = self.layout.texts();
-        match (&self.rows, rows) {
-            (Rows::Public(texts), rows) => {
-                let mut mask = token_rows(self.layout, &texts.lengths);
-                for (slot, number) in mask.iter_mut().enumerate() {
-                    *number *= f64::from(u8::from(rows.is_none_or(|rows| rows(slot / m))));
-                }
-                RowMask::Public(mask.into())
-            }
-            (Rows::Private { real, .. }, None) => RowMask::Private(*real),
-            (Rows::Private { real, .. }, Some(rows)) => {
-                let kept = self.row_vector(|row| f64::from(u8::from(rows(row))));
-                RowMask::Private(t.mul_vectors(*real, vec![kept]))
-            }
-        }
+    /// The mask of these rows.
+    pub fn mask(&self, rows: Kept) -> RowMask {
+        let which = match rows {
+            Kept::All => Hidden::Tokens,
+            Kept::Later => Hidden::Later,
+            Kept::First(_) => Hidden::First,
+        };
+        self.hidden(which).map_or(RowMask::Public(rows), RowMask::Private)
+    }
+
+    pub fn plain(&self, holds: Holds) -> Plain {
+        Plain { texts: Arc::clone(&self.texts), holds }
     }
 
     /// A number for each row of every text.
     pub fn row_vector(&self, number: impl Fn(usize) -> f64) -> Plain {
-        Plain::Given(self.layout.vector(self.layout.texts(), |_, row| number(row)).into())
+        self.plain(Holds::Rows((0..self.rows()).map(number).collect()))
     }
 
-    fn turned(&self, t: &mut Recorder, x: NodeId, rows: usize) -> NodeId {
-        t.rotate(x, self.layout.rotation(rows))
+    /// m.
+    pub fn rows(&self) -> usize {
+        self.texts.layout.rows()
+    }
+
+    /// The distance of some rows, in slots.
+    pub fn rotation(&self, rows: usize) -> usize {
+        self.texts.layout.rotation(rows)
+    }
+
+    pub fn turned(&self, t: &mut Recorder, x: NodeId, rows: usize) -> NodeId {
+        t.rotate(x, self.rotation(rows))
+    }
+
+    /// Sums the rows of each text into every row of it.
+    pub fn over_rows(&self, t: &mut Recorder, mut x: NodeId) -> NodeId {
+        for k in 0..self.rows().ilog2() {
+            let rotated = self.turned(t, x, 1 << k);
+            x = t.add(x, rotated);
+        }
+        x
     }
 
     fn babies(&self, baby: usize) -> Vec<usize> {
-        (0..baby).map(|r| self.layout.rotation(r)).collect()
+        (0..baby).map(|r| self.rotation(r)).collect()
+    }
+}
+
+/// Makes what [`Columns`] reads of hidden lengths from the client's mask.
+pub(crate) fn hidden(t: &mut Recorder, layout: Interleave) {
+    t.at(StepId::outside(REAL_ROWS));
+    let texts = Arc::new(Texts { layout, lengths: Vec::new() });
+    let columns = Columns { texts, hidden: None, baby: [1, 1] };
+    let sent = t.input(REAL_ROWS, 1);
+    let tokens = t.mark(sent, 1.0);
+    let part = t.read_as(tokens, 1.0 / layout.rows() as f64);
+    let part = columns.over_rows(t, part);
+    t.within(part, 1.0);
+    let first = |row: usize| f64::from(u8::from(row == 0));
+    let later = columns.row_vector(|row| 1.0 - first(row));
+    let later = t.mul_vectors(tokens, vec![later]);
+    let first = t.mul_vectors(tokens, vec![columns.row_vector(first)]);
+    for x in [tokens, part, later, first] {
+        t.output(x);
     }
 }
 
@@ -152,7 +202,7 @@ impl Layout for Columns {
             t.join(&pairs)
         };
         let (q, k) = (side(0..width, false), side(width..2 * width, true));
-        let Rows::Private { real, .. } = self.rows else {
+        let Some(real) = self.hidden(Hidden::Tokens) else {
             return [q, k];
         };
         // One more column adds (1 + offset) where the key is a token.
@@ -169,46 +219,46 @@ impl Layout for Columns {
         [q, k]: [NodeId; 2],
         offset: f64,
         each: &mut dyn FnMut(&mut Recorder, usize, NodeId) -> Result<NodeId, FheError>,
-    ) -> Result<Vec<NodeId>, FheError> {
-        let (m, baby) = (self.layout.rows(), self.baby[0]);
+    ) -> Result<NodeId, FheError> {
+        let (m, baby) = (self.rows(), self.baby[0]);
         let keys = t.rotations(k, self.babies(baby));
         let giants: Vec<usize> = (0..m).step_by(baby).collect();
         let mut done = Vec::with_capacity(giants.len());
         for giants in giants.chunks(GIANTS) {
-            let back = giants.iter().map(|giant| self.layout.rotation(m - giant)).collect();
+            let back = giants.iter().map(|giant| self.rotation(m - giant)).collect();
             let turned = t.rotations(q, back);
             let grid = t.dot(turned, keys);
             for (i, &giant) in giants.iter().enumerate() {
                 let row = t.row(grid, i);
                 let row = self.turned(t, row, giant);
                 let row = t.real(row);
-                let argument = match &self.rows {
-                    Rows::Public(texts) => {
-                        let keys = |r| Plain::Keys { texts: Arc::clone(texts), diagonal: giant + r, token: offset };
+                let argument = match self.hidden {
+                    None => {
+                        let keys = |r| self.plain(Holds::Keys { diagonal: giant + r, token: offset });
                         t.add_vectors(row, (0..baby).map(keys).collect())
                     }
-                    Rows::Private { .. } => t.add_numbers(row, vec![-1.0]),
+                    Some(_) => t.add_numbers(row, vec![-1.0]),
                 };
                 t.within(argument, 1.0);
                 done.push(each(t, giant, argument)?);
             }
         }
-        Ok(done)
+        Ok(t.join(&done))
     }
 
-    fn row_sum(&self, t: &mut Recorder, blocks: &[NodeId], each: f64) -> NodeId {
-        let (sum, m) = (t.total(blocks), self.layout.rows());
-        match &self.rows {
-            Rows::Public(texts) => {
+    fn row_sum(&self, t: &mut Recorder, weights: NodeId, each: f64) -> NodeId {
+        let (sum, m) = (t.total(&[weights]), self.rows());
+        match self.hidden(Hidden::Part) {
+            None => {
                 let padding = |tokens: usize| match m - tokens {
                     all if all == m => 1.0 - each * all as f64,
                     padded => -each * padded as f64,
                 };
-                t.add_vectors(sum, vec![Plain::Given(texts.by_text(padding).into())])
+                t.add_vectors(sum, vec![self.plain(Holds::Texts(self.texts.each(padding)))])
             }
-            Rows::Private { part, .. } => {
+            Some(part) => {
                 let sum = t.add_numbers(sum, vec![-each * m as f64]);
-                let real = t.scaled(*part, vec![each * m as f64]);
+                let real = t.scaled(part, vec![each * m as f64]);
                 t.add(sum, real)
             }
         }
@@ -217,28 +267,28 @@ impl Layout for Columns {
     fn row_sum_of_squares(
         &self,
         t: &mut Recorder,
-        blocks: &[NodeId],
+        weights: NodeId,
         inverse: NodeId,
         again: &mut dyn FnMut(&mut Recorder) -> NodeId,
         each: f64,
     ) -> NodeId {
-        let (sum, m) = (t.total(blocks), self.layout.rows());
-        let share = match &self.rows {
-            Rows::Public(texts) => {
+        let (sum, m) = (t.total(&[weights]), self.rows());
+        let share = match self.hidden(Hidden::Part) {
+            None => {
                 let root = |tokens: usize| match m - tokens {
                     all if all == m => 0.0,
                     padded => each * (padded as f64).sqrt(),
                 };
-                let roots = t.mul_vectors(inverse, vec![Plain::Given(texts.by_text(root).into())]);
+                let roots = t.mul_vectors(inverse, vec![self.plain(Holds::Texts(self.texts.each(root)))]);
                 t.mul(roots, roots)
             }
-            Rows::Private { part, .. } => {
+            Some(part) => {
                 let again = again(t);
                 let root = t.read_as(again, each.abs().max(LEAST_SHARE));
                 t.within(root, 1.0);
                 let square = t.mul(root, root);
                 t.within(square, 1.0);
-                let real = t.scaled(*part, vec![-(m as f64)]);
+                let real = t.scaled(part, vec![-(m as f64)]);
                 let padded = t.add_numbers(real, vec![m as f64]);
                 t.mul(square, padded)
             }
@@ -255,18 +305,11 @@ impl Layout for Columns {
         (0..heads).map(&mut head).collect()
     }
 
-    fn attend(&self, t: &mut Recorder, p: &[NodeId], v: NodeId, per_row: NodeId) -> NodeId {
-        let (m, baby) = (self.layout.rows(), self.baby[1]);
-        let mut turned = Vec::with_capacity(m / baby);
-        let all = if p.len() == m / baby { None } else { Some(t.join(p)) };
-        for (a, giant) in (0..m).step_by(baby).enumerate() {
-            let row = match all {
-                Some(all) => t.cut(all, giant..giant + baby),
-                None => p[a],
-            };
-            turned.push(self.turned(t, row, m - giant));
-        }
-        let left = t.stack(&turned);
+    fn attend(&self, t: &mut Recorder, p: NodeId, v: NodeId, per_row: NodeId) -> NodeId {
+        let (m, baby) = (self.rows(), self.baby[1]);
+        let rows = t.split(p, baby);
+        let back = (0..m).step_by(baby).map(|giant| self.rotation(m - giant)).collect();
+        let left = t.rotate_rows(rows, back);
         let left = t.turn(left);
         let pairs = t.count(v);
         let mut blocks = Vec::new();
@@ -275,11 +318,12 @@ impl Layout for Columns {
             let rotated = t.rotations(block, self.babies(baby));
             let right = t.turn(rotated);
             let grid = t.dot(left, right);
+            let home = (0..m).step_by(baby).map(|giant| self.rotation(giant)).collect();
+            let grid = t.rotate_rows(grid, home);
             let mut sum = t.row(grid, 0);
             for a in 1..m / baby {
                 let row = t.row(grid, a);
-                let home = self.turned(t, row, a * baby);
-                sum = t.add(sum, home);
+                sum = t.add(sum, row);
             }
             blocks.push(sum);
         }
@@ -289,7 +333,7 @@ impl Layout for Columns {
     }
 
     fn previous(&self, t: &mut Recorder, v: NodeId) -> NodeId {
-        let m = self.layout.rows();
+        let m = self.rows();
         let first = |row: usize| f64::from(u8::from(row == 0));
         let own = t.mul_vectors(v, vec![self.row_vector(first)]);
         if m == 1 {
@@ -315,12 +359,32 @@ impl Layout for Columns {
         t.dot_product(x, x)
     }
 
+    fn statistic(&self, t: &mut Recorder, x: NodeId, mask: &RowMask) -> NodeId {
+        match *mask {
+            RowMask::Public(rows) => {
+                let mask = t.vectors(vec![self.plain(Holds::Mask { rows, factor: 1.0 })]);
+                t.statistic(x, Some(mask), None)
+            }
+            RowMask::Private(mask) => t.statistic(x, None, Some(mask)),
+        }
+    }
+
+    fn plus_rows(&self, t: &mut Recorder, x: NodeId, mask: &RowMask, numbers: &[f64]) -> NodeId {
+        match *mask {
+            RowMask::Public(rows) => {
+                let added = |&factor: &f64| self.plain(Holds::Mask { rows, factor });
+                t.add_vectors(x, numbers.iter().map(added).collect())
+            }
+            RowMask::Private(mask) => {
+                let added = t.scaled(mask, numbers.to_vec());
+                t.add(x, added)
+            }
+        }
+    }
+
     fn masked(&self, t: &mut Recorder, x: NodeId, mask: &RowMask, factor: f64) -> NodeId {
         match mask {
-            RowMask::Public(mask) => {
-                let scaled: Vec<f64> = mask.iter().map(|m| m * factor).collect();
-                t.mul_vectors(x, vec![Plain::Given(scaled.into())])
-            }
+            RowMask::Public(rows) => t.mul_vectors(x, vec![self.plain(Holds::Mask { rows: *rows, factor })]),
             RowMask::Private(mask) => {
                 let x = if factor == 1.0 { x } else { t.read_as(x, factor) };
                 t.mul(x, *mask)

@@ -4,35 +4,50 @@
 //! *Given*: the primes of refreshes come from a placement of today's runs, and levels are theirs: products of matrices
 //! and functions are computed where their operands are, everything else where it is read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use hushed_model::StepId;
+use hushed_ckks::Scale;
+use hushed_ckks::poly::PolyError;
 
 use super::{Constants, Mark, Node, Op, Tape};
 use crate::error::FheError;
 use crate::ops::levels::{above_by, below};
 use crate::packing::PackingError;
-use crate::simulate::Simulator;
 use crate::slots::Slots;
 
 /// Where levels come from.
-#[derive(Clone, Debug)]
-pub(crate) enum Heights {
+#[derive(Clone, Copy)]
+pub(crate) enum Heights<'a> {
     /// As few primes as suffice.
     Least,
-    /// The primes of refreshes by the step of their mark. What is computed in `high` is computed where its operands
-    /// are.
-    Given { marks: BTreeMap<StepId, usize>, high: BTreeSet<StepId> },
+    /// The primes of a refresh at a mark, of which at least `needed` are read before the next.
+    Given(&'a dyn Fn(&Node, usize) -> usize),
+}
+
+/// The primes of the outputs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outputs {
+    Exactly(usize),
+    /// As many as arrive.
+    AtLeast(usize),
+}
+
+impl Outputs {
+    fn least(self) -> usize {
+        let (Outputs::Exactly(limbs) | Outputs::AtLeast(limbs)) = self;
+        limbs
+    }
 }
 
 /// What a placement starts from.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub heights: Heights,
-    /// Primes of the inputs.
-    pub inputs: BTreeMap<&'static str, usize>,
-    /// Primes of the outputs.
-    pub outputs: usize,
+#[derive(Clone)]
+pub(crate) struct Limits<'a> {
+    pub heights: Heights<'a>,
+    /// Primes and scales of the inputs.
+    pub inputs: BTreeMap<&'static str, (usize, Scale)>,
+    pub outputs: Outputs,
+    /// Whether the columns that a region reads are spilled while it runs, by the number of the region.
+    pub spilled: Vec<bool>,
 }
 
 /// The level of a node.
@@ -50,24 +65,20 @@ pub(crate) struct Level {
 ///
 /// # Errors
 /// [`FheError::Levels`] naming a step that has too few levels.
-pub(crate) fn levels(tape: &Tape, on: &Simulator, limits: &Limits) -> Result<Vec<Level>, FheError> {
-    let needed = needed(tape, on, limits.outputs)?;
+pub(crate) fn levels<S: Slots>(tape: &Tape, on: &S, limits: &Limits<'_>) -> Result<Vec<Level>, FheError> {
+    let needed = needed(tape, on, limits.outputs.least())?;
     let caps = caps(tape, on, limits, &needed)?;
     let cap = |node: &Node| operands(node).map(|id| caps[id].limbs).min().unwrap_or(0);
     let mut wanted = vec![0; tape.nodes.len()];
     let mut levels = caps.clone();
     for (i, node) in tape.nodes.iter().enumerate().rev() {
         let level = &mut levels[i];
-        let (least, high) = match &limits.heights {
-            Heights::Least => (true, false),
-            Heights::Given { high, .. } => (false, high.contains(&node.step)),
-        };
-        let stays = match node.op {
-            Op::Dot | Op::DotProduct | Op::Apply { .. } => !least,
-            _ => high,
-        };
+        let least = matches!(limits.heights, Heights::Least);
+        let stays = !least && matches!(node.op, Op::Dot | Op::DotProduct | Op::Apply { .. });
         if matches!(node.op, Op::Output) {
-            level.limbs = limits.outputs;
+            if let Outputs::Exactly(limbs) = limits.outputs {
+                level.limbs = limbs;
+            }
         } else if !stays && !level.refreshed && wanted[i] > 0 {
             level.limbs = wanted[i];
         }
@@ -98,12 +109,16 @@ fn operands(node: &Node) -> impl Iterator<Item = usize> {
     node.inputs.iter().take(count).map(|id| id.0)
 }
 
-fn above(on: &Simulator, node: &Node, limbs: usize, constants: &Constants) -> Result<usize, FheError> {
+fn too_few<S: Slots>(on: &S, node: &Node, needed: usize) -> FheError {
+    FheError::from(PolyError::LevelsTooFew { needed, available: 0, limbs: on.top() }).at_step(node.step)
+}
+
+fn above<S: Slots>(on: &S, node: &Node, limbs: usize, constants: &Constants) -> Result<usize, FheError> {
     above_by(on, limbs, node.op.levels(constants)).map_err(|error| error.at_step(node.step))
 }
 
 /// The fewest primes with which each node suffices for what follows, up to the next marks.
-fn needed(tape: &Tape, on: &Simulator, outputs: usize) -> Result<Vec<usize>, FheError> {
+fn needed<S: Slots>(tape: &Tape, on: &S, outputs: usize) -> Result<Vec<usize>, FheError> {
     let mut needed = vec![on.floor().min(outputs); tape.nodes.len()];
     for (i, node) in tape.nodes.iter().enumerate().rev() {
         let reads = match node.op {
@@ -119,19 +134,26 @@ fn needed(tape: &Tape, on: &Simulator, outputs: usize) -> Result<Vec<usize>, Fhe
 }
 
 /// The most primes that can arrive at each node, with refreshes where marks need them.
-fn caps(tape: &Tape, on: &Simulator, limits: &Limits, needed: &[usize]) -> Result<Vec<Level>, FheError> {
+fn caps<S: Slots>(tape: &Tape, on: &S, limits: &Limits<'_>, needed: &[usize]) -> Result<Vec<Level>, FheError> {
     let mut caps: Vec<Level> = Vec::with_capacity(tape.nodes.len());
     for (i, node) in tape.nodes.iter().enumerate() {
         let arrives = operands(node).map(|id| caps[id].limbs).min().unwrap_or(0);
         let mut level = Level { reads: arrives, limbs: arrives, refreshed: false };
         match &node.op {
-            Op::Input(name) => level.limbs = *limits.inputs.get(name).ok_or(PackingError::Mismatch)?,
+            Op::Mark { .. } if arrives < on.floor() => return Err(too_few(on, node, on.floor() - arrives)),
+            Op::Output if arrives < limits.outputs.least() => {
+                return Err(too_few(on, node, limits.outputs.least() - arrives));
+            }
+            Op::Input(name) => level.limbs = limits.inputs.get(name).ok_or(PackingError::Mismatch)?.0,
             Op::Mark { .. } => {
-                let wanted = match &limits.heights {
-                    Heights::Given { marks, .. } => marks.get(&node.step).copied(),
-                    Heights::Least => None,
+                let least = needed[i].max(on.floor());
+                let wanted = match limits.heights {
+                    Heights::Given(height) => height(node, least),
+                    Heights::Least => least,
                 };
-                let wanted = wanted.unwrap_or(needed[i].max(on.floor()));
+                if wanted > on.top() {
+                    return Err(too_few(on, node, wanted - on.top()));
+                }
                 if arrives < wanted {
                     (level.limbs, level.refreshed) = (wanted, true);
                 }

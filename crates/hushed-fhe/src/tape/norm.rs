@@ -7,12 +7,12 @@ use hushed_model::{Norm, StepId};
 use super::functions::SlotFunction;
 use super::layout::Layout;
 use super::record::Recorder;
-use super::{NodeId, Plain, RowMask};
+use super::{NodeId, RowMask};
 use crate::choices::NormChoice;
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::norm::{has_means, inverse_root};
-use crate::simulate::Simulator;
+use crate::slots::Slots;
 
 /// κ·(x + y − mean of x + y), where `block` is κ·(y − mean of y).
 pub(crate) fn residual<L: Layout>(
@@ -30,12 +30,6 @@ pub(crate) fn residual<L: Layout>(
     t.add_numbers(sum, x.offset.iter().map(|offset| kappa * (offset - mean)).collect())
 }
 
-/// Constants in place of a norm's results, in the rows of a mask.
-pub(crate) struct Frozen {
-    pub numbers: Vec<f64>,
-    pub rows: Arc<[f64]>,
-}
-
 /// A norm, and what was chosen for it.
 pub(crate) struct NormBlock<'a> {
     pub at: StepId,
@@ -43,16 +37,17 @@ pub(crate) struct NormBlock<'a> {
     pub choice: &'a NormChoice,
     /// The rows that get a result; the others get 0.
     pub rows: &'a RowMask,
-    pub frozen: Option<Frozen>,
+    /// Constants in place of its results, in the rows of another mask.
+    pub frozen: Option<(Vec<f64>, RowMask)>,
 }
 
 /// x̂ divided by the bound of its choice, from κ·(x − mean of x).
 ///
 /// # Errors
 /// A norm without means, a range without a fit.
-pub(crate) fn norm<L: Layout>(
+pub(crate) fn norm<S: Slots, L: Layout>(
     t: &mut Recorder,
-    on: &Simulator,
+    on: &S,
     layout: &L,
     centred: NodeId,
     block: NormBlock<'_>,
@@ -64,7 +59,7 @@ pub(crate) fn norm<L: Layout>(
     let epsilon = choice.scale.powi(2) * norm.width as f64 * norm.epsilon;
     let v = t.add_numbers(squares, vec![epsilon]);
     t.within(v, 1.0);
-    let v = t.statistic(v, rows);
+    let v = layout.statistic(t, v, rows);
     // 1 + mask·(v − 1).
     let less = t.add_numbers(v, vec![-1.0]);
     let masked = layout.masked(t, less, rows, 1.0);
@@ -77,9 +72,6 @@ pub(crate) fn norm<L: Layout>(
     t.within(y, 1.0);
     Ok(match frozen {
         None => y,
-        Some(Frozen { numbers, rows }) => {
-            let added = |number: &f64| Plain::Given(rows.iter().map(|r| r * number).collect());
-            t.add_vectors(y, numbers.iter().map(added).collect())
-        }
+        Some((numbers, rows)) => layout.plus_rows(t, y, &rows, &numbers),
     })
 }

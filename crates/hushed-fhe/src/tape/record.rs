@@ -7,7 +7,7 @@ use hushed_lower::LinearMap;
 use hushed_model::StepId;
 
 use super::functions::SlotFunction;
-use super::{Mark, Node, NodeId, Op, Plain, RowMask, Tape};
+use super::{Mark, Node, NodeId, Op, Plain, Tape};
 
 /// A tape that is being written.
 pub(crate) struct Recorder {
@@ -27,6 +27,16 @@ impl Recorder {
     /// Names the step of the operations that follow.
     pub fn at(&mut self, step: StepId) {
         self.step = step;
+    }
+
+    /// Says that a block of the model reads these columns.
+    pub fn region(&mut self, columns: NodeId) {
+        self.tape.regions.push(columns);
+    }
+
+    /// Says that a node is the result of a step of the model.
+    pub fn show(&mut self, x: NodeId) {
+        self.tape.shown.push(x);
     }
 
     /// Rows of a block, and vectors in each.
@@ -125,9 +135,18 @@ impl Recorder {
         self.push(Op::Combine { numbers }, &[x], (1, 1))
     }
 
+    /// A vector alone, with each of the numbers.
     pub fn scaled(&mut self, x: NodeId, numbers: Vec<f64>) -> NodeId {
-        let numbers = self.numbers(numbers);
-        self.like(Op::Scaled { numbers }, &[x])
+        let (shape, op) = (self.spread(x, numbers.len()), Op::Scaled { numbers: self.numbers(numbers) });
+        self.push(op, &[x], shape)
+    }
+
+    /// The shape of an operation of `x` with this many constants.
+    fn spread(&self, x: NodeId, constants: usize) -> (usize, usize) {
+        match self.shape(x) {
+            (1, 1) => (1, constants),
+            shape => shape,
+        }
     }
 
     pub fn add_numbers(&mut self, x: NodeId, numbers: Vec<f64>) -> NodeId {
@@ -152,9 +171,10 @@ impl Recorder {
         self.like(Op::AddVectors { vectors }, &[x])
     }
 
+    /// A vector alone, with each of the plaintext vectors.
     pub fn mul_vectors(&mut self, x: NodeId, vectors: Vec<Plain>) -> NodeId {
-        let vectors = self.vectors(vectors);
-        self.like(Op::MulVectors { vectors }, &[x])
+        let (shape, op) = (self.spread(x, vectors.len()), Op::MulVectors { vectors: self.vectors(vectors) });
+        self.push(op, &[x], shape)
     }
 
     pub fn apply(&mut self, function: usize, x: NodeId) -> NodeId {
@@ -163,7 +183,19 @@ impl Recorder {
 
     /// Unchanged for a whole turn.
     pub fn rotate(&mut self, x: NodeId, by: usize) -> NodeId {
-        if by == 0 { x } else { self.like(Op::Rotate { by }, &[x]) }
+        let rows = self.shape(x).0;
+        self.rotate_rows(x, vec![by; rows])
+    }
+
+    /// Each row by its distance.
+    pub fn rotate_rows(&mut self, x: NodeId, by: Vec<usize>) -> NodeId {
+        if by.iter().all(|&by| by == 0) { x } else { self.like(Op::Rotate { by }, &[x]) }
+    }
+
+    /// A row as rows of `columns` vectors.
+    pub fn split(&mut self, x: NodeId, columns: usize) -> NodeId {
+        let shape = (self.count(x) / columns.max(1), columns);
+        self.push(Op::Split { columns }, &[x], shape)
     }
 
     pub fn rotations(&mut self, x: NodeId, by: Vec<usize>) -> NodeId {
@@ -201,11 +233,6 @@ impl Recorder {
         self.push(Op::Cut { range }, &[x], shape)
     }
 
-    pub fn stack(&mut self, rows: &[NodeId]) -> NodeId {
-        let shape = (rows.iter().map(|&x| self.shape(x).0).sum(), self.shape(rows[0]).1);
-        self.push(Op::Stack, rows, shape)
-    }
-
     pub fn turn(&mut self, x: NodeId) -> NodeId {
         let (rows, columns) = self.shape(x);
         self.push(Op::Turn, &[x], (columns, rows))
@@ -225,15 +252,10 @@ impl Recorder {
         self.within(mark, bound)
     }
 
-    /// A statistic may be refreshed here: it is within 1 in the rows of the mask.
-    pub fn statistic(&mut self, x: NodeId, mask: &RowMask) -> NodeId {
-        let mark = match mask {
-            RowMask::Public(mask) => {
-                let mask = Some(self.vectors(vec![Plain::Given(Arc::clone(mask))]));
-                self.like(Op::Mark { mark: Mark::Statistic { mask } }, &[x])
-            }
-            RowMask::Private(mask) => self.like(Op::Mark { mark: Mark::Statistic { mask: None } }, &[x, *mask]),
-        };
+    /// A statistic may be refreshed here: it is within 1 in the rows of a mask, a plaintext vector or a node.
+    pub fn statistic(&mut self, x: NodeId, plain: Option<usize>, mask: Option<NodeId>) -> NodeId {
+        let inputs: Vec<NodeId> = [x].into_iter().chain(mask).collect();
+        let mark = self.like(Op::Mark { mark: Mark::Statistic { mask: plain } }, &inputs);
         self.within(mark, 1.0)
     }
 }

@@ -4,11 +4,12 @@
 //! on to its operands. Of the two factors of a product one balances the other; a sum's operand that is computed later
 //! takes the scale of the earlier one. A wish that names another node is resolved when the scale of that node is known.
 
-use super::levels::Level;
+use super::levels::{Level, Limits};
+use super::schedule::Placed;
 use super::{Mark, NodeId, Op, Tape};
 use crate::error::FheError;
-use crate::ops::levels::divisor;
-use crate::simulate::Simulator;
+use crate::ops::levels::{below, divisor, scale_of};
+use crate::packing::PackingError;
 use crate::slots::Slots;
 
 /// The smallest fraction of its scale at which a function is computed a second time, as in
@@ -73,11 +74,57 @@ enum Round {
     Any,
 }
 
+/// Sets the scales that nodes are asked for, and those that they have: as the arithmetic rounds them.
+///
+/// # Errors
+/// Those of levels.
+pub(crate) fn scales<S: Slots>(
+    tape: &Tape,
+    on: &S,
+    (levels, limits): (&[Level], &Limits<'_>),
+    nodes: &mut [Placed],
+) -> Result<(), FheError> {
+    let (wishes, unit) = (wishes(tape, on, levels)?, on.default_scale());
+    for (i, (node, wish)) in tape.nodes.iter().zip(&wishes).enumerate() {
+        let level = levels[i];
+        let known = |node: usize| nodes.get(node).and_then(|n| n.scale).unwrap_or(unit);
+        let of = |k: usize| node.inputs.get(k).map_or(unit, |id| known(id.0));
+        let target = match node.op.chooses_scale() {
+            true => Some(scale_of(wish.as_ref().map_or(unit.value(), |wish| wish.value(&|id| known(id).value())))?),
+            false => None,
+        };
+        let rescaled = |wide: f64, limbs: usize| scale_of(wide / divisor(on, limbs)?);
+        let asked = target.unwrap_or(unit).value();
+        let scale = match &node.op {
+            Op::Input(name) => limits.inputs.get(name).ok_or(PackingError::Mismatch)?.1,
+            Op::Linear { .. } | Op::LinearSum { .. } | Op::MulVectors { .. } => {
+                let from = of(usize::from(matches!(node.op, Op::LinearSum { first: false, .. }))).value();
+                let factor = asked * divisor(on, level.reads)? / from;
+                rescaled(from * factor, level.reads)?
+            }
+            Op::Combine { .. } | Op::Scaled { .. } => rescaled(asked * divisor(on, level.reads)?, level.reads)?,
+            Op::Apply { .. } => {
+                let last = below(on, level.reads, node.op.levels(&tape.constants).saturating_sub(1))?;
+                rescaled(asked * divisor(on, last)?, last)?
+            }
+            Op::Mul | Op::DotProduct | Op::Dot => rescaled(of(0).times(of(1)).value(), level.reads)?,
+            Op::Real | Op::Parts { .. } => scale_of(2.0 * of(0).value())?,
+            Op::ReadAs { factor } => scale_of(of(0).value() / factor)?,
+            Op::Mark { mark: Mark::Vectors } if level.refreshed => unit,
+            Op::Mark { .. } if level.refreshed => scale_of(unit.value() / (1.0 / of(0).over(unit).value()))?,
+            _ => of(0),
+        };
+        let placed = nodes.get_mut(i).ok_or(PackingError::Mismatch)?;
+        (placed.target, placed.scale) = (target, Some(scale));
+    }
+    Ok(())
+}
+
 /// The wish for each node whose scale can be chosen, or that passes it on.
 ///
 /// # Errors
 /// Those of levels.
-pub(crate) fn wishes(tape: &Tape, on: &Simulator, levels: &[Level]) -> Result<Vec<Option<Wish>>, FheError> {
+fn wishes<S: Slots>(tape: &Tape, on: &S, levels: &[Level]) -> Result<Vec<Option<Wish>>, FheError> {
     let mut all = Wishes { tape, on, levels, of: vec![None; tape.nodes.len()], free: free(tape, levels) };
     all.round(Round::Needs)?;
     all.again();
@@ -86,9 +133,9 @@ pub(crate) fn wishes(tape: &Tape, on: &Simulator, levels: &[Level]) -> Result<Ve
     Ok(all.of)
 }
 
-struct Wishes<'a> {
+struct Wishes<'a, S: Slots> {
     tape: &'a Tape,
-    on: &'a Simulator,
+    on: &'a S,
     levels: &'a [Level],
     of: Vec<Option<Wish>>,
     free: Vec<bool>,
@@ -108,7 +155,7 @@ fn free(tape: &Tape, levels: &[Level]) -> Vec<bool> {
     free
 }
 
-impl Wishes<'_> {
+impl<S: Slots> Wishes<'_, S> {
     fn set(&mut self, id: NodeId, wish: Wish) {
         // A scale that is known only afterwards cannot be met.
         if wish.latest().is_none_or(|latest| latest < id.0) {

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hushed_ckks::{CkksParams, Scale};
+use hushed_ckks::Scale;
 
 use super::NodeId;
-use crate::plan::keys::KeyDemand;
-use crate::plan::{Prices, Timetable};
-use crate::simulate::Counts;
 
 /// Where a node runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,33 +21,19 @@ pub(crate) struct Placed {
     pub refresh: Option<usize>,
     /// The last node that reads it: its vectors are released then.
     pub last: Option<usize>,
-    /// All that read it take one row each, and no two the same.
-    pub only_rows: bool,
+    /// All that read it take vectors out of it, one after the other and none twice.
+    pub taken_apart: bool,
 }
 
-/// A tape's placement, and what a run of it takes.
+/// A tape's placement.
+#[derive(Default)]
 pub(crate) struct Schedule {
     /// By node.
     pub nodes: Vec<Placed>,
     /// By the first node that rotates it: a block that several nodes rotate, and the last of them. It is decomposed
     /// once.
     pub hoists: BTreeMap<usize, (NodeId, usize)>,
-    /// Operations, and the most that is in memory.
-    pub counts: Counts,
-    /// The most residues of nodes that are alive at once, without what a node needs while it runs.
-    pub alive: u64,
-    /// SHA-256 of the operations and their placement, in hexadecimal. With a range of nodes it names a piece of work.
-    pub hash: String,
-}
-
-impl Schedule {
-    /// The keys that a run needs.
-    pub fn keys(&self, params: &CkksParams) -> KeyDemand {
-        KeyDemand::of(params, &self.counts)
-    }
-
-    /// Core-seconds at these prices.
-    pub fn seconds(&self, params: &CkksParams, prices: &Prices) -> f64 {
-        Timetable::new(&self.counts, params, prices).seconds()
-    }
+    /// By the node after which they are spilled to disk, until the next node reads them: blocks, and the primes that
+    /// are kept.
+    pub spills: BTreeMap<usize, Vec<(NodeId, usize)>>,
 }

@@ -10,9 +10,14 @@ use crate::slots::Slots;
 /// Rows of vectors.
 pub(super) type Rows<V> = Vec<Vec<V>>;
 
-/// The value of a node: a block, or the unfinished sums of a map.
+/// Vectors that are spilled together.
+const TOGETHER: usize = 32;
+
+/// The value of a node: a block, in memory or on disk, or the unfinished sums of a map.
 pub(crate) enum Held<S: Slots> {
     Block(Arc<Rows<S::Value>>),
+    /// With the vectors of each row.
+    Stored(Vec<S::Stored>, usize),
     Sums(S::Partial),
 }
 
@@ -22,12 +27,47 @@ impl<S: Slots> Held<S> {
         Held::Block(Arc::new(vec![vectors]))
     }
 
-    /// The vectors; none of unfinished sums.
+    /// The vectors in memory; none of unfinished sums.
+    #[cfg(test)]
     pub fn vectors(&self) -> Vec<&S::Value> {
         match self {
             Held::Block(rows) => rows.iter().flatten().collect(),
-            Held::Sums(_) => Vec::new(),
+            Held::Stored(..) | Held::Sums(_) => Vec::new(),
         }
+    }
+
+    /// On disk, cut to these primes.
+    ///
+    /// # Errors
+    /// As [`Slots::store`].
+    pub fn stored(self, on: &S, limbs: usize) -> Result<Held<S>, FheError> {
+        let Held::Block(rows) = self else {
+            return Ok(self);
+        };
+        let width = rows.first().map_or(1, Vec::len);
+        let mut vectors = owned_rows(rows).into_iter().flatten();
+        let mut stored = Vec::new();
+        loop {
+            let block = vectors.by_ref().take(TOGETHER);
+            let low = block.map(|v| if on.limbs(&v) > limbs { on.drop_to(&v, limbs) } else { Ok(v) });
+            let low = low.collect::<Result<Vec<_>, _>>()?;
+            if low.is_empty() {
+                return Ok(Held::Stored(stored, width));
+            }
+            stored.push(on.store(low)?);
+        }
+    }
+
+    /// Back in memory.
+    ///
+    /// # Errors
+    /// As [`Slots::load`].
+    pub fn loaded(self, on: &S) -> Result<Held<S>, FheError> {
+        let Held::Stored(stored, width) = self else {
+            return Ok(self);
+        };
+        let vectors = stored.into_iter().map(|block| on.load(block)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Held::Block(Arc::new(split(vectors.into_iter().flatten().collect(), width.max(1)))))
     }
 }
 
@@ -58,7 +98,7 @@ pub(super) fn owned<V: Send>(
     Ok(split(made, width))
 }
 
-fn split<V>(vectors: Vec<V>, width: usize) -> Rows<V> {
+pub(super) fn split<V>(vectors: Vec<V>, width: usize) -> Rows<V> {
     let (mut rows, mut rest) = (Vec::with_capacity(vectors.len().div_ceil(width)), vectors.into_iter());
     while rest.len() > 0 {
         rows.push(rest.by_ref().take(width).collect());

@@ -74,7 +74,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         let mut pass = self.pass(subject, alive)?;
         let columns = std::mem::take(&mut self.columns);
         let x = pass.resume(pass.layers(), columns)?;
-        let pooled = pass.finish(&x)?;
+        let pooled = pass.finish(x)?;
         let vectors: Result<Vec<_>, _> = pooled.vectors.iter().map(open).collect();
         let (width, factor) = (pooled.width, pooled.factor);
         Ok(unpack(self.layout, alive, width, factor, &vectors?)?)
@@ -163,7 +163,7 @@ struct Reader<'a, V> {
 impl<V> Reader<'_, V> {
     fn read(&self, look: Look<'_, V>) -> Result<Matrix<f64>, FheError> {
         match look {
-            Look::Columns(x) => self.rows(&x.columns, |j| (x.gain[j], x.offset[j])),
+            Look::Columns { columns, gain, offset } => self.rows(columns, |j| (gain[j], offset[j])),
             Look::Centred { columns, scale } => self.rows(columns, |_| (1.0 / scale, 0.0)),
         }
     }

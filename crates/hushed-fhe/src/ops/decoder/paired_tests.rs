@@ -10,7 +10,7 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::simulate::{Op, Simulator, Vector};
 
-fn nothing<V>() -> Viewer<'static, V> {
+fn nothing<V: Clone + 'static>() -> Viewer<'static, V> {
     sums(|_, _: &Acts<V>| Ok(()))
 }
 

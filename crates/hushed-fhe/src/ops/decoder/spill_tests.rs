@@ -23,7 +23,7 @@ fn placements(of: &Placement) -> [Placement; 4] {
     })
 }
 
-fn nothing<V>() -> Viewer<'static, V> {
+fn nothing<V: Clone + 'static>() -> Viewer<'static, V> {
     sums(|_, _: &Acts<V>| Ok(()))
 }
 

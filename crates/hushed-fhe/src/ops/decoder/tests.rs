@@ -43,9 +43,11 @@ fn texts(vocabulary: usize, places: usize) -> Vec<TokenIds> {
 }
 
 /// A viewer that passes sums to `see`.
-pub(crate) fn sums<'a, V>(mut see: impl FnMut(StepId, &Acts<V>) -> Result<(), FheError> + 'a) -> Viewer<'a, V> {
+pub(crate) fn sums<'a, V: Clone>(mut see: impl FnMut(StepId, &Acts<V>) -> Result<(), FheError> + 'a) -> Viewer<'a, V> {
     Box::new(move |id, look| match look {
-        Look::Columns(x) => see(id, x),
+        Look::Columns { columns, gain, offset } => {
+            see(id, &Acts { columns: columns.to_vec(), gain: gain.to_vec(), offset: offset.to_vec() })
+        }
         Look::Centred { .. } => panic!("{id}: no sum"),
     })
 }

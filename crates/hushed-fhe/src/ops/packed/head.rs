@@ -28,7 +28,7 @@ use crate::slots::Slots;
 /// The logits of each text in its first row, two per place. The columns have a level, and are 0 in other rows.
 ///
 /// # Errors
-/// As [`crate::ops::head::head`].
+/// Layers without numbers, a function other than tanh, too few levels.
 pub fn head<S: Slots>(
     on: &S,
     at: StepId,

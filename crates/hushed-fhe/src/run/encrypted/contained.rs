@@ -4,24 +4,31 @@
 //!
 //! This ring contains less than one of 2^16: a slot is 2/N of each coefficient, and coefficients are what wraps around.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_lower::LinearMap;
 use hushed_model::plain::activation as exact;
 use hushed_model::{Activation, Classifier, FeedForward, Linear, Matrix, Norm, NormKind, StepId};
 
 use super::testing::{Keys, random, seeded};
 use crate::choices::{ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, NormChoice};
-use crate::ops::after::After;
-use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
-use crate::ops::folded::Polynomials;
-use crate::ops::head::head;
-use crate::ops::norm::{NormSettings, centred_scale, norm, residual};
+use crate::ops::activation::unit_map;
+use crate::ops::acts::{Acts, centred, reading};
 use crate::ops::softmax::{Softmax, weights};
-use crate::packing::Interleave;
+use crate::packing::{Interleave, PackingError};
 use crate::run::reply::fewest_limbs;
 use crate::simulate::{Simulator, Vector};
-use crate::{Acts, FheError, KeyDemand, KeyMask, OwnedMask, RowMasks, RowsKnown, Slots};
+use crate::tape::answer::head;
+use crate::tape::encoder::COLUMNS;
+use crate::tape::feed_forward::{FeedForwardBlock, feed_forward};
+use crate::tape::layout::Columns;
+use crate::tape::norm::{NormBlock, norm, residual};
+use crate::tape::record::Recorder;
+use crate::tape::{Kept, NodeId, Texts};
+use crate::testing::alone;
+use crate::{FheError, KeyDemand, KeyMask, RowsKnown, Slots};
 
 const LOG_N: u32 = 9;
 const ROWS: usize = 4;
@@ -169,14 +176,17 @@ impl Step for Head {
     }
 
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let rows = RowsKnown::public(layout(), vec![1; layout().texts()])?;
-        let x = Acts::from_client(x, 1.0);
-        let (at, masks) = (StepId::outside("head"), RowMasks::new(on, &rows)?);
-        let (c, choice) = (&self.classifier, &self.choice);
-        let logits = head(on, at, &x, c, choice, layout(), &masks.first)?;
+        let (c, choice, mut t) = (&self.classifier, &self.choice, Recorder::new());
+        let texts = Arc::new(Texts { layout: layout(), lengths: vec![1; layout().texts()] });
+        let columns = Columns::new(&mut t, &texts, false, [1, 1]);
+        let node = t.input(COLUMNS, x.len());
+        let dense = LinearMap::of(StepId::outside("head"), &c.dense)?.times(1.0 / choice.reach).bounded();
+        for v in head(&mut t, &columns, (StepId::outside("head"), c, choice), &dense, node)? {
+            t.output(v);
+        }
+        let logits = alone(on, t.finish(), BTreeMap::from([(COLUMNS, x)]), on.floor())?;
         assert_eq!(self.reply, 1);
-        let cut = logits.vectors.iter().map(|v| on.drop_to(v, self.reply));
-        cut.collect()
+        logits.iter().map(|v| on.drop_to(v, self.reply)).collect()
     }
 }
 
@@ -216,12 +226,25 @@ struct Normed {
     choice: NormChoice,
 }
 
-fn refreshed_norm<S: Slots>(on: &S, centred: Vec<S::Value>, choice: &NormChoice) -> Result<Vec<S::Value>, FheError> {
-    let rows = OwnedMask::Public(vec![1.0; on.slots()]);
-    let plan = NormSettings { rows: &rows, statistics: Some(on.top()), constant: None };
-    let at = StepId::outside("layer.0.feed_forward.norm");
-    let normed = norm(on, at, centred, &shape(), choice, &plan)?;
-    on.refresh(StepId::outside("refresh"), normed.columns, on.floor() + 1)
+/// Records the norm of centred columns and the refresh after it.
+fn refreshed_norm<S: Slots>(
+    t: &mut Recorder,
+    on: &S,
+    layout: &Columns,
+    centred: NodeId,
+    choice: &NormChoice,
+) -> Result<NodeId, FheError> {
+    let (at, rows) = (StepId::outside("layer.0.feed_forward.norm"), layout.mask(Kept::All));
+    let block = NormBlock { at, norm: &shape(), choice, rows: &rows, frozen: None };
+    let normed = norm(t, on, layout, centred, block)?;
+    t.at(StepId::outside("refresh"));
+    Ok(t.mark(normed, 1.0))
+}
+
+/// Texts of as many tokens as rows.
+fn whole(t: &mut Recorder) -> Columns {
+    let texts = Texts { layout: layout(), lengths: vec![ROWS; layout().texts()] };
+    Columns::new(t, &Arc::new(texts), false, [1, 1])
 }
 
 impl Step for Normed {
@@ -230,10 +253,13 @@ impl Step for Normed {
     }
 
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let scale = centred_scale(on, on.floor() + 1)?;
-        let ones = vec![1.0; on.slots()];
-        let cut = x.iter().map(|x| on.mul_vector(x, &ones, scale));
-        refreshed_norm(on, cut.collect::<Result<_, _>>()?, &self.choice)
+        let mut t = Recorder::new();
+        let layout = whole(&mut t);
+        let node = t.input(COLUMNS, x.len());
+        let centred = t.scaled(node, vec![1.0; x.len()]);
+        let y = refreshed_norm(&mut t, on, &layout, centred, &self.choice)?;
+        t.output(y);
+        alone(on, t.finish(), BTreeMap::from([(COLUMNS, x)]), on.floor() + 1)
     }
 }
 
@@ -328,21 +354,25 @@ impl Step for Block {
     }
 
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let at = StepId::outside("layer.0.feed_forward");
-        let (x, p) = (Acts::from_client(x, 1.0), Polynomials::default());
-        let layer = FeedForwardLayer {
+        let (at, mut t) = (StepId::outside("layer.0.feed_forward"), Recorder::new());
+        let layout = whole(&mut t);
+        let node = t.input(COLUMNS, x.len());
+        let acts = Acts { columns: vec![node], gain: vec![1.0; x.len()], offset: vec![0.0; x.len()] };
+        let up = reading(on, at, &self.f.up, (&acts.gain, &acts.offset))?;
+        let layer = FeedForwardBlock {
             at,
             block: &self.f,
             choice: &self.columns,
-            sub_norm: None,
-            after: After::Norm(&self.norm),
-            hidden_block: 8,
-            paired: false,
-            polynomials: &p,
+            up: Arc::new(unit_map(up, &self.columns.columns)?),
+            down: Arc::new(centred(on, at, &self.f.down, self.norm.scale)?),
+            hidden: 8,
+            polynomials: Arc::default(),
         };
-        let y = feed_forward(on, &x, &layer)?;
-        let centred = residual(on, at, &x, &y, self.norm.scale)?;
-        refreshed_norm(on, centred, &self.norm)
+        let y = feed_forward(&mut t, node, &layer).ok_or(PackingError::Mismatch)?;
+        let centred = residual(&mut t, &layout, &acts, node, y, self.norm.scale);
+        let y = refreshed_norm(&mut t, on, &layout, centred, &self.norm)?;
+        t.output(y);
+        alone(on, t.finish(), BTreeMap::from([(COLUMNS, x)]), on.floor() + 1)
     }
 }
 

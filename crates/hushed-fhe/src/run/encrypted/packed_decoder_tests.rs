@@ -126,7 +126,7 @@ impl Subject {
             x = pass.layer(layer, x).unwrap();
             x = pass.resume(layer + 1, x.columns).unwrap();
         }
-        pass.finish(&x).unwrap().vectors
+        pass.finish(x).unwrap().vectors
     }
 
     /// Two replies to two texts: the second by what the first has kept, without the model's weights.

@@ -138,7 +138,7 @@ impl Subject {
             found.push(x.columns.clone());
             x = pass.resume(layer + 1, x.columns).unwrap();
         }
-        found.push(pass.finish(&x).unwrap().vectors);
+        found.push(pass.finish(x).unwrap().vectors);
         found
     }
 

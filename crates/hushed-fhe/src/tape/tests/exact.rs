@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use hushed_ckks::Complex64;
 
-use super::{Op, Tape};
 use crate::error::FheError;
 use crate::packing::PackingError;
+use crate::tape::{Op, Plain, Tape};
 
 /// Rows of vectors of slots.
 pub(crate) type Block = Vec<Vec<Vec<Complex64>>>;
@@ -40,11 +40,22 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
             let vector = |(i, v): (usize, &Vec<Complex64>)| v.iter().enumerate().map(|(s, &z)| f(i, s, z)).collect();
             Ok(rows(x.iter().flatten().enumerate().map(vector).collect(), width))
         };
+        // A vector alone, with each of the constants.
+        let alone = |count: usize, f: &dyn Fn(usize, usize, Complex64) -> Complex64| -> Result<Block, FheError> {
+            let x = of(0)?;
+            match (x.as_slice(), count) {
+                ([row], 2..) if row.len() == 1 => {
+                    let vector = |k: usize| row[0].iter().enumerate().map(|(s, &z)| f(k, s, z)).collect();
+                    Ok(vec![(0..count).map(vector).collect()])
+                }
+                _ => each(f),
+            }
+        };
         let both = |f: &dyn Fn(Complex64, Complex64) -> Complex64| -> Result<Block, FheError> {
             let other: Vec<&Vec<Complex64>> = of(1)?.iter().flatten().collect();
             each(&|i, s, z| f(z, other[i.min(other.len() - 1)][s]))
         };
-        let vectors = |i: usize| -> Vec<Vec<f64>> { constants.vectors[i].iter().map(super::Plain::numbers).collect() };
+        let vectors = |i: usize| -> Vec<Vec<f64>> { constants.vectors[i].iter().map(Plain::numbers).collect() };
         let times_i = |z: Complex64| Complex64::new(-z.im, z.re);
         let value = match &node.op {
             Op::Input(name) => inputs.get(name).cloned().ok_or(PackingError::Mismatch)?,
@@ -87,7 +98,7 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
             }
             Op::Scaled { numbers } => {
                 let c = &constants.numbers[*numbers];
-                each(&|i, _, z| z * c[i.min(c.len() - 1)])?
+                alone(c.len(), &|i, _, z| z * c[i.min(c.len() - 1)])?
             }
             Op::AddNumbers { numbers } => {
                 let c = &constants.numbers[*numbers];
@@ -106,7 +117,7 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
             }
             Op::MulVectors { vectors: v } => {
                 let v = vectors(*v);
-                each(&|i, s, z| z * v[i.min(v.len() - 1)][s])?
+                alone(v.len(), &|i, s, z| z * v[i.min(v.len() - 1)][s])?
             }
             Op::Apply { function } => {
                 let f = &constants.functions[*function];
@@ -118,7 +129,10 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
                 }
                 made
             }
-            Op::Rotate { by } => turned(of(0)?, *by),
+            Op::Rotate { by } => {
+                let row = |(row, by): (&Vec<Vec<Complex64>>, &usize)| turned(&vec![row.clone()], *by).remove(0);
+                of(0)?.iter().zip(by).map(row).collect()
+            }
             Op::Rotations { by } => {
                 let x = &of(0)?[0];
                 let all: Vec<Block> = by.iter().map(|by| turned(&vec![x.clone()], *by)).collect();
@@ -141,7 +155,7 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
             Op::ReadAs { factor } => each(&|_, _, z| z * *factor)?,
             Op::Row { row } => vec![of(0)?[*row].clone()],
             Op::Cut { range } => vec![of(0)?[0][range.clone()].to_vec()],
-            Op::Stack => all().flatten().cloned().collect(),
+            Op::Split { columns } => of(0)?[0].chunks(*columns).map(<[_]>::to_vec).collect(),
             Op::Join => vec![all().flatten().flatten().cloned().collect()],
             Op::Turn => {
                 let x = of(0)?;

@@ -1,3 +1,6 @@
+//! The attention of a layer by itself.
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
@@ -5,14 +8,19 @@ use hushed_ckks::poly::Arithmetic;
 use hushed_model::plain::{self, PlainActs};
 use hushed_model::{Attention, Heads, Linear, Mask, Matrix, Queries, Rows, StepId, Weigh};
 
-use super::*;
-use crate::choices::{AttentionChoice, HeadChoice, NormChoice};
-use crate::ops::mask::RowsKnown;
-use crate::ops::norm::centred_scale;
+use crate::choices::{AttentionChoice, HeadChoice};
+use crate::ops::attention::Maps;
 use crate::packing::Interleave;
-use crate::plan::placement::Placement;
 use crate::simulate::{Op, Simulator, Vector};
-use crate::{Interval, token_rows};
+use crate::tape::attention::{AttentionBlock, attention};
+use crate::tape::encoder::COLUMNS;
+use crate::tape::layout::{Columns, Hidden, hidden};
+use crate::tape::levels::{Heights, Outputs};
+use crate::tape::record::Recorder;
+use crate::tape::run::{Inputs, computed};
+use crate::tape::{Tape, Texts};
+use crate::testing::alone;
+use crate::{FheError, Interval, Slots, token_rows};
 
 const D: usize = 12;
 const HEADS: usize = 3;
@@ -161,6 +169,30 @@ fn choice(texts: &[Matrix<f64>], fixed: &[usize]) -> AttentionChoice {
     AttentionChoice { degree: 15, first_steps: 8, second_steps: 5, heads: heads.collect() }
 }
 
+/// An attention block, and what its tape depends on.
+struct Recorded<'a> {
+    block: &'a Attention,
+    choice: &'a AttentionChoice,
+    texts: Texts,
+    columns: (&'a [f64], &'a [f64]),
+    baby: usize,
+}
+
+impl Recorded<'_> {
+    fn tape<S: Slots>(self, on: &S, private: bool) -> Tape {
+        let Recorded { block, choice, texts, columns, baby } = self;
+        let (mut t, at) = (Recorder::new(), StepId::outside("layer.0.attention"));
+        let layout = Columns::new(&mut t, &Arc::new(texts), private, [baby; 2]);
+        t.at(at);
+        let x = t.input(COLUMNS, columns.0.len());
+        t.region(x);
+        let maps = Maps::new(on, at, columns, block, KAPPA).unwrap();
+        let y = attention(&mut t, on, &layout, x, &AttentionBlock { at, block, choice, maps, together: 2 }).unwrap();
+        t.output(y);
+        t.finish()
+    }
+}
+
 struct Case {
     lengths: Vec<usize>,
     layout: Interleave,
@@ -177,7 +209,7 @@ impl Case {
         }
     }
 
-    fn columns(&self, on: &Simulator) -> Acts<Vector> {
+    fn columns(&self, on: &Simulator) -> Vec<Vector> {
         let column = |j: usize| {
             let value = |t, row| {
                 if row < self.lengths[t] { entry(t, row, j) } else { 0.0 }
@@ -185,29 +217,37 @@ impl Case {
             let v = self.layout.vector(self.lengths.len(), value);
             on.vector(v, on.top()).unwrap()
         };
-        Acts { columns: (0..D).map(column).collect(), gain: gain(), offset: offset() }
+        (0..D).map(column).collect()
     }
 
-    fn public(&self) -> RowsKnown<Vector> {
-        RowsKnown::public(self.layout, self.lengths.clone()).unwrap()
+    fn inputs(&self, on: &Simulator, private: bool) -> Inputs<Simulator> {
+        let mut inputs = Inputs::<Simulator>::new();
+        if private {
+            let real = on.vector(token_rows(self.layout, &self.lengths), on.top()).unwrap();
+            let mut t = Recorder::new();
+            hidden(&mut t, self.layout);
+            let sent = Inputs::<Simulator>::from([(Hidden::Tokens.name(), vec![real])]);
+            let place = (Heights::Least, Outputs::AtLeast(on.floor()), Vec::new());
+            let made = computed(on, t.finish(), sent, place, &mut |_, _| Ok(())).unwrap();
+            inputs.extend(Hidden::ALL.iter().zip(made).map(|(which, v)| (which.name(), vec![v])));
+        }
+        inputs.insert(COLUMNS, self.columns(on));
+        inputs
     }
 
-    fn private(&self, on: &Simulator) -> RowsKnown<Vector> {
-        let real = token_rows(self.layout, &self.lengths);
-        RowsKnown::private(self.layout, on.vector(real, on.top()).unwrap())
-    }
-
-    fn run(&self, on: &Simulator, rows: &RowsKnown<Vector>) -> Vec<Vector> {
-        let placement = Placement::plain(on.top(), self.layout.rows(), DH);
-        let layer = AttentionLayer {
-            at: StepId::outside("layer.0.attention"),
+    fn tape(&self, on: &Simulator, private: bool) -> Tape {
+        let block = Recorded {
             block: &layer(),
             choice: &self.choice,
-            norm: &norm(),
-            rows,
-            placement: &placement,
+            texts: Texts { layout: self.layout, lengths: self.lengths.clone() },
+            columns: (&gain(), &offset()),
+            baby: crate::packing::products::baby_steps(self.layout.rows(), DH),
         };
-        attention(on, &self.columns(on), &layer).unwrap()
+        block.tape(on, private)
+    }
+
+    fn run(&self, on: &Simulator, private: bool) -> Vec<Vector> {
+        alone(on, self.tape(on, private), self.inputs(on, private), on.floor() + 1).unwrap()
     }
 
     /// The largest error divided by κ, in token rows.
@@ -224,10 +264,6 @@ impl Case {
         }
         worst
     }
-}
-
-fn norm() -> NormChoice {
-    NormChoice { scale: KAPPA, low: 0.1, bound: 3.0, seed: 15, steps: 1 }
 }
 
 fn simulator() -> Simulator {
@@ -250,15 +286,13 @@ fn the_oracle_is_the_clear_model() {
 fn a_padded_batch_agrees_with_each_text_in_the_clear() {
     let case = Case::new(8, &[8, 5, 1], &[]);
     let on = simulator();
-    let found = case.run(&on, &case.public());
+    let found = case.run(&on, false);
     let error = case.error(&found, &[]);
     assert!(error < 1e-3, "{error}");
-    // One level is left for the norm, at its scale.
-    let limbs = on.floor() + 1;
-    assert!(found.iter().all(|v| on.limbs(v) == limbs));
-    assert!(on.scale(&found[0]).matches(centred_scale(&on, limbs).unwrap()));
+    // One level is left for the norm.
+    assert!(found.iter().all(|v| on.limbs(v) == on.floor() + 1));
     let noisy = simulator().with_errors(5);
-    let error = case.error(&case.run(&noisy, &case.public()), &[]);
+    let error = case.error(&case.run(&noisy, false), &[]);
     assert!(error < 3e-3, "{error}");
 }
 
@@ -266,8 +300,8 @@ fn a_padded_batch_agrees_with_each_text_in_the_clear() {
 fn public_and_private_lengths_agree() {
     let case = Case::new(8, &[8, 5, 1, 2], &[1]);
     let on = simulator();
-    let public = case.run(&on, &case.public());
-    let private = case.run(&on, &case.private(&on));
+    let public = case.run(&on, false);
+    let private = case.run(&on, true);
     assert!(case.error(&public, &[1]) < 1e-3);
     for (a, b) in public.iter().zip(&private) {
         assert_eq!((on.limbs(a), on.scale(a)), (on.limbs(b), on.scale(b)));
@@ -286,7 +320,7 @@ fn neither_the_batch_nor_padding_changes_a_text() {
     longer.choice = together.choice.clone();
     let on = simulator();
     let answers = [&together, &alone, &longer].map(|case| {
-        let found = case.run(&on, &case.public());
+        let found = case.run(&on, false);
         let row = |row: usize| {
             let slot = case.layout.slot(0, row);
             found.iter().map(|v| v.values()[slot]).collect::<Vec<_>>()
@@ -304,7 +338,7 @@ fn neither_the_batch_nor_padding_changes_a_text() {
 fn heads_of_a_fixed_pattern_alone() {
     let case = Case::new(4, &[4, 2], &[0, 1, 2]);
     let on = simulator();
-    let found = case.run(&on, &case.public());
+    let found = case.run(&on, false);
     let error = case.error(&found, &[0, 1, 2]);
     assert!(error < 1e-6, "{error}");
     assert_eq!(on.tally().counts().total(Op::Bootstrap), 0);
@@ -320,54 +354,35 @@ fn a_sum_outside_its_interval_names_its_step() {
         }
     }
     let on = simulator();
-    let placement = Placement::plain(on.top(), 8, DH);
-    let rows = case.public();
-    let layer = AttentionLayer {
-        at: StepId::outside("layer.0.attention"),
-        block: &layer(),
-        choice: &case.choice,
-        norm: &norm(),
-        rows: &rows,
-        placement: &placement,
-    };
-    let found = attention(&on, &case.columns(&on), &layer);
+    let found = alone(&on, case.tape(&on, false), case.inputs(&on, false), on.floor() + 1);
     assert!(matches!(
         found.err(),
         Some(FheError::Range { site, .. }) if site == "layer.0.attention.weigh.first_sum"
     ));
 }
 
-/// Spilled heads give the same bits, and the columns come back with the primes that the residual sum reads.
+/// With queries, keys, values and the results of heads on disk.
 #[test]
 fn spilling_changes_nothing() {
     for fixed in [&[][..], &[1], &[0, 1, 2]] {
         let case = Case::new(8, &[8, 5, 1], fixed);
-        let on = simulator().with_errors(5);
-        let placement = Placement::plain(on.top(), 8, DH);
-        for rows in [case.public(), case.private(&on)] {
-            let expected = case.run(&on, &rows);
-            let x = case.columns(&on);
-            let wide: Vec<Vec<f64>> = x.columns.iter().map(|v| v.values().to_vec()).collect();
-            let layer = AttentionLayer {
-                at: StepId::outside("layer.0.attention"),
-                block: &layer(),
-                choice: &case.choice,
-                norm: &norm(),
-                rows: &rows,
-                placement: &placement,
-            };
-            let (found, kept) = attention_stored(&on, x, &layer).unwrap();
+        for private in [false, true] {
+            let on = simulator().with_errors(5);
+            let expected = case.run(&on, private);
+            assert_eq!(on.tally().counts().total(Op::Store), 0);
+            let place = (Heights::Least, Outputs::Exactly(on.floor() + 1), vec![true]);
+            let (tape, inputs) = (case.tape(&on, private), case.inputs(&on, private));
+            let found = computed(&on, tape, inputs, place, &mut |_, _| Ok(())).unwrap();
             assert_eq!(found.len(), expected.len());
             for (a, b) in found.iter().zip(&expected) {
                 assert_eq!((on.limbs(a), on.scale(a)), (on.limbs(b), on.scale(b)));
                 assert_eq!(a.values(), b.values());
             }
-            let kept = kept.load(&on).unwrap();
-            assert_eq!((&kept.gain, &kept.offset), (&gain(), &offset()));
-            for (low, wide) in kept.columns.iter().zip(&wide) {
-                assert_eq!(on.limbs(low), on.limbs(&found[0]) + 1);
-                assert_eq!(low.values(), wide);
-            }
+            let counts = on.tally().counts();
+            // Queries, keys and values in pairs, or values alone; and results.
+            let pairs = (HEADS - fixed.len()) * 2 * DH / 2 + 2 * HEADS * DH / 2;
+            assert_eq!(counts.total(Op::Store), pairs as u64);
+            assert_eq!(counts.total(Op::Load), counts.total(Op::Store));
         }
     }
 }
@@ -411,22 +426,12 @@ fn budget(b: usize, stored: bool) -> f64 {
         second: Interval { low: 0.007, high: 1.02 },
     };
     let choice = AttentionChoice { degree: 15, first_steps: 8, second_steps: 6, heads: vec![head; count] };
-    let x = Acts::from_client(vec![on.vector(Vec::new(), on.top()).unwrap(); d], 8.0);
-    let rows = RowsKnown::public(Interleave::new(slots, m).unwrap(), vec![100; 256]).unwrap();
-    let placement =
-        Placement { scores_baby: b, attend_baby: b, heads_together: 2, ..Placement::plain(on.top(), m, dh) };
-    let layer = AttentionLayer {
-        at: StepId::outside("layer.0.attention"),
-        block: &block,
-        choice: &choice,
-        norm: &norm(),
-        rows: &rows,
-        placement: &placement,
-    };
-    let found = match stored {
-        true => attention_stored(&on, x, &layer).unwrap().0,
-        false => attention(&on, &x, &layer).unwrap(),
-    };
+    let texts = Texts { layout: Interleave::new(slots, m).unwrap(), lengths: vec![100; 256] };
+    let columns = (&vec![8.0; d][..], &vec![0.0; d][..]);
+    let tape = Recorded { block: &block, choice: &choice, texts, columns, baby: b }.tape(&on, false);
+    let inputs = BTreeMap::from([(COLUMNS, vec![on.vector(Vec::new(), on.top()).unwrap(); d])]);
+    let place = (Heights::Least, Outputs::Exactly(on.floor() + 1), vec![stored]);
+    let found = computed(&on, tape, inputs, place, &mut |_, _| Ok(())).unwrap();
     assert_eq!((found.len(), on.limbs(&found[0])), (d, on.floor() + 1));
     let counts = on.tally().counts();
     let g = m / b;

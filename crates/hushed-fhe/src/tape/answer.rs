@@ -1,0 +1,157 @@
+//! The answers of an encoder over a batch: pooled rows ([`crate::ops::pool`]), or the logits of a classifier
+//! ([`crate::ops::head`]).
+
+use std::sync::Arc;
+
+use hushed_lower::LinearMap;
+use hushed_model::{Classifier, Pool, StepId, here, same};
+
+use super::functions::SlotFunction;
+use super::layout::{Columns, Hidden};
+use super::record::Recorder;
+use super::{Holds, Kept, NodeId};
+use crate::choices::ClassifierChoice;
+use crate::error::FheError;
+use crate::ops::acts::Acts;
+use crate::ops::head::HeadActivation;
+
+/// The pooled row of each text, packed: column j in row j mod m of vector j/m.
+pub(crate) fn pool(
+    t: &mut Recorder,
+    layout: &Columns,
+    at: StepId,
+    x: &Acts<NodeId>,
+    columns: NodeId,
+    how: Pool,
+) -> Vec<NodeId> {
+    t.at(at);
+    let (m, width) = (layout.rows(), x.width());
+    let counts = match (layout.hidden(Hidden::Tokens), how) {
+        (Some(tokens), Pool::Mean) => Some(layout.over_rows(t, tokens)),
+        _ => None,
+    };
+    let mut answer = Vec::with_capacity(width.div_ceil(m));
+    for from in (0..width).step_by(m) {
+        let range = from..width.min(from + m);
+        let block = t.cut(columns, range.clone());
+        let (gain, offset) = (&x.gain[range.clone()], &x.offset[range]);
+        answer.push(match how {
+            Pool::Mean => mean(t, layout, block, (gain, offset), counts),
+            _ => first(t, layout, block, (gain, offset)),
+        });
+    }
+    answer
+}
+
+fn mean(
+    t: &mut Recorder,
+    layout: &Columns,
+    block: NodeId,
+    (gain, offset): (&[f64], &[f64]),
+    counts: Option<NodeId>,
+) -> NodeId {
+    let m = layout.rows() as f64;
+    let sums = layout.over_rows(t, block);
+    let Some(counts) = counts else {
+        let row = |(row, &value)| layout.plain(Holds::Share { row, value });
+        let kept = t.mul_vectors(sums, gain.iter().enumerate().map(row).collect());
+        let sum = t.total(&[kept]);
+        return t.add_vectors(sum, vec![layout.plain(Holds::TextRows(offset.to_vec()))]);
+    };
+    let row = |(row, &value): (usize, &f64)| layout.row_vector(|r| if r == row { value / m } else { 0.0 });
+    let kept = t.mul_vectors(sums, gain.iter().enumerate().map(row).collect());
+    let sum = t.total(&[kept]);
+    let offsets = layout.row_vector(|row| offset.get(row).map_or(0.0, |o| o / m));
+    let added = t.mul_vectors(counts, vec![offsets]);
+    t.add(sum, added)
+}
+
+fn first(t: &mut Recorder, layout: &Columns, block: NodeId, (gain, offset): (&[f64], &[f64])) -> NodeId {
+    let top = |values: &[f64]| values.iter().map(|&value| layout.plain(Holds::Rows(vec![value]))).collect();
+    let kept = t.mul_vectors(block, top(gain));
+    match layout.hidden(Hidden::Tokens) {
+        Some(tokens) => {
+            let offsets = t.mul_vectors(tokens, top(offset));
+            let kept = t.add(kept, offsets);
+            packed(t, layout, kept)
+        }
+        None => {
+            let packed = packed(t, layout, kept);
+            t.add_vectors(packed, vec![layout.plain(Holds::TextRows(offset.to_vec()))])
+        }
+    }
+}
+
+/// Row 0 of column r in row r, for columns that are 0 in all other rows.
+fn packed(t: &mut Recorder, layout: &Columns, columns: NodeId) -> NodeId {
+    let last = t.count(columns) - 1;
+    let mut packed = t.cut(columns, last..last + 1);
+    for r in (0..last).rev() {
+        let moved = layout.turned(t, packed, layout.rows() - 1);
+        let v = t.cut(columns, r..r + 1);
+        packed = t.add(moved, v);
+    }
+    packed
+}
+
+/// The logits of each text, packed as [`pool`] packs, from columns that are 0 in all rows but the first. `dense` gives
+/// the arguments of the activation, in units of the reach.
+///
+/// # Errors
+/// Layers without numbers, functions without a fit.
+pub(crate) fn head(
+    t: &mut Recorder,
+    layout: &Columns,
+    (at, c, choice): (StepId, &Classifier, &ClassifierChoice),
+    dense: &LinearMap,
+    columns: NodeId,
+) -> Result<Vec<NodeId>, FheError> {
+    t.at(at.part("dense"));
+    let (m, width) = (layout.rows(), dense.rows);
+    // Biases are added when only rows of arguments remain.
+    let map = t.map(LinearMap { bias: None, ..dense.clone() });
+    let arguments = t.linear(map, 0..width, columns);
+    t.at(at.part("pack"));
+    let mut blocks = Vec::with_capacity(width.div_ceil(m));
+    for from in (0..width).step_by(m) {
+        let range = from..width.min(from + m);
+        let block = t.cut(arguments, range.clone());
+        let packed = packed(t, layout, block);
+        let bias = dense.bias.as_ref().and_then(|bias| bias.get(range)).unwrap_or_default();
+        let packed = t.add_vectors(packed, vec![layout.plain(Holds::Rows(bias.to_vec()))]);
+        blocks.push(t.within(packed, 1.0));
+    }
+    t.at(at.part("refresh"));
+    let joined = t.join(&blocks);
+    let refreshed = t.mark(joined, 1.0);
+    t.at(at.part("activation"));
+    let tanh = t.function(SlotFunction::Head(Arc::new(HeadActivation::new(c.activation, choice)?)));
+    let pooled = t.apply(tanh, refreshed);
+    t.at(at.part("classes"));
+    let (weights, bias) = (here(at, &c.classes.weights)?, here(at, &c.classes.bias)?);
+    same(at, "columns", c.classes.inputs, c.dense.outputs)?;
+    // The mask of row r of each text.
+    let mut masks: Vec<NodeId> = layout.hidden(Hidden::First).into_iter().collect();
+    while let Some(&last) = masks.last().filter(|_| masks.len() < c.classes.outputs.min(m)) {
+        masks.push(layout.turned(t, last, m - 1));
+    }
+    let mut answer = Vec::<NodeId>::new();
+    for class in 0..c.classes.outputs {
+        let blocks = weights.row(class).chunks(m);
+        let row = |block: &[f32]| layout.plain(Holds::Rows(block.iter().map(|&w| f64::from(w)).collect()));
+        let products = t.mul_vectors(pooled, blocks.map(row).collect());
+        let sum = t.total(&[products]);
+        let sum = layout.over_rows(t, sum);
+        let sum = t.add_numbers(sum, vec![f64::from(bias[class])]);
+        let row = class % m;
+        let kept = match masks.get(row) {
+            Some(&mask) => t.mul(sum, mask),
+            None => t.mul_vectors(sum, vec![layout.plain(Holds::Mask { rows: Kept::First(row), factor: 1.0 })]),
+        };
+        match answer.last_mut() {
+            Some(sum) if row != 0 => *sum = t.add(*sum, kept),
+            _ => answer.push(kept),
+        }
+    }
+    Ok(answer)
+}
