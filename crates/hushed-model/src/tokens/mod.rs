@@ -10,6 +10,7 @@ mod agree;
 mod charsmap;
 pub mod chat;
 mod decoder;
+mod parts;
 mod pipeline;
 
 use std::collections::BTreeSet;
@@ -147,7 +148,7 @@ impl Tokenizer {
         let names = pipeline::specials(&object);
         let mut special: BTreeSet<u32> = names.iter().filter_map(|s| table.find(s)).collect();
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        let lower_case = pipeline::lower_case(kind, &object);
+        let lower_case = parts::lower_case(object.get("normalizer"));
         let padding = table.find(kind.padding());
         // Multilingual BERT-like sentence encoders have SentencePiece's tokens and a configuration with BERT's padding
         // id. That works, because padding is masked. Where positions depend on the id, the check of the folder's whole
