@@ -218,6 +218,51 @@ impl Asked {
     }
 }
 
+/// Whether the public head of a generator's texts is left out of private runs.
+#[derive(clap::Args)]
+pub struct PublicHead {
+    /// With a model that generates: treat the first tokens of texts as private too, as `serve --no-public-head` does
+    #[arg(long, env = "HUSHED_NO_PUBLIC_HEAD", value_parser = clap::builder::FalseyValueParser::new())]
+    no_public_head: bool,
+}
+
+impl PublicHead {
+    /// The tokens of a public head; none if there is none.
+    pub fn of<'a>(&self, model: &'a Public) -> &'a [u32] {
+        match self.no_public_head {
+            true => &[],
+            false => model.head(),
+        }
+    }
+
+    /// Whether it is left out.
+    pub fn is_on(&self) -> bool {
+        !self.no_public_head
+    }
+}
+
+/// Whether the token that begins a text is put before each.
+#[derive(clap::Args, Default)]
+pub struct Begin {
+    /// With a model that generates: put the token that begins a text before each, as `generate --begin` does
+    #[arg(long, env = "HUSHED_BEGIN", value_parser = clap::builder::FalseyValueParser::new())]
+    begin: bool,
+}
+
+impl Begin {
+    /// The same texts with the token before them.
+    pub fn texts(&self, model: &Public, texts: Vec<TokenIds>) -> Result<Vec<TokenIds>, CliError> {
+        if !self.begin {
+            return Ok(texts);
+        }
+        let begun = texts
+            .into_iter()
+            .enumerate()
+            .map(|(index, text)| model.begun(text).map_err(|source| CliError::Text { index, source: source.into() }));
+        begun.collect()
+    }
+}
+
 /// What to do with a text of more tokens than the model accepts.
 #[derive(clap::Args)]
 pub struct Truncate {

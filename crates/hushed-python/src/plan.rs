@@ -52,6 +52,7 @@ pub fn plan(
         draft: 0,
         answers,
         prefix: prefix.map_err(|error| errors::serve(py, &error))?,
+        head: true,
     };
     let planned = work::quietly(py, move || Plan::of_folder(&folder, &request))?;
     let plans = planned.map_err(|error| errors::plan(py, error))?;

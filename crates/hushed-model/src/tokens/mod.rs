@@ -10,6 +10,7 @@ mod agree;
 mod charsmap;
 pub mod chat;
 mod decoder;
+pub(crate) mod head;
 mod parts;
 mod pipeline;
 
@@ -346,6 +347,11 @@ impl Tokenizer {
     /// A decoder from token ids to text; `None` if the model does not generate.
     pub fn decoder(&self) -> Option<Decoder> {
         self.bytes.clone().map(Decoder::new)
+    }
+
+    /// The token that the tokenizer puts before every text, if it puts one there.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.around[0]
     }
 
     /// The id that padding uses.

@@ -60,7 +60,7 @@ pub fn scores<S: Shares>(
         let mut s = on.matmul(&q, &k, &shape)?;
         let public = past.prefix().rows();
         if public > 0 {
-            let numbers = || past.prefix().keys(step);
+            let numbers = || past.prefix().keys(step, heads);
             let keys = on.known(Party::Server, public * heads.key_columns(), numbers);
             let shape = with(shape, heads.width, public);
             let before = on.times_known(&q, &keys, &shape, KEY_BITS)?;
@@ -159,7 +159,7 @@ pub fn attend<S: Shares>(
             shape: OltShape { k: m * heads.shared(), m: n, n: heads.width },
             batch: group.texts.len() * heads.keys,
         };
-        let numbers = || past.prefix().values(step);
+        let numbers = || past.prefix().values(step, heads);
         let before = on.known(Party::Server, public * heads.key_columns(), numbers);
         // Rows of weights, in any ring, times all values.
         let product = |on: &mut S, weights: &S::Share| {

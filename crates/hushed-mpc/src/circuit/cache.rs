@@ -21,6 +21,8 @@ use crate::shares::Local;
 /// What the passes over one text leave for the next.
 pub struct Cache<S> {
     prefix: Arc<Prefix>,
+    /// Whether the rows of the prefix are rows of the steps, before those of the text.
+    joined: bool,
     rows: usize,
     padding: Range<usize>,
     steps: BTreeMap<StepId, Past<S>>,
@@ -31,8 +33,10 @@ pub type TextCache = Cache<Share>;
 
 /// The keys and values of one attention block.
 pub struct Past<S> {
-    /// Public rows before the text.
+    /// Public rows before the text that are none of `rows`.
     prefix: Arc<Prefix>,
+    /// The formats of sums over its keys.
+    sums: &'static Sums,
     /// Rows of earlier passes.
     rows: usize,
     /// Which of them are padding, as this party knows it.
@@ -50,7 +54,7 @@ impl<S> Default for Cache<S> {
 impl<S> Cache<S> {
     /// The empty cache of a text that begins after a public prefix.
     pub fn after(prefix: Arc<Prefix>) -> Cache<S> {
-        Cache { prefix, rows: 0, padding: 0..0, steps: BTreeMap::new() }
+        Cache { prefix, joined: false, rows: 0, padding: 0..0, steps: BTreeMap::new() }
     }
 
     /// The number of cached rows of the text, including padding.
@@ -70,9 +74,39 @@ impl<S> Cache<S> {
 
     /// Takes out what an attention block reads; it has to be [put back](Cache::put).
     pub(crate) fn take(&mut self, step: StepId) -> Past<S> {
-        let (rows, padding) = (self.rows, self.padding.clone());
+        let sums = match self.prefix.rows() {
+            0 => &SUMS,
+            _ => &PREFIXED,
+        };
+        let first = self.first();
+        let prefix = match self.joined {
+            true => Arc::default(),
+            false => Arc::clone(&self.prefix),
+        };
+        let (rows, padding) = (first + self.rows, first + self.padding.start..first + self.padding.end);
         let Past { keys, values, .. } = self.steps.remove(&step).unwrap_or_default();
-        Past { prefix: Arc::clone(&self.prefix), rows, padding, keys, values }
+        Past { prefix, sums, rows, padding, keys, values }
+    }
+
+    /// The rows of the steps before those of the text.
+    fn first(&self) -> usize {
+        match self.joined {
+            true => self.prefix.rows(),
+            false => 0,
+        }
+    }
+
+    /// The prefix, while it is none of the rows; then one without rows.
+    pub(crate) fn prefix(&self) -> Arc<Prefix> {
+        match self.joined {
+            true => Arc::default(),
+            false => Arc::clone(&self.prefix),
+        }
+    }
+
+    /// Records that the steps hold the rows of the prefix.
+    pub(crate) fn joined(&mut self) {
+        self.joined = true;
     }
 
     pub(crate) fn put(&mut self, step: StepId, past: Past<S>) {
@@ -105,9 +139,10 @@ impl<S: Local> Cache<S> {
         if rows == self.rows {
             return Ok(());
         }
+        let first = self.first();
         for past in self.steps.values_mut() {
             for held in past.keys.iter_mut().chain(&mut past.values) {
-                let kept = held.elements() / self.rows * rows;
+                let kept = held.elements() / (first + self.rows) * (first + rows);
                 *held = held.gather(kept, || (0..kept).collect());
             }
         }
@@ -118,7 +153,14 @@ impl<S: Local> Cache<S> {
 
 impl<S> Default for Past<S> {
     fn default() -> Past<S> {
-        Past { prefix: Arc::default(), rows: 0, padding: 0..0, keys: None, values: None }
+        Past { prefix: Arc::default(), sums: &SUMS, rows: 0, padding: 0..0, keys: None, values: None }
+    }
+}
+
+impl<S> Past<S> {
+    /// Keys and values alone.
+    pub(crate) fn of(keys: S, values: S) -> Past<S> {
+        Past { keys: Some(keys), values: Some(values), ..Past::default() }
     }
 }
 
@@ -135,10 +177,7 @@ impl<S: Local> Past<S> {
 
     /// The formats of sums over its keys: the same for all passes over a text, as the cached values are in one of them.
     pub(crate) fn sums(&self) -> &'static Sums {
-        match self.prefix.rows() {
-            0 => &SUMS,
-            _ => &PREFIXED,
-        }
+        self.sums
     }
 
     /// Appends the new keys and returns all.

@@ -603,6 +603,7 @@ mod tests {
                     dropped: 0,
                     temperature: 0,
                     seed: 0,
+                    public: 0,
                 })
             };
             let next = |begins, rows| with(begins, rows, false);
@@ -679,6 +680,7 @@ mod tests {
                     dropped,
                     temperature: 0,
                     seed: 0,
+                    public: 0,
                 });
                 client.ask(&request).map_or_else(|error| error.name(), |()| "go")
             };

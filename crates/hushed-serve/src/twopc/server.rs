@@ -73,13 +73,17 @@ impl Server {
             Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
             None => None,
         };
-        let prefix = match &config.public_prefix {
+        let mut prefix = match &config.public_prefix {
             Some(path) => Some(Text::read(path, &model.public)?),
+            None if config.public_head => Text::head(&model.public),
             None => None,
         };
-        // A text gets the positions that the prefix leaves.
+        // A text gets the positions that the prefix leaves; a head is part of it.
         let prefixed = prefix.as_ref().map_or(0, Text::rows);
-        let max_tokens = max_tokens.min(model.public.max_tokens - prefixed);
+        let max_tokens = match config.public_prefix {
+            Some(_) => max_tokens.min(model.public.max_tokens - prefixed),
+            None => max_tokens,
+        };
         let memory = match config.max_memory {
             Some(limit) => {
                 let rows = (prefixed, max_tokens);
@@ -102,11 +106,16 @@ impl Server {
                 layers
             }
         };
-        let Sampled { mut beyond, inexact } = sampled(&model)?;
+        let head = prefix.as_ref().map_or(&[][..], Text::ids);
+        let Sampled { mut beyond, inexact, needs_head } = sampled(&model, head)?;
         if let Some(beyond) = beyond.pop() {
             return Err(RunError::from(beyond).into());
         }
-        check_vocabulary(&model, config.vocabulary_layers, streams)?;
+        let head = if needs_head { head } else { &[] };
+        check_vocabulary(&model, (head, config.vocabulary_layers), streams)?;
+        if let Some(prefix) = &mut prefix {
+            prefix.needed(needs_head);
+        }
         for fit in inexact {
             tracing::warn!(site = fit.site, "rows of this norm are small: answers are inexact (`hushed check`)");
         }
@@ -216,7 +225,7 @@ impl Server {
 }
 
 /// Refuses a model in which a token of the vocabulary leaves the formats of a run, in its first `layers` layers.
-fn check_vocabulary(model: &Model, layers: usize, streams: bool) -> Result<(), ServeError> {
+fn check_vocabulary(model: &Model, (head, layers): (&[u32], usize), streams: bool) -> Result<(), ServeError> {
     if model.public.images.is_some() {
         return Ok(());
     }
@@ -225,7 +234,7 @@ fn check_vocabulary(model: &Model, layers: usize, streams: bool) -> Result<(), S
         return Ok(());
     }
     tracing::info!(layers, "checking the vocabulary");
-    match vocabulary(model, layers, &|_, _| ())?.pop() {
+    match vocabulary(model, (head, layers), &|_, _| ())?.pop() {
         Some(leaves) => Err(RunError::from(leaves).into()),
         None => Ok(()),
     }
@@ -246,10 +255,10 @@ mod tests {
     #[test]
     fn a_model_whose_format_one_token_leaves_is_refused() {
         for model in firing_on(40) {
-            let refused = check_vocabulary(&model, 2, false).err().unwrap();
+            let refused = check_vocabulary(&model, (&[], 2), false).err().unwrap();
             assert!(refused.to_string().contains("in a text with the token"), "{refused}");
             assert_eq!(refused.category(), Category::Folder);
-            assert!(check_vocabulary(&model, 0, false).is_ok());
+            assert!(check_vocabulary(&model, (&[], 0), false).is_ok());
         }
     }
 
