@@ -66,7 +66,7 @@ impl Read {
     pub fn begun(&self, model: &Public, too_long: &Truncate, begin: &Begin) -> Result<Vec<Item>, CliError> {
         Ok(match self {
             Read::Texts(texts) => {
-                let tokens = begin.texts(model, too_long.tokens(model, texts)?)?.into_iter();
+                let tokens = begin.tokens(model, texts, too_long)?.into_iter();
                 tokens.map(Item::from).collect()
             }
             Read::Images(files) => {

@@ -15,7 +15,7 @@ use crate::folder::config::ends::{self, GENERATION};
 use crate::folder::config::{self, CONFIG};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, Matryoshka, NORMALIZE, POOLING, PROMPTS, SENTENCE, Similarity};
-use crate::folder::small::read_small;
+use crate::folder::small::{read_small, without_indentation};
 use crate::folder::vision::{self, PREPROCESSOR};
 use crate::images::{Pixels, Preprocess};
 use crate::tokens::chat::{ChatError, ChatTemplate, Message, Prompt};
@@ -44,6 +44,8 @@ const SENTENCE_BEFORE: [&str; 6] = [
     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json",
 ];
+/// A larger file is kept without its indentation.
+const MOST_INDENTED: usize = 8 << 20;
 /// What to do if a required file is missing.
 const NO_CONFIG: &str = "point to a Hugging Face model folder";
 const NO_TOKENIZER: &str = "only fast tokenizers are read; save the tokenizer with `save_pretrained` of a fast one";
@@ -102,6 +104,8 @@ impl PublicFiles {
         for &(name, limit) in FILES.iter().filter(|(name, _)| *name != CHAT) {
             match read_small(&folder.join(name), name, limit) {
                 Ok(Some(bytes)) => {
+                    // Some files of several megabytes are as large only because they are indented.
+                    let bytes = if bytes.len() > MOST_INDENTED { without_indentation(&bytes) } else { bytes };
                     files.insert(name, bytes);
                 }
                 Ok(None) => {}

@@ -133,6 +133,7 @@ fn what_does_not_fit_is_refused() {
             draft: 0,
             answers: Default::default(),
             prefix: None,
+            head: true,
         };
         Plan::of_folder(&folder, &request)
     };
