@@ -75,10 +75,18 @@ fn padding_lies_between_a_prefix_and_its_text() {
                 last = Some(run_next(&mut on, &program, &mut cache, &input, |_, _| ()).unwrap());
             }
             assert_eq!((cache.rows(), cache.tokens(), cache.public()), (9, 6, public));
+            let mut alone = after(&program, &prefix);
+            let input = texts(&text, Terms::default());
+            let without = run_next(&mut on, &program, &mut alone, &input, |_, _| ()).unwrap().values();
             let clear = logits(&program, &[&prefix[..], &text].concat());
+            let worst = |values: &[f64], of: &[f64]| {
+                let pairs = values.iter().zip(of);
+                pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+            };
             let values = last.unwrap().values();
-            let worst = values.iter().zip(&clear).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            assert!(worst < 0.04, "{public}: {worst}");
+            // Some of these models have rows that are small for the usual format of a norm.
+            assert!(worst(&without, &clear) < 0.06, "{public}: {}", worst(&without, &clear));
+            assert!(worst(&values, &without) < 0.02, "{public}: {}", worst(&values, &without));
         }
     }
 }

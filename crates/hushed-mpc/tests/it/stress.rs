@@ -81,7 +81,7 @@ fn a_massive_first_token_is_public() {
     assert_eq!(calibration.tokens, text().len() - 1);
     let all = fits(&calibration, &model);
     assert!(all.iter().all(|fit| fit.bound == Bound::Least || fit.fits()), "{all:?}");
-    assert!(choose_norms(&model, &calibration).values().all(|reach| reach.squares == norm::NormReach::USUAL.squares));
+    assert!(choose_norms(&model, &calibration).values().all(|reach| reach.squares < 24));
     for padding in [0, 3] {
         generate(&model, head, &text()[1..], padding, Ahead::default());
     }
