@@ -1,5 +1,5 @@
-//! The token that begins a text (`bos_token_id`), and those that end a generated one: `eos_token_id`, one or several, in `config.json` and in
-//! `generation_config.json`, which wins, as in `transformers`.
+//! The token that begins a text (`bos_token_id`), and those that end a generated one: `eos_token_id`, one or several,
+//! in `config.json` and in `generation_config.json`, which wins, as in `transformers`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::Value;
