@@ -38,11 +38,11 @@ use super::formats::{ACTIVATION, ANSWER, INNER, LINEAR, RAW_ANSWER};
 use super::shares::{Local, Shares};
 use super::{Input, RunError, Terms};
 use crate::circuit::attention::{attend, scores};
-use crate::circuit::cache::{Cache, Past};
+use crate::circuit::cache::{Cache, Past, join};
 use crate::circuit::groups::Asking;
 use crate::circuit::input::Padding;
 use crate::circuit::pool::{maximum, pool};
-use crate::circuit::prefix::{JOINED, join};
+use crate::circuit::prefix::JOINED;
 use crate::circuit::product::Product;
 use crate::circuit::weigh::weigh;
 

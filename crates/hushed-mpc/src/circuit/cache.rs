@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hushed_model::StepId;
+use hushed_model::{Attention, Program, StepId, Weigh};
+use hushed_net::Party;
+use hushed_twopc::he::{MatmulShape, OltShape};
 use hushed_twopc::share::Share;
 
 use crate::RunError;
 use crate::circuit::groups::{Group, Member};
 use crate::circuit::input::Padding;
-use crate::circuit::prefix::Prefix;
-use crate::formats::{PREFIXED, SUMS, Sums};
-use crate::shares::Local;
+use crate::circuit::prefix::{Prefix, attentions};
+use crate::formats::{KEY_BITS, PREFIXED, QUERY, SUMS, Sums};
+use crate::shares::{Local, Shares};
 
 /// What the passes over one text leave for the next.
 pub struct Cache<S> {
@@ -104,11 +106,6 @@ impl<S> Cache<S> {
         }
     }
 
-    /// Records that the steps hold the rows of the prefix.
-    pub(crate) fn joined(&mut self) {
-        self.joined = true;
-    }
-
     pub(crate) fn put(&mut self, step: StepId, past: Past<S>) {
         self.steps.insert(step, past);
     }
@@ -124,6 +121,54 @@ impl<S> Cache<S> {
         }
         self.rows = end;
     }
+}
+
+/// Makes the prefix of a text that has no rows yet its first rows. With padding in front of the text, given as the real
+/// and all rows of its first pass, their keys are turned by as many positions as there is padding.
+///
+/// # Errors
+/// Those of the session.
+pub(crate) fn join<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    cache: &mut Cache<S::Share>,
+    padded: Option<(usize, usize)>,
+) -> Result<(), RunError> {
+    let prefix = cache.prefix();
+    let rows = prefix.rows();
+    if on.knows(Party::Server) && prefix.is_empty() {
+        return Err(RunError::WrongInput);
+    }
+    let columns = |a: &Attention| rows * a.heads.key_columns();
+    let all: usize = attentions(program).map(|(_, a)| columns(a)).sum();
+    let keys = match padded {
+        Some((real, total)) => on.step(StepId::outside("public rows"), |on| {
+            let chosen = || (0..total).map(|distance| i64::from(distance == total - real)).collect();
+            let chosen = on.known(Party::Client, total, chosen);
+            let chosen = on.shared(&chosen, QUERY.ring);
+            let table = on.known(Party::Server, total * all, || prefix.turned(program, total));
+            let shape = MatmulShape { shape: OltShape { k: 1, m: total, n: all }, batch: 1 };
+            on.times_known(&chosen, &table, &shape, KEY_BITS)
+        })?,
+        None => {
+            let numbers = || attentions(program).flat_map(|(id, a)| prefix.part(id, a.heads, 0)).copied().collect();
+            on.shared(&on.known(Party::Server, all, numbers), QUERY.ring)
+        }
+    };
+    let mut from = 0;
+    for (id, a) in attentions(program) {
+        let part = from..from + columns(a);
+        from = part.end;
+        let ring = match a.weigh {
+            Weigh::Softmax => PREFIXED.value.ring,
+            Weigh::Sigmoid { .. } => PREFIXED.standing.ring,
+        };
+        let values = on.known(Party::Server, part.len(), || prefix.part(id, a.heads, 1).to_vec());
+        let values = on.shared(&values, ring);
+        cache.put(id, Past::of(keys.gather(part.len(), || part.collect()), values));
+    }
+    cache.joined = true;
+    Ok(())
 }
 
 impl<S: Local> Cache<S> {

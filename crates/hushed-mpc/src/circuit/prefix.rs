@@ -8,16 +8,12 @@ use std::sync::Arc;
 
 use hushed_model::plain::{self, PlainCache};
 use hushed_model::{
-    Attention, Block, Heads, Item, Matrix, ModelError, Program, Public, StepId, TextError, TokenIds, Weigh, here,
+    Attention, Block, Heads, Item, Matrix, ModelError, Program, Public, StepId, TextError, TokenIds, here,
 };
-use hushed_net::Party;
 use hushed_twopc::func::Format;
-use hushed_twopc::he::{MatmulShape, OltShape};
 use zeroize::Zeroizing;
 
-use crate::circuit::cache::{Cache, Past};
-use crate::formats::{KEY_BITS, MAX_KEYS, MAX_TOKENS, PREFIXED, QUERY, VALUE, VALUE_BITS};
-use crate::shares::{Local, Shares};
+use crate::formats::{KEY_BITS, MAX_KEYS, MAX_TOKENS, QUERY, VALUE, VALUE_BITS};
 use crate::{OutOfRange, RunError};
 
 /// The longest prefix: with the longest text after it, a row attends to [`MAX_KEYS`] keys.
@@ -115,6 +111,11 @@ impl Prefix {
         Prefix { rows: rows.min(self.rows), steps: Arc::clone(&self.steps) }
     }
 
+    /// Whether this party has no numbers of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -131,13 +132,13 @@ impl Prefix {
     }
 
     /// Keys or values, rows × g·dh.
-    fn part(&self, step: StepId, heads: Heads, part: usize) -> &[i64] {
+    pub(crate) fn part(&self, step: StepId, heads: Heads, part: usize) -> &[i64] {
         let numbers = self.steps.get(&step).map_or(&[][..], |both| &both[part]);
         &numbers[..numbers.len().min(self.rows * heads.key_columns())]
     }
 
     /// The keys of all attention blocks turned by each of `distances` distances from 0 on: a row per distance.
-    fn turned(&self, program: &Program, distances: usize) -> Vec<i64> {
+    pub(crate) fn turned(&self, program: &Program, distances: usize) -> Vec<i64> {
         let mut all = Vec::new();
         for distance in 0..distances {
             for (id, a) in attentions(program) {
@@ -160,54 +161,6 @@ impl Prefix {
     }
 }
 
-/// Makes the prefix of a text that has no rows yet its first rows. With padding in front of the text, given as the real
-/// and all rows of its first pass, their keys are turned by as many positions as there is padding.
-///
-/// # Errors
-/// Those of the session.
-pub(crate) fn join<S: Shares>(
-    on: &mut S,
-    program: &Program,
-    cache: &mut Cache<S::Share>,
-    padded: Option<(usize, usize)>,
-) -> Result<(), RunError> {
-    let prefix = cache.prefix();
-    let rows = prefix.rows();
-    if on.knows(Party::Server) && prefix.steps.is_empty() {
-        return Err(RunError::WrongInput);
-    }
-    let columns = |a: &Attention| rows * a.heads.key_columns();
-    let all: usize = attentions(program).map(|(_, a)| columns(a)).sum();
-    let keys = match padded {
-        Some((real, total)) => on.step(StepId::outside("public rows"), |on| {
-            let chosen = || (0..total).map(|distance| i64::from(distance == total - real)).collect();
-            let chosen = on.known(Party::Client, total, chosen);
-            let chosen = on.shared(&chosen, QUERY.ring);
-            let table = on.known(Party::Server, total * all, || prefix.turned(program, total));
-            let shape = MatmulShape { shape: OltShape { k: 1, m: total, n: all }, batch: 1 };
-            on.times_known(&chosen, &table, &shape, KEY_BITS)
-        })?,
-        None => {
-            let numbers = || attentions(program).flat_map(|(id, a)| prefix.part(id, a.heads, 0)).copied().collect();
-            on.shared(&on.known(Party::Server, all, numbers), QUERY.ring)
-        }
-    };
-    let mut from = 0;
-    for (id, a) in attentions(program) {
-        let part = from..from + columns(a);
-        from = part.end;
-        let ring = match a.weigh {
-            Weigh::Softmax => PREFIXED.value.ring,
-            Weigh::Sigmoid { .. } => PREFIXED.standing.ring,
-        };
-        let values = on.known(Party::Server, part.len(), || prefix.part(id, a.heads, 1).to_vec());
-        let values = on.shared(&values, ring);
-        cache.put(id, Past::of(keys.gather(part.len(), || part.collect()), values));
-    }
-    cache.joined();
-    Ok(())
-}
-
 /// How many rows of a public head an item begins with, and the item without them.
 pub(crate) fn without_head(head: &[u32], item: Item) -> (usize, Item) {
     match item {
@@ -219,7 +172,8 @@ pub(crate) fn without_head(head: &[u32], item: Item) -> (usize, Item) {
     }
 }
 
-fn attentions(program: &Program) -> impl Iterator<Item = (StepId, &Attention)> {
+/// The attention blocks of a program.
+pub(crate) fn attentions(program: &Program) -> impl Iterator<Item = (StepId, &Attention)> {
     program.steps().iter().filter_map(|step| match &step.block {
         Block::Attention(a) => Some((step.id, a)),
         _ => None,
