@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test test-long accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
+.PHONY: help setup build wheel run generate chat test test-long accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -44,6 +44,9 @@ run: build ## try it: a private search on this machine; QUERY="…" asks your ow
 
 generate: build ## continue a private text with a small GPT-2; PROMPT="…" is your own beginning, TOKENS=16
 	@python3 scripts/generate.py
+
+chat: build ## a private chat in the terminal with SmolLM2-135M-Instruct, fetched once (93 MB); TOKENS=48 for an answer
+	@python3 scripts/chat.py
 
 test: setup ## run every check and every test (most of the time is compiling)
 	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test

@@ -44,6 +44,8 @@ const HOSTILE: [&str; 138] = [
     "crates/hushed-model/src/tokens/agree.rs",
     "crates/hushed-model/src/tokens/charsmap.rs",
     "crates/hushed-model/src/tokens/decoder.rs",
+    "crates/hushed-model/src/tokens/head.rs",
+    "crates/hushed-model/src/tokens/parts.rs",
     "crates/hushed-model/src/tokens/chat.rs",
     "crates/hushed-model/src/tokens/chat/clock.rs",
     "crates/hushed-model/src/tokens/chat/json.rs",

@@ -6,7 +6,7 @@ use hushed_model::folder::Public;
 use hushed_model::{Item, ModelError, Pixels};
 
 use crate::error::CliError;
-use crate::input::{self, Texts, Truncate};
+use crate::input::{self, Begin, Texts, Truncate};
 
 /// One text, a file with one text per line, or images.
 #[derive(clap::Args)]
@@ -59,9 +59,14 @@ impl Read {
 
     /// The items as the model reads them. All are checked before any work begins.
     pub fn items(&self, model: &Public, too_long: &Truncate) -> Result<Vec<Item>, CliError> {
+        self.begun(model, too_long, &Begin::default())
+    }
+
+    /// The same, with the token that begins a text before each if it is asked for.
+    pub fn begun(&self, model: &Public, too_long: &Truncate, begin: &Begin) -> Result<Vec<Item>, CliError> {
         Ok(match self {
             Read::Texts(texts) => {
-                let tokens = too_long.tokens(model, texts)?.into_iter();
+                let tokens = begin.tokens(model, texts, too_long)?.into_iter();
                 tokens.map(Item::from).collect()
             }
             Read::Images(files) => {

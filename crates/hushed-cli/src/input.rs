@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use hushed_model::folder::Public;
-use hushed_model::{Message, Role, TokenIds, TooLong, json_fault, without_mark};
+use hushed_model::{Message, ModelError, Role, TokenIds, TooLong, json_fault, without_mark};
+use hushed_serve::ServeError;
 use hushed_serve::fhe::Item;
 
 use crate::error::CliError;
@@ -215,6 +216,69 @@ impl Asked {
         note_shown(out, self.text.is_some());
         let texts = Texts { text: self.text.clone(), input: self.input.clone() };
         texts.read()
+    }
+}
+
+/// Whether the public head of a generator's texts is left out of private runs.
+#[derive(clap::Args)]
+pub struct PublicHead {
+    /// With a model that generates: treat the first tokens of texts as private too, as `serve --no-public-head` does
+    #[arg(long, env = "HUSHED_NO_PUBLIC_HEAD", value_parser = clap::builder::FalseyValueParser::new())]
+    no_public_head: bool,
+}
+
+impl PublicHead {
+    /// The tokens of a public head; none if there is none.
+    pub fn of<'a>(&self, model: &'a Public) -> &'a [u32] {
+        match self.no_public_head {
+            true => &[],
+            false => model.head(),
+        }
+    }
+
+    /// Whether it is left out.
+    pub fn is_on(&self) -> bool {
+        !self.no_public_head
+    }
+}
+
+/// Whether the token that begins a text is put before each.
+#[derive(clap::Args, Default)]
+pub struct Begin {
+    /// With a model that generates: put the token that begins a text before each, as `generate --begin` does
+    #[arg(long, env = "HUSHED_BEGIN", value_parser = clap::builder::FalseyValueParser::new())]
+    begin: bool,
+
+    /// With a model that generates: take each text as a question, in the model's chat template
+    #[arg(long = "questions", conflicts_with = "begin")]
+    chat: bool,
+}
+
+impl Begin {
+    /// The tokens of texts, with what is put before them.
+    pub fn tokens(&self, model: &Public, texts: &[String], too_long: &Truncate) -> Result<Vec<TokenIds>, CliError> {
+        if !self.chat {
+            return self.texts(model, too_long.tokens(model, texts)?);
+        }
+        let asked = texts.iter().map(|text| {
+            let question = Message { role: Role::User, content: text.clone(), name: None };
+            let prompt = model.chat(&[question]).map_err(ServeError::from)?;
+            let ids = model.tokenizer().and_then(|tokenizer| prompt.encode(tokenizer, model.max_tokens));
+            Ok(ids.map_err(ModelError::from)?)
+        });
+        asked.collect()
+    }
+
+    /// The same texts with the token before them.
+    pub fn texts(&self, model: &Public, texts: Vec<TokenIds>) -> Result<Vec<TokenIds>, CliError> {
+        if !self.begin {
+            return Ok(texts);
+        }
+        let begun = texts
+            .into_iter()
+            .enumerate()
+            .map(|(index, text)| model.begun(text).map_err(|source| CliError::Text { index, source: source.into() }));
+        begun.collect()
     }
 }
 

@@ -129,20 +129,27 @@ pub enum CalibrationError {
 }
 
 /// Measures a model over texts or images.
+///
+/// # Errors
+/// Those of [`plain::run`].
 pub fn calibrate<T: Clone + Into<Item>>(
     model: &Model,
     items: &[T],
     sample_sha256: &str,
 ) -> Result<Calibration, ModelError> {
-    calibrate_layers(model, items, sample_sha256, usize::MAX)
+    calibrate_layers(model, items, sample_sha256, (&[], usize::MAX))
 }
 
-/// The same for the steps up to the end of this many layers; of all steps, if it has no more layers.
+/// The same for the steps up to the end of this many layers, or of all steps, if it has no more layers; without the
+/// rows of the public `head` with which a text begins.
+///
+/// # Errors
+/// Those of [`calibrate`].
 pub fn calibrate_layers<T: Clone + Into<Item>>(
     model: &Model,
     items: &[T],
     sample_sha256: &str,
-    layers: usize,
+    (head, layers): (&[u32], usize),
 ) -> Result<Calibration, ModelError> {
     let mut calibration = Calibration {
         version: VERSION,
@@ -159,9 +166,13 @@ pub fn calibrate_layers<T: Clone + Into<Item>>(
     };
     for item in items {
         let item: Item = item.clone().into();
-        calibration.tokens += item.rows().real;
+        let public = match &item {
+            Item::Text(text) => text.public_rows(head),
+            Item::Image(_) => 0,
+        };
+        calibration.tokens += item.rows().real - public;
         plain::run_parts_until(&program, end, vec![item], |id, what, moment, value| {
-            if let Some(seen) = measure(what, moment, value) {
+            if let Some(seen) = measure(what, moment, value, public) {
                 let site = id.to_string();
                 match calibration.sites.get_mut(&site) {
                     Some(ranges) => ranges.merge(&seen),
@@ -275,16 +286,16 @@ impl Range {
     }
 }
 
-/// The ranges that one value gives.
-fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
+/// The ranges that one value gives, without the first `public` rows of a text.
+fn measure(what: What, moment: Moment, value: Seen<'_>, public: usize) -> Option<Ranges> {
     match (value, moment, what) {
-        (Seen::Acts(x), Moment::Input, What::Activation) => Some(Ranges::Activation { input: real_values(x) }),
-        (Seen::Acts(x), Moment::Input, What::Norm(kind)) => Some(variances(x, kind)),
-        (Seen::Acts(x), Moment::Output, What::Values) => Some(Ranges::Values { output: real_values(x) }),
-        (Seen::Scores(s), Moment::Input, What::Weigh(Weigh::Softmax, mask)) => Some(softmax(s, mask)),
+        (Seen::Acts(x), Moment::Input, What::Activation) => Some(Ranges::Activation { input: real_values(x, public) }),
+        (Seen::Acts(x), Moment::Input, What::Norm(kind)) => Some(variances(x, kind, public)),
+        (Seen::Acts(x), Moment::Output, What::Values) => Some(Ranges::Values { output: real_values(x, public) }),
+        (Seen::Scores(s), Moment::Input, What::Weigh(Weigh::Softmax, mask)) => Some(softmax(s, mask, public)),
         (Seen::Scores(s), Moment::Input, What::Weigh(Weigh::Sigmoid { bias }, mask)) => {
             let mut input = Range::NOTHING;
-            each_row(s, mask, |row| {
+            each_row(s, mask, public, |row| {
                 input.merge(Range::of(row.iter().map(|v| v + bias)));
             });
             Some(Ranges::Sigmoid { input })
@@ -293,19 +304,23 @@ fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
     }
 }
 
-fn real_rows(x: &PlainActs) -> impl Iterator<Item = (usize, &[f64])> {
-    x.rows.blocks().flat_map(|(rows, real)| rows.take(real).enumerate().map(|(i, row)| (i, x.values.row(row))))
+/// The rows of tokens after the public ones, counted from there; a pooled row is none of these.
+fn real_rows(x: &PlainActs, public: usize) -> impl Iterator<Item = (usize, &[f64])> {
+    x.rows.blocks().flat_map(move |(rows, real)| {
+        let first = if real > public { public } else { 0 };
+        rows.take(real).skip(first).enumerate().map(|(i, row)| (i, x.values.row(row)))
+    })
 }
 
-fn real_values(x: &PlainActs) -> Range {
-    Range::of(real_rows(x).flat_map(|(_, row)| row.iter().copied()))
+fn real_values(x: &PlainActs, public: usize) -> Range {
+    Range::of(real_rows(x, public).flat_map(|(_, row)| row.iter().copied()))
 }
 
-fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
+fn variances(x: &PlainActs, kind: NormKind, public: usize) -> Ranges {
     let (mut first_variance, mut variance, mut centred, mut means) =
         (Range::NOTHING, Range::NOTHING, Range::NOTHING, Range::NOTHING);
-    let pooled = x.rows.texts().iter().all(|text| text.real == 1);
-    for (i, row) in real_rows(x) {
+    let pooled = x.rows.texts().iter().all(|text| text.real == 1 || text.real == public + 1);
+    for (i, row) in real_rows(x, public) {
         let mean = match kind {
             NormKind::LayerNorm => row.iter().sum::<f64>() / row.len() as f64,
             NormKind::RmsNorm => 0.0,
@@ -326,19 +341,20 @@ fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
 }
 
 /// The scores of every row of a token, up to the last key that the mask allows.
-fn each_row(s: &PlainScores, mask: Mask, mut measure: impl FnMut(&[f64])) {
+fn each_row(s: &PlainScores, mask: Mask, public: usize, mut measure: impl FnMut(&[f64])) {
     for (heads, rows) in s.texts.iter().zip(s.rows.texts()) {
         for scores in heads {
-            for i in 0..rows.real.min(scores.rows()) {
+            let first = if scores.rows() > public { public } else { 0 };
+            for i in first..rows.real.min(scores.rows()) {
                 measure(&scores.row(i)[..mask.keys(i, rows.real)]);
             }
         }
     }
 }
 
-fn softmax(s: &PlainScores, mask: Mask) -> Ranges {
+fn softmax(s: &PlainScores, mask: Mask, public: usize) -> Ranges {
     let (mut shifted, mut denominator) = (Range::NOTHING, Range::NOTHING);
-    each_row(s, mask, |row| {
+    each_row(s, mask, public, |row| {
         let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         shifted.merge(Range::of(row.iter().map(|v| v - max)));
         let sum = row.iter().map(|v| (v - max).exp()).sum();

@@ -167,6 +167,9 @@ pub enum TextError {
     /// The tokenizer produced a special token (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) from plain text.
     #[error("the tokenizer makes a special token out of plain text: tokenizer.json is not usable")]
     SpecialInside,
+    /// The folder names no token that begins a text.
+    #[error("this model's folder names no token that begins a text: leave out --begin")]
+    NoBegin,
 }
 
 /// All the reasons why a folder cannot be used.

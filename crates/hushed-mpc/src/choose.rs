@@ -17,7 +17,11 @@ pub(crate) mod vocabulary;
 use hushed_model::{Calibration, Item, Model, Ranges, Tolerance, cosine};
 use serde::Serialize;
 
-use super::circuit::run;
+use std::sync::Arc;
+
+use super::circuit::cache::Cache;
+use super::circuit::prefix::{Prefix, without_head};
+use super::circuit::{run, run_next};
 use super::shares::Clear;
 use super::{Input, RunError, Terms};
 use crate::circuit::function::Function;
@@ -63,6 +67,7 @@ impl Trial {
 pub fn choose<T: Clone + Into<Item>>(
     model: &Model,
     items: &[T],
+    head: &[u32],
     calibration: &Calibration,
 ) -> Result<Vec<Trial>, RunError> {
     let clear = model.embed(items.to_vec())?;
@@ -82,7 +87,7 @@ pub fn choose<T: Clone + Into<Item>>(
             break;
         }
         let declared = model.clone().declaring(trial.tolerance());
-        trial.least_cosine = least_cosine(&declared, items, &clear)?;
+        trial.least_cosine = least_cosine(&declared, items, head, &clear)?;
         let enough = trial.keeps();
         trials.push(trial);
         if enough {
@@ -106,12 +111,23 @@ fn bytes(function: &Function) -> f64 {
     (cost.bytes_client + cost.bytes_server) as f64 / ELEMENTS as f64
 }
 
-fn least_cosine<T: Clone + Into<Item>>(model: &Model, items: &[T], clear: &[Vec<f64>]) -> Result<f64, RunError> {
+fn least_cosine<T: Clone + Into<Item>>(
+    model: &Model,
+    items: &[T],
+    head: &[u32],
+    clear: &[Vec<f64>],
+) -> Result<f64, RunError> {
     let (program, mut on) = (model.program(), Clear::default());
+    let prefix = Prefix::of_head(&program, head)?;
     let mut least = 1.0f64;
     for (item, clear) in items.iter().zip(clear) {
-        let input = Input::of(vec![item.clone().into()], Terms::default());
-        let pooled = run(&mut on, &program, &input, |_, _| ())?;
+        let (public, item) = without_head(head, item.clone().into());
+        let input = Input::of(vec![item], Terms::default());
+        let prefix = prefix.first(public);
+        let pooled = match public {
+            0 => run(&mut on, &program, &input, |_, _| ())?,
+            _ => run_next(&mut on, &program, &mut Cache::after(Arc::new(prefix)), &input, |_, _| ())?,
+        };
         let answer = model.public.finish(pooled.values());
         least = least.min(cosine(&answer, clear));
     }
@@ -130,7 +146,7 @@ mod tests {
         let mut model = tiny_model();
         let texts = ["hello private world", "a"].map(|t| model.tokens(t, TooLong::Refuse).unwrap());
         let mut calibration = calibrate(&model, &texts, "").unwrap();
-        let trials = choose(&model, &texts, &calibration).unwrap();
+        let trials = choose(&model, &texts, &[], &calibration).unwrap();
         let chosen = trials.last().unwrap();
         assert!(chosen.keeps() && chosen.reach >= MARGIN * largest_argument(&calibration));
         assert_eq!((trials.len(), chosen.function), (1, "gelu8"));
@@ -144,7 +160,7 @@ mod tests {
                 *input = Range { min: -50.0, max: 3.0 };
             }
         }
-        let wide = choose(&model, &texts, &calibration).unwrap();
+        let wide = choose(&model, &texts, &[], &calibration).unwrap();
         assert!(wide[0].bytes > chosen.bytes && wide[0].reach > 100.0);
 
         // There is only one curve: nothing to refine.
@@ -152,6 +168,6 @@ mod tests {
         for layer in &mut model.encoder_mut().unwrap().layers {
             layer.feed_forward.feed_forward_mut().unwrap().activation = Activation::Tanh;
         }
-        assert_eq!(choose(&model, &texts, &calibration).unwrap().len(), 1);
+        assert_eq!(choose(&model, &texts, &[], &calibration).unwrap().len(), 1);
     }
 }

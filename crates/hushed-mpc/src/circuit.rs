@@ -38,10 +38,11 @@ use super::formats::{ACTIVATION, INNER, LINEAR, RAW_ANSWER};
 use super::shares::{Local, Shares};
 use super::{Input, RunError, Terms};
 use crate::circuit::attention::{attend, scores};
-use crate::circuit::cache::{Cache, Past};
+use crate::circuit::cache::{Cache, Past, join};
 use crate::circuit::groups::Asking;
 use crate::circuit::input::Padding;
 use crate::circuit::pool::{maximum, pool};
+use crate::circuit::prefix::JOINED;
 use crate::circuit::product::Product;
 use crate::circuit::weigh::weigh;
 
@@ -150,11 +151,12 @@ pub(crate) fn run_rows<S: Shares>(
     if text.real < text.total && (cache.rows() > 0 || how == Answering::All) {
         return Err(RunError::WrongInput);
     }
-    if cache.public() > 0 && input.terms().padded && Padding::of(program) == Padding::InFront {
-        return Err(RunError::Unsupported {
-            site: "the public prefix".to_owned(),
-            what: "padding between it and a text whose positions are distances",
-        });
+    let separate = cache.prefix().rows();
+    if cache.rows() == 0 && separate > 0 && on.takes(input) {
+        let moved = input.terms().padded && Padding::of(program) == Padding::InFront;
+        if moved || separate <= JOINED {
+            join(on, program, cache, moved.then_some((text.real, text.total)))?;
+        }
     }
     let value = pass(on, program, Some((&mut *cache, how)), input, see)?;
     cache.passed(text.real, text.total, Padding::of(program));

@@ -32,7 +32,7 @@ pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};
 pub use circuit::answer::{ANSWER_BITS, Answers, MAX_TOP, embeddings, labels, logits, opened_bits};
 pub use circuit::cache::{Cache, TextCache};
 pub use circuit::function::Function;
-pub use circuit::input::{Input, Terms, pads_in_front};
+pub use circuit::input::{Input, Terms};
 pub use circuit::prefix::{MAX_PREFIX, Prefix};
 pub use circuit::product::Product;
 pub use circuit::search::{Hit, Wanted, search, search_opened_bits};

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::circuit::cache::Cache;
 use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens, tokens_of_rows};
 use crate::weights::factors::factors_of;
-use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, pads_in_front, run, search};
+use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
@@ -146,8 +146,7 @@ impl Memory {
         let drafts = drafts.min(tokens - 1);
         if drafts > 0 {
             let before = Before { public, held: tokens - 1 - drafts, drafts: true, ..Before::default() };
-            let terms = padded(public == 0 || !pads_in_front(program));
-            let pass = Plan::next_token(program, before, &[1 + drafts], terms)?.memory;
+            let pass = Plan::next_token(program, before, &[1 + drafts], padded(true))?.memory;
             self.session = self.session.max(pass.session + self.stock);
         }
         Ok(self)

@@ -9,13 +9,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use hushed_model::plain;
-use hushed_model::{Block, Item, Model, Step, largest};
+use hushed_model::{Block, Item, Model, Program, Step, largest};
 use hushed_net::memory_pair;
 use hushed_twopc::share::Share;
 use serde::Serialize;
 
+use crate::circuit::cache::Cache;
+use crate::circuit::prefix::{Prefix, without_head};
 use crate::circuit::token::{Adds, open_largest, predicts_tokens};
-use crate::{Acts, Clear, Input, Layers, Protocol, RunError, Terms, run};
+use crate::shares::Shares;
+use crate::{Acts, Clear, Input, Layers, Protocol, RunError, Terms, run, run_next};
 
 /// One stage's errors over all texts, relative to the root mean square of the clear values there.
 #[derive(Clone, Debug, Serialize)]
@@ -96,16 +99,24 @@ enum Sent {
     Tokens(Vec<u32>),
 }
 
-/// Runs texts or images in three ways, calling `progress` after each item.
+/// Runs texts or images in three ways, calling `progress` after each item. Texts that begin with rows of the public
+/// `head` are run behind these.
 ///
 /// # Errors
 /// The first error of either party's runs.
 pub fn verify<T: Clone + Into<Item>>(
     model: &Model,
     items: &[T],
+    head: &[u32],
     mut progress: impl FnMut(usize),
 ) -> Result<Report, RunError> {
-    let items: Vec<Item> = items.iter().cloned().map(Into::into).collect();
+    let whole: Vec<Item> = items.iter().cloned().map(Into::into).collect();
+    let (public, items): (Vec<usize>, Vec<Item>) = whole.iter().map(|item| without_head(head, item.clone())).unzip();
+    let most = public.iter().copied().max().unwrap_or(0);
+    let ran = Prefix::of_head(&model.program(), head.get(..most).unwrap_or(head))?;
+    let ran: Vec<Arc<Prefix>> = public.iter().map(|&rows| Arc::new(ran.first(rows))).collect();
+    let none = public.iter().map(|&rows| Ok(Arc::new(Prefix::of_rows(rows)?)));
+    let none: Vec<Arc<Prefix>> = none.collect::<Result<_, RunError>>()?;
     let shapes = Model::shapes_only(&model.public);
     let (client, server) = memory_pair();
     let (to_main, from_client) = channel();
@@ -114,15 +125,16 @@ pub fn verify<T: Clone + Into<Item>>(
         let lengths: Vec<Input> =
             items.iter().map(|item| Input::Lengths(vec![item.rows().total], Terms::default())).collect();
         let known: Vec<Input> = items.iter().map(input).collect();
+        let prefixes = &ran;
         let server = scope.spawn(move || {
             let mut session = Protocol::establish(server, Arc::new(Layers::default()))?;
-            party(&mut session, model, &lengths, &server_to_main)
+            party(&mut session, model, (&lengths, prefixes), &server_to_main)
         });
         let client = scope.spawn(move || {
             let mut session = Protocol::establish(client, Arc::new(Layers::default()))?;
-            party(&mut session, &shapes, &known, &to_main)
+            party(&mut session, &shapes, (&known, &none), &to_main)
         });
-        let report = compare(model, &items, &from_client, &from_server, &mut progress);
+        let report = compare(model, (&whole, &items, &ran), &from_client, &from_server, &mut progress);
         // A party that stopped closed its channel, which ended `compare`; its error is the cause.
         for done in [client.join(), server.join()] {
             match done {
@@ -145,12 +157,17 @@ fn ends(step: &Step) -> bool {
 }
 
 /// Runs one party and sends a copy of its share after every stage.
-fn party(party: &mut Protocol, model: &Model, inputs: &[Input], out: &Sender<Sent>) -> Result<(), RunError> {
+fn party(
+    party: &mut Protocol,
+    model: &Model,
+    (inputs, prefixes): (&[Input], &[Arc<Prefix>]),
+    out: &Sender<Sent>,
+) -> Result<(), RunError> {
     let program = model.program_of_all_logits();
-    for input in inputs {
+    for (input, prefix) in inputs.iter().zip(prefixes) {
         // A closed channel means that the other side of `verify` has stopped, so nothing is left to compare.
         let mut open = true;
-        let last = run(party, &program, input, |step, x| {
+        let last = behind(party, &program, prefix, input, |step, x| {
             if ends(step) && open {
                 open = out.send(Sent::Stage(x.clone())).is_ok();
             }
@@ -169,9 +186,23 @@ fn party(party: &mut Protocol, model: &Model, inputs: &[Input], out: &Sender<Sen
     Ok(())
 }
 
+/// One run of a text behind the rows of a prefix, or of an item without one.
+fn behind<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    prefix: &Arc<Prefix>,
+    input: &Input,
+    see: impl FnMut(&Step, &Acts<S::Share>),
+) -> Result<Acts<S::Share>, RunError> {
+    match prefix.rows() {
+        0 => run(on, program, input, see),
+        _ => run_next(on, program, &mut Cache::after(Arc::clone(prefix)), input, see),
+    }
+}
+
 fn compare(
     model: &Model,
-    items: &[Item],
+    (whole, items, prefixes): (&[Item], &[Item], &[Arc<Prefix>]),
     client: &Receiver<Sent>,
     server: &Receiver<Sent>,
     progress: &mut impl FnMut(usize),
@@ -181,14 +212,16 @@ fn compare(
     let mut sums: Vec<Sums> = stages.iter().map(|_| Sums::default()).collect();
     let mut report = Report::default();
     let mut in_clear = Clear::default();
-    for (done, item) in items.iter().enumerate() {
+    for (done, ((whole, item), prefix)) in whole.iter().zip(items).zip(prefixes).enumerate() {
         let (mut clear, mut approx) = (Vec::new(), Vec::new());
-        plain::run(&program, vec![item.clone()], |step, x| {
+        plain::run(&program, vec![whole.clone()], |step, x| {
             if ends(step) {
-                clear.push(x.values.data().to_vec());
+                let rows = x.values.data().chunks_exact(x.values.cols().max(1));
+                let public = if rows.len() > prefix.rows() { prefix.rows() } else { 0 };
+                clear.push(rows.skip(public).flatten().copied().collect::<Vec<f64>>());
             }
         })?;
-        run(&mut in_clear, &program, &input(item), |step, x| {
+        behind(&mut in_clear, &program, prefix, &input(item), |step, x| {
             if ends(step) {
                 approx.push(x.values());
             }

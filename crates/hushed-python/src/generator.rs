@@ -292,6 +292,7 @@ impl Wanted {
             stop: self.stop.clone(),
             pad_output: self.pad_output,
             public_prefix,
+            begin: false,
             ahead: self.ahead,
             draft: self.draft,
             public_table: self.public_table,

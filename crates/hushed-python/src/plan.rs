@@ -53,6 +53,7 @@ pub fn plan(
         answers,
         prefix: prefix.map_err(|error| errors::serve(py, &error))?,
         pace: Pace::default(),
+        head: true,
     };
     let planned = work::quietly(py, move || {
         let pace = Pace::measure()?;

@@ -149,6 +149,11 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     pub public_prefix: Option<PathBuf>,
 
+    /// Keep the first tokens of texts private too, where the model's folder says with which ones all begin (its chat
+    /// template, or the token that begins every text). Without it they are run in the clear. 2pc only
+    #[arg(long, env = "HUSHED_NO_PUBLIC_HEAD", value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_public_head: bool,
+
     /// With a model that generates: maximum number of passes for which the server holds products made ahead for a
     /// client (`generate --ahead`); 0 makes none. Each takes memory until it is used or its session ends (`plan
     /// --ahead`), and counts as a text when it is made. 2pc only
@@ -276,6 +281,7 @@ impl ServeArguments {
             search_scores: self.search_scores,
             answers: self.answer_bits.map_or(self.answers, Answers::Bits),
             public_prefix: self.public_prefix.clone(),
+            public_head: !self.no_public_head,
             max_ahead: self.max_ahead,
             max_drafts: self.max_drafts,
             max_memory: self.max_memory,

@@ -85,11 +85,6 @@ pub enum ServeError {
         /// What the server has.
         offered: Option<Digest>,
     },
-    /// Padding where none can be hidden.
-    #[error(
-        "this server puts a public prefix before each text, and its model uses relative positions: padding after the prefix would shift the text; leave out --bucket"
-    )]
-    NoPaddingBehindPrefix,
     /// Drafts together with a number of passes that should reveal nothing of the text.
     #[error(
         "with drafts, the number of passes shows the server how many drafts were wrong, so --pad-output cannot hide where the text ends; leave out one of the two"
@@ -386,8 +381,7 @@ impl ServeError {
             Self::Model(
                 ModelError::Folder(_) | ModelError::TokenOutOfRange { .. } | ModelError::NotAnEncoder { .. },
             ) => Category::Folder,
-            Self::NoPaddingBehindPrefix
-            | Self::DraftsShow
+            Self::DraftsShow
             | Self::Model(ModelError::NotAGenerator)
             | Self::OtherAnswers { .. }
             | Self::LessThanAnAnswer { .. } => Category::Usage,
@@ -498,7 +492,6 @@ impl ServeError {
             | Self::LessThanAnAnswer { .. }
             | Self::OtherAnswers { .. }
             | Self::EmptyOption { .. }
-            | Self::NoPaddingBehindPrefix
             | Self::DraftsShow
             | Self::TooManyDocuments { .. }
             | Self::Penalty(_)
@@ -601,6 +594,7 @@ impl Refusal {
             Self::NoScores => "no-scores",
             Self::TooFarAhead { .. } => "too-far-ahead",
             Self::TooManyDrafts { .. } => "too-many-drafts",
+            Self::NoHead => "no-head",
             Self::Unknown { .. } => "refused",
         }
     }

@@ -6,14 +6,14 @@ mod write;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::{Declared, FUNCTIONS, Model, Range, Ranges, calibrate};
+use hushed_model::{Declared, FUNCTIONS, Model, Range, Ranges, calibrate_layers};
 use hushed_mpc::{Bound, Fit, LEAST_COSINE, MARGIN, Trial, choose, choose_norms, fits};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::CliError;
 use crate::images::{self, Read};
-use crate::input::{self, Truncate};
+use crate::input::{self, Begin, PublicHead, Truncate};
 use crate::output::Output;
 use write::write;
 
@@ -74,6 +74,12 @@ pub struct Args {
 
     #[command(flatten)]
     too_long: Truncate,
+
+    #[command(flatten)]
+    head: PublicHead,
+
+    #[command(flatten)]
+    begin: Begin,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -102,9 +108,10 @@ impl Args {
         let (given, digest) = self.sample()?;
         let sha256 = hushed_serve::Digest(digest.finalize().into()).to_string();
         let model = Model::load(&self.dir)?;
-        let items = given.items(&model.public, &self.too_long)?;
+        let items = given.begun(&model.public, &self.too_long, &self.begin)?;
+        let head = self.head.of(&model.public).to_vec();
         out.note(&format!("running {} texts or images in the clear …", items.len()));
-        let calibration = calibrate(&model, &items, &sha256)?;
+        let calibration = calibrate_layers(&model, &items, &sha256, (&head, usize::MAX))?;
 
         for (site, ranges) in &calibration.sites {
             let object = json!({ "site": site, "ranges": ranges });
@@ -126,7 +133,7 @@ impl Args {
         for fit in &fits {
             out.result(json!({ "fit": fit, "fits": fit.fits() }), || shown(fit))?;
         }
-        let trials = choose(&model, &items, &calibration)?;
+        let trials = choose(&model, &items, &head, &calibration)?;
         for trial in &trials {
             out.result(json!({ "trial": trial, "keeps": trial.keeps() }), || tried(trial))?;
         }

@@ -9,6 +9,7 @@ use hushed_mpc::{CHECKED_LAYERS, Sampled, out_of_range, sampled, vocabulary};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
+use crate::input::PublicHead;
 use crate::output::Output;
 use crate::words::counted;
 
@@ -33,6 +34,8 @@ pub struct Args {
     /// Run every token of the vocabulary through this many layers in the clear; 0: through none
     #[arg(long, value_name = "N", default_value_t = CHECKED_LAYERS)]
     layers: usize,
+    #[command(flatten)]
+    head: PublicHead,
 }
 
 impl Args {
@@ -52,13 +55,14 @@ impl Args {
         // Only now are the weights read, and their ranges compared with the formats of a private run.
         let model = Model::load(&self.dir)?;
         let refused = hushed_mpc::supported(&model.program()).err();
-        let (beyond, inexact) = match refused {
+        let head = self.head.of(&model.public);
+        let (beyond, inexact, needs_head) = match refused {
             Some(_) => Default::default(),
             None => {
                 let mut all = out_of_range(&model)?;
-                let Sampled { beyond, inexact } = sampled(&model)?;
+                let Sampled { beyond, inexact, needs_head } = sampled(&model, head)?;
                 all.extend(beyond);
-                (all, inexact)
+                (all, inexact, needs_head)
             }
         };
         for problem in &beyond {
@@ -72,7 +76,8 @@ impl Args {
             Some(_) => Vec::new(),
             None => {
                 let bar = out.progress(0, "tokens of the vocabulary");
-                let left = vocabulary(&model, self.layers, &|tokens, all| {
+                let behind = if needs_head { head } else { &[] };
+                let left = vocabulary(&model, (behind, self.layers), &|tokens, all| {
                     bar.set_length(all as u64);
                     bar.inc(tokens as u64);
                 })?;
@@ -108,7 +113,8 @@ impl Args {
             Err(error) => json!({ "problem": error.to_string() }),
             Ok(()) => json!({ "problem": null }),
         };
-        let object = json!({ "supported": true, "model": s, "protocols": names, "details": details, "chat": chat, "inexact": inexact });
+        let object = json!({ "supported": true, "model": s, "protocols": names, "details": details, "chat": chat, "inexact": inexact,
+            "public_head": { "tokens": head.len(), "needed": needs_head } });
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
                 (Some(labels), _) => format!(
@@ -143,13 +149,21 @@ impl Args {
                 )
             });
             let small: String = small.collect();
+            let public = match (head.len(), needs_head) {
+                (0, _) => String::new(),
+                (tokens, false) => format!("\n- the first {} of a text may be public (docs/models.md)", counted(tokens, "token")),
+                (tokens, true) => format!(
+                    "\n- only texts that begin with the public head ({}) fit: the first rows exceed the formats of a private run",
+                    counted(tokens, "token")
+                ),
+            };
             let supported = match names.is_empty() {
                 true => "supported in the clear only",
                 false => "supported",
             };
             format!(
                 "{supported}: {} layers, {} wide, {} heads, {} hidden; {:.1} million parameters; \
-                 {reads}; pooling: {}{ends}{said}{small}",
+                 {reads}; pooling: {}{ends}{said}{public}{small}",
                 s.layers,
                 s.width,
                 s.heads,

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::error::CliError;
 use crate::images::Given;
-use crate::input::{Truncate, items, read_lines};
+use crate::input::{Begin, Truncate, items, read_lines};
 use crate::output::{Output, answer, answer_text};
 use crate::verbs::fhe::decrypt::{show_choices, show_likelihoods};
 use crate::words::counted;
@@ -54,6 +54,9 @@ pub struct Args {
     /// With a model that generates text: a file with a text to put before each text, as with `serve --public-prefix`
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
+
+    #[command(flatten)]
+    begin: Begin,
 
     /// With a model that generates text: maximum tokens to add, the likeliest each time (32 if not given)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -139,6 +142,7 @@ impl Args {
         let limit = model.public.max_tokens.saturating_sub(before.len() + 1);
         let behind = prefix.is_some();
         let prompts = self.too_long.tokens_within(&model.public, texts, limit, behind)?;
+        let prompts = self.begin.texts(&model.public, prompts)?;
         let drafts = usize::from(self.draft);
         let (mut made, mut passes, mut guessed, mut right) = (0, 0, 0, 0);
         for (index, prompt) in prompts.iter().enumerate() {

@@ -10,6 +10,7 @@ use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
 use crate::input::{Asking, Said};
 use crate::output::Output;
+use crate::words::counted;
 
 /// Continue a private text with a server that sees neither the text nor its continuation
 #[derive(clap::Args)]
@@ -106,6 +107,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
 
+    /// Put the token that begins a text before the prompt, as a chat template or tokenizer does where there is one
+    #[arg(long, env = "HUSHED_BEGIN", value_parser = clap::builder::FalseyValueParser::new())]
+    begin: bool,
+
     /// Precompute the products with weights and tables for N later tokens at a time, so that each token costs less
     /// when it comes (needs a server with `--max-ahead`; see `hushed plan --ahead`). The server sees for how many
     /// tokens, and whether the text is padded and the table public
@@ -147,6 +152,7 @@ impl Args {
                 prefix.tokens, prefix.text
             ));
         }
+        let public_head = client.public_head().is_some();
         if self.ahead > 0 {
             out.note("products of later tokens are made before the first one");
         }
@@ -164,6 +170,7 @@ impl Args {
             stop: stop.collect(),
             pad_output: self.pad_output,
             public_prefix,
+            begin: self.begin,
             ahead: self.ahead,
             draft: self.draft,
             public_table: self.public_table,
@@ -175,6 +182,12 @@ impl Args {
         let mut generation = client.generate_prompt(&prompt, &options)?;
         let (prompt_tokens, rows) = (generation.tokens(), generation.rows());
         let prefix = generation.prefix_tokens();
+        if prefix > 0 && public_head {
+            out.note(&format!(
+                "the first {} of the text are public: the server runs them in the clear",
+                counted(prefix, "token")
+            ));
+        }
         let seed = generation.seed();
         let (mut seconds, mut text, mut finish) = (Vec::new(), String::new(), Finish::Length);
         let mut written = Ok(());

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::connect::at_least_one;
 use crate::error::CliError;
+use crate::input::PublicHead;
 use crate::output::Output;
 use sum::Sum;
 
@@ -98,6 +99,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
 
+    #[command(flatten)]
+    head: PublicHead,
+
     /// With a classifier or a model that generates: what the client learns of each result, as with `serve --answers`
     #[arg(long, value_name = "label|top:K|logits", default_value = "label", env = "HUSHED_ANSWERS")]
     answers: Answers,
@@ -169,6 +173,7 @@ impl Args {
             answers: self.answer_bits.map_or(self.answers, Answers::Bits),
             prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
             pace: Pace::measure().map_err(PlanError::from)?,
+            head: self.head.is_on(),
         };
         let plans = Plan::of_folder(&self.dir, &request)?;
         let Some((first, later)) = plans.split_first() else {

@@ -125,6 +125,7 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
         stop: stops,
         pad_output: served.shared.how.pad_output,
         public_prefix: None,
+        begin: false,
         ahead: served.shared.how.ahead,
         draft: served.shared.how.draft,
         public_table: served.shared.how.public_table,

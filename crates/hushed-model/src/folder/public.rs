@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use crate::arch::Task;
@@ -14,11 +15,11 @@ use crate::folder::config::ends::{self, GENERATION};
 use crate::folder::config::{self, CONFIG};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, Matryoshka, NORMALIZE, POOLING, PROMPTS, SENTENCE, Similarity};
-use crate::folder::small::read_small;
+use crate::folder::small::{read_small, without_indentation};
 use crate::folder::vision::{self, PREPROCESSOR};
 use crate::images::{Pixels, Preprocess};
 use crate::tokens::chat::{ChatError, ChatTemplate, Message, Prompt};
-use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong};
+use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong, head};
 
 /// Name in the folder, and size limit in bytes.
 const FILES: &[(&str, u64)] = &[
@@ -43,6 +44,8 @@ const SENTENCE_BEFORE: [&str; 6] = [
     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json",
 ];
+/// A larger file is kept without its indentation.
+const MOST_INDENTED: usize = 8 << 20;
 /// What to do if a required file is missing.
 const NO_CONFIG: &str = "point to a Hugging Face model folder";
 const NO_TOKENIZER: &str = "only fast tokenizers are read; save the tokenizer with `save_pretrained` of a fast one";
@@ -82,6 +85,9 @@ pub struct Public {
     pub pools_prompts: bool,
     /// How a conversation becomes a text, if the model was trained on conversations.
     chat: Option<ChatTemplate>,
+    /// The token that begins a text by the configuration, whether or not the tokenizer puts it there.
+    begin: Option<u32>,
+    head: OnceLock<Vec<u32>>,
 }
 
 impl PublicFiles {
@@ -98,6 +104,8 @@ impl PublicFiles {
         for &(name, limit) in FILES.iter().filter(|(name, _)| *name != CHAT) {
             match read_small(&folder.join(name), name, limit) {
                 Ok(Some(bytes)) => {
+                    // Some files of several megabytes are as large only because they are indented.
+                    let bytes = if bytes.len() > MOST_INDENTED { without_indentation(&bytes) } else { bytes };
                     files.insert(name, bytes);
                 }
                 Ok(None) => {}
@@ -287,7 +295,10 @@ impl PublicFiles {
         }
         let config = config?;
         let max_tokens = sentence.max_tokens.or(longest).unwrap_or(config.positions).min(config.positions);
+        let begin = bytes(CONFIG).filter(|_| task == Task::Generate);
         Some(Public {
+            begin: begin.and_then(|b| ends::begin(b, config.vocabulary)),
+            head: OnceLock::new(),
             end_tokens: ends.unwrap_or_else(|| config.end_tokens.clone()),
             config,
             tokenizer,
@@ -352,6 +363,37 @@ impl Public {
         }
         let limit = self.max_tokens.saturating_sub(1);
         Ok(self.tokenizer()?.encode(text, limit, TooLong::Refuse)?)
+    }
+
+    /// The public head of a generator's texts ([`TokenIds::public_rows`]): the tokens that every conversation begins
+    /// with, if the folder has a chat template, or else the token that begins every text. Empty for other models, and
+    /// where the folder names no such token.
+    #[must_use]
+    pub fn head(&self) -> &[u32] {
+        self.head.get_or_init(|| {
+            let Some(tokenizer) = self.tokenizer.as_ref().filter(|_| self.task() == Task::Generate) else {
+                return Vec::new();
+            };
+            let chat = self.chat.as_ref().map(|template| head::of_chat(template, tokenizer));
+            let mut head = match chat.filter(|head| !head.is_empty()) {
+                Some(head) => head,
+                None => tokenizer.first().or(self.begin).into_iter().collect(),
+            };
+            head.truncate(self.max_tokens.saturating_sub(1));
+            head
+        })
+    }
+
+    /// The token that begins a text, put before it if it is not there.
+    ///
+    /// # Errors
+    /// [`TextError::NoBegin`] if the folder names none.
+    pub fn begun(&self, text: TokenIds) -> Result<TokenIds, TextError> {
+        let first = *self.head().first().ok_or(TextError::NoBegin)?;
+        match text.ids().first() == Some(&first) {
+            true => Ok(text),
+            false => Ok(text.behind_token(first)),
+        }
     }
 
     /// The tokenizer.

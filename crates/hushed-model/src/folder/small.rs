@@ -41,3 +41,35 @@ pub(crate) fn link(path: &Path) -> Option<String> {
     let target = path.read_link().ok()?;
     (!path.exists()).then(|| target.display().to_string())
 }
+
+/// JSON without the white space between its parts. What is no JSON is changed too, and stays none.
+pub(crate) fn without_indentation(json: &[u8]) -> Vec<u8> {
+    let (mut inside, mut escaped) = (false, false);
+    let kept = |byte: &u8| {
+        let kept = inside || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        match byte {
+            b'"' if !escaped => inside = !inside,
+            _ => {}
+        }
+        escaped = inside && *byte == b'\\' && !escaped;
+        kept
+    };
+    json.iter().copied().filter(kept).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::without_indentation;
+
+    #[test]
+    fn texts_keep_their_spaces() {
+        let json = br#" { "a b" : [ 1 , "\\" , " \" \\\" x" , { } ] ,
+            "\t \u0020" :null } "#;
+        let small = without_indentation(json);
+        assert_eq!(small, br#"{"a b":[1,"\\"," \" \\\" x",{}],"\t \u0020":null}"#);
+        let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
+        assert_eq!(read(&small), read(json));
+    }
+}

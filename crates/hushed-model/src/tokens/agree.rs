@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::pipeline::{chain, part_type};
+use super::parts::{chain, part_type};
 use crate::folder::json::{Fields, without_mark};
 
 const SUPPORTED: &str = "what tokenizer.json says";

@@ -14,7 +14,8 @@ use tokenizers::decoders::wordpiece::WordPiece;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::metaspace::Metaspace;
 
-use super::pipeline::{Kind, SPACE, character_of, name_of};
+use super::parts::SPACE;
+use super::pipeline::{Kind, character_of, name_of};
 
 /// The bytes of every token.
 pub(super) type Bytes = Arc<[Box<[u8]>]>;

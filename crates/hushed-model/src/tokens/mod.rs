@@ -10,6 +10,8 @@ mod agree;
 mod charsmap;
 pub mod chat;
 mod decoder;
+pub(crate) mod head;
+mod parts;
 mod pipeline;
 
 use std::collections::BTreeSet;
@@ -147,7 +149,7 @@ impl Tokenizer {
         let names = pipeline::specials(&object);
         let mut special: BTreeSet<u32> = names.iter().filter_map(|s| table.find(s)).collect();
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        let lower_case = pipeline::lower_case(kind, &object);
+        let lower_case = parts::lower_case(object.get("normalizer"));
         let padding = table.find(kind.padding());
         // Multilingual BERT-like sentence encoders have SentencePiece's tokens and a configuration with BERT's padding
         // id. That works, because padding is masked. Where positions depend on the id, the check of the folder's whole
@@ -345,6 +347,11 @@ impl Tokenizer {
     /// A decoder from token ids to text; `None` if the model does not generate.
     pub fn decoder(&self) -> Option<Decoder> {
         self.bytes.clone().map(Decoder::new)
+    }
+
+    /// The token that the tokenizer puts before every text, if it puts one there.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.around[0]
     }
 
     /// The id that padding uses.

@@ -1,44 +1,24 @@
-//! What a `tokenizer.json` may consist of: one of four models, with the normaliser and splitter of published folders.
+//! What a `tokenizer.json` may consist of: one of four models, behind the normalisers and splitters of [`parts`].
 //!
-//! * WordPiece (BERT, DistilBERT): normaliser `BertNormalizer`; splitter `BertPreTokenizer`.
-//! * BPE over pieces, with bytes for unknown characters (LLaMA): normaliser `Prepend` and `Replace` of spaces by "▁",
-//!   or none; splitter none, or `Metaspace`.
-//! * BPE over bytes (RoBERTa, GPT-2, LLaMA 3): normaliser none, or [`NORMALISERS`]; splitter `ByteLevel`, perhaps after
-//!   a `Split` by one of [`PATTERNS`].
-//! * Unigram (SentencePiece, XLM-RoBERTa): normaliser none, or [`NORMALISERS`]; splitter `Metaspace`, perhaps after
-//!   `WhitespaceSplit`.
+//! * WordPiece (BERT, DistilBERT).
+//! * BPE over pieces, with bytes for unknown characters (LLaMA, Gemma): a normaliser or splitter marks spaces by "▁".
+//! * BPE over bytes (RoBERTa, GPT-2, LLaMA 3, Qwen, SmolLM2): a `ByteLevel` makes characters of bytes.
+//! * Unigram (SentencePiece, XLM-RoBERTa): behind a `Metaspace`.
 //!
-//! The file cannot supply programs: regular expressions come from a fixed list, and the work per text is bounded. A
-//! client gets this file from the server, so anything that would make the library panic or run for long is refused here
-//! first.
+//! The work per text is bounded. A client gets this file from the server, so anything that would make the library panic
+//! or run for long is refused here first.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use super::charsmap;
+use super::parts::{self, SPACE, chain, part_type, replaces};
 use crate::error::Problem;
 use crate::folder::json::Fields;
 
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 
-/// Normalisers without arguments that matter, besides BERT's own.
-const NORMALISERS: &str =
-    "null, Precompiled (once), NFC, NFKC, Lowercase, Strip, Replace of spaces, or a Sequence of at most 8 of these";
-/// The most normalisers in a sequence.
-const MAX_NORMALISERS: usize = 8;
-/// The only pattern that SentencePiece's converter writes: several spaces become one.
-const SPACES: &str = " {2,}";
-/// Stands for a space in SentencePiece's pieces.
-pub(super) const SPACE: &str = "▁";
-/// Patterns by which published folders split texts before taking bytes: those of GPT-2, of LLaMA 3 (and GPT-4) and of
-/// Qwen 2. Others are refused: a pattern is a program that a stranger could supply.
-const PATTERNS: [&str; 3] = [
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-];
 /// Longest piece in bytes: at every position, a text is compared with all pieces that begin there. Published pieces
 /// have 16 characters.
 const MAX_PIECE: usize = 256;
@@ -100,37 +80,28 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
             return None;
         }
     };
-    let (normaliser, supported) = match kind {
-        Kind::WordPiece => (part_type(object.get("normalizer")) == Some("BertNormalizer"), "BertNormalizer"),
-        Kind::Pieces => (
-            marks_spaces(object.get("normalizer")).is_some(),
-            "null, or a Sequence of Prepend \"▁\" and Replace of \" \" by \"▁\"",
-        ),
-        Kind::Bytes | Kind::Unigram => (normaliser(object.get("normalizer")), NORMALISERS),
-    };
-    if !normaliser {
-        f.unsupported_part("normalizer", supported);
+    let normaliser = parts::normaliser(object.get("normalizer"));
+    if normaliser.is_none() {
+        f.unsupported_part("normalizer", parts::NORMALISERS);
     }
-    let splitter = object.get("pre_tokenizer");
-    let (splitter, supported) = match kind {
-        Kind::WordPiece => (part_type(splitter) == Some("BertPreTokenizer"), "BertPreTokenizer"),
-        Kind::Bytes => (
-            byte_level(splitter),
-            "ByteLevel with its regular expression, or without it after a Split by a published one",
-        ),
-        Kind::Pieces => (
-            // Exactly one of the two must mark spaces.
-            match marks_spaces(object.get("normalizer")) {
-                Some(true) => splitter.is_none_or(Value::is_null),
-                Some(false) => metaspace(splitter),
-                None => true,
-            },
-            "null behind a normalizer that marks spaces by \"▁\", or Metaspace with \"▁\" without one",
-        ),
-        Kind::Unigram => (metaspace(splitter), "Metaspace with \"▁\", perhaps in a Sequence after WhitespaceSplit"),
-    };
-    if !splitter {
-        f.unsupported_part("pre_tokenizer", supported);
+    let splitter = parts::splitter(object.get("pre_tokenizer"));
+    if splitter.is_none() {
+        f.unsupported_part("pre_tokenizer", parts::SPLITTERS);
+    }
+    if let (Some(first), Some(then)) = (normaliser, splitter) {
+        let needs = match kind {
+            Kind::WordPiece => None,
+            Kind::Bytes if first.bytes != then.bytes => None,
+            Kind::Bytes => Some("one ByteLevel, which a BPE without byte_fallback needs"),
+            Kind::Pieces if first.marks_spaces || then.marks_spaces => None,
+            Kind::Pieces => Some("Metaspace, or a normalizer that replaces spaces by \"▁\""),
+            // Its special tokens are hidden under names with a space: no text has one behind this splitter.
+            Kind::Unigram if then.marks_spaces => None,
+            Kind::Unigram => Some("Metaspace with \"▁\", perhaps in a Sequence"),
+        };
+        if let Some(needs) = needs {
+            f.unsupported_part("pre_tokenizer", needs);
+        }
     }
     if let Some(model) = object.get("model").and_then(Value::as_object) {
         let mut f = Fields::new(TOKENIZER, model, problems);
@@ -153,108 +124,10 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
     Some(kind)
 }
 
-/// Whether the normaliser lowers the case.
-pub(super) fn lower_case(kind: Kind, object: &Map<String, Value>) -> bool {
-    let normaliser = object.get("normalizer");
-    match kind {
-        Kind::WordPiece => normaliser.and_then(|n| n.get("lowercase")?.as_bool()).unwrap_or(true),
-        Kind::Bytes | Kind::Pieces | Kind::Unigram => {
-            chain(normaliser, "normalizers").any(|n| part_type(Some(n)) == Some("Lowercase"))
-        }
-    }
-}
-
 /// Whether a BPE model represents unknown characters as bytes.
 fn falls_back(object: &Map<String, Value>) -> bool {
     let model = object.get("model");
     model.and_then(|m| m.get("byte_fallback")) == Some(&Value::Bool(true))
-}
-
-/// Whether a normaliser replaces spaces by [`SPACE`], as LLaMA's does; `None` if it does anything else.
-fn marks_spaces(part: Option<&Value>) -> Option<bool> {
-    let parts: Vec<&Value> = chain(part, "normalizers").collect();
-    let prepends = |part: &Value| {
-        part_type(Some(part)) == Some("Prepend") && part.get("prepend").and_then(Value::as_str) == Some(SPACE)
-    };
-    match parts.as_slice() {
-        [] => Some(false),
-        [first, last] if prepends(first) && replaces(last, " ", SPACE) => Some(true),
-        [only] if replaces(only, " ", SPACE) => Some(true),
-        _ => None,
-    }
-}
-
-/// Whether a part is the `Replace` of `from` by `to`.
-fn replaces(part: &Value, from: &str, to: &str) -> bool {
-    part_type(Some(part)) == Some("Replace")
-        && part.get("pattern") == Some(&json!({ "String": from }))
-        && part.get("content").and_then(Value::as_str) == Some(to)
-}
-
-pub(super) fn part_type(part: Option<&Value>) -> Option<&str> {
-    part?.get("type")?.as_str()
-}
-
-/// The members of a `Sequence`, or the part itself.
-pub(super) fn chain<'a>(part: Option<&'a Value>, members: &str) -> impl Iterator<Item = &'a Value> {
-    let listed = match part_type(part) {
-        Some("Sequence") => part.and_then(|p| p.get(members)?.as_array()),
-        _ => None,
-    };
-    let alone = part.filter(|p| !p.is_null() && part_type(part) != Some("Sequence"));
-    listed.into_iter().flatten().chain(alone)
-}
-
-fn normaliser(part: Option<&Value>) -> bool {
-    let Some(part) = part.filter(|p| !p.is_null()) else {
-        return true;
-    };
-    let parts: Vec<&Value> = chain(Some(part), "normalizers").collect();
-    let sound = |part: &&Value| match part_type(Some(part)) {
-        Some("NFC" | "NFKC" | "Lowercase" | "Strip") => true,
-        Some("Precompiled") => part.get("precompiled_charsmap").and_then(Value::as_str).is_some_and(charsmap::sound),
-        Some("Replace") => {
-            let spaces = part.get("pattern") == Some(&json!({ "Regex": SPACES }));
-            let to = part.get("content").and_then(Value::as_str);
-            spaces && matches!(to, Some(SPACE | " "))
-        }
-        _ => false,
-    };
-    // Each can lengthen a text by a bounded factor; a second one would multiply it.
-    let maps = parts.iter().filter(|p| part_type(Some(p)) == Some("Precompiled"));
-    parts.len() <= MAX_NORMALISERS && maps.count() <= 1 && parts.iter().all(sound)
-}
-
-fn byte_level(part: Option<&Value>) -> bool {
-    let parts: Vec<&Value> = chain(part, "pretokenizers").collect();
-    let regular = |part: &Value, used: bool| {
-        let given = part.get("use_regex").unwrap_or(&Value::Bool(true));
-        part_type(Some(part)) == Some("ByteLevel") && *given == Value::Bool(used)
-    };
-    match parts.as_slice() {
-        [only] => regular(only, true),
-        [split, last] => published_split(split) && regular(last, false),
-        _ => false,
-    }
-}
-
-/// Whether a part is a `Split` by one of [`PATTERNS`] that keeps the matches.
-fn published_split(part: &Value) -> bool {
-    let pattern = part.get("pattern").and_then(|p| p.get("Regex")?.as_str());
-    part_type(Some(part)) == Some("Split")
-        && pattern.is_some_and(|pattern| PATTERNS.contains(&pattern))
-        && part.get("behavior").and_then(Value::as_str) == Some("Isolated")
-        && part.get("invert").is_none_or(|v| *v == Value::Bool(false))
-}
-
-fn metaspace(part: Option<&Value>) -> bool {
-    let parts: Vec<&Value> = chain(part, "pretokenizers").collect();
-    let last = match parts.as_slice() {
-        [only] => only,
-        [first, last] if part_type(Some(first)) == Some("WhitespaceSplit") => last,
-        _ => return false,
-    };
-    part_type(Some(last)) == Some("Metaspace") && last.get("replacement").and_then(Value::as_str) == Some(SPACE)
 }
 
 /// The vocabulary of a model: text → id.
@@ -293,7 +166,7 @@ impl<'a> Vocabulary<'a> {
             }
             // Without any of these, texts would silently lose characters.
             Kind::Bytes => {
-                for byte in 0..=255 {
+                for byte in (0..=255).filter(|byte| is_in_texts(*byte)) {
                     table.id(&character_of(byte).to_string(), problems)?;
                 }
             }
@@ -348,6 +221,12 @@ fn pieces(listed: Option<&Value>) -> Option<HashMap<&str, u64>> {
     (ids.len() == list.len()).then_some(ids)
 }
 
+/// Whether a byte is in the UTF-8 of an assigned character other than a control character. Some vocabularies lack
+/// others (SmolLM2, Falcon): the library leaves them out of a text.
+fn is_in_texts(byte: u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~' | 0x80..=0xbf | 0xc2..=0xf0)
+}
+
 /// The character that stands for a byte in GPT-2's vocabulary: the byte itself if printable, otherwise the next one
 /// from U+0100 on.
 pub(crate) fn character_of(byte: u8) -> char {
@@ -394,7 +273,8 @@ pub(super) fn hide_specials(object: &mut Map<String, Value>) {
 /// The special tokens before and after a text, from `BertProcessing`, `RobertaProcessing` or a `TemplateProcessing` of
 /// the shape `[CLS] A [SEP]`.
 pub(super) fn special_around(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<(String, String)> {
-    let post = object.get("post_processor");
+    let mut posts = chain(object.get("post_processor"), "processors").filter(|part| !is_byte_level(part));
+    let post = posts.next().filter(|_| posts.next().is_none());
     let found = post.and_then(|p| match p.get("type")?.as_str()? {
         "BertProcessing" | "RobertaProcessing" => {
             Some((p.get("cls")?.get(0)?.as_str()?.to_owned(), p.get("sep")?.get(0)?.as_str()?.to_owned()))
@@ -414,6 +294,11 @@ pub(super) fn special_around(object: &Map<String, Value>, problems: &mut Vec<Pro
             .unsupported_part("post_processor", "BertProcessing, RobertaProcessing, or a template [CLS] A [SEP]");
     }
     found
+}
+
+/// Whether a part is `ByteLevel`, which as a processor only changes offsets.
+fn is_byte_level(part: &Value) -> bool {
+    part_type(Some(part)) == Some("ByteLevel")
 }
 
 /// Checks that ids are turned back into text by joining the bytes of tokens, as in [`super::Decoder`].
@@ -462,9 +347,8 @@ fn joins_pieces(decoder: Option<&Value>) -> bool {
 /// The special token before a text to be continued, if there is one; `None` if a problem was added, because something
 /// else is put around the text.
 pub(super) fn special_before(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<Option<String>> {
-    let parts: Vec<&Value> = chain(object.get("post_processor"), "processors")
-        .filter(|part| part_type(Some(part)) != Some("ByteLevel"))
-        .collect();
+    let parts: Vec<&Value> =
+        chain(object.get("post_processor"), "processors").filter(|part| !is_byte_level(part)).collect();
     let before = match parts.as_slice() {
         [] => Some(None),
         [only] if part_type(Some(only)) == Some("TemplateProcessing") => before_text(only),

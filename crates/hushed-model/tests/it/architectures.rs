@@ -205,7 +205,7 @@ fn byte_level_tokenizers_that_are_refused() {
     assert_problem!("roberta", |t| t["model"]["end_of_word_suffix"] = json!("</w>"), Problem::UnsupportedValue { .. });
     assert_problem!(
         "roberta",
-        |t| t["pre_tokenizer"]["use_regex"] = json!(false),
+        |t| t["normalizer"] = json!({"type": "ByteLevel"}),
         Problem::UnsupportedValue { field: "pre_tokenizer", .. }
     );
     assert_problem!(

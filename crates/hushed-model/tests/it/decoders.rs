@@ -276,7 +276,7 @@ fn tokenizers_that_are_refused() {
     let surrounds = json!({"type": "RobertaProcessing", "sep": ["x", 1], "cls": ["y", 0]});
     for (part, value) in [
         ("pre_tokenizer", evil),
-        ("pre_tokenizer", json!({"type": "ByteLevel", "use_regex": false})),
+        ("pre_tokenizer", json!({"type": "Digits", "individual_digits": true})),
         ("decoder", Value::Null),
         ("decoder", json!({"type": "Metaspace"})),
         ("post_processor", surrounds),

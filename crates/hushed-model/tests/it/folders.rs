@@ -192,7 +192,7 @@ fn a_wrong_tokenizer() {
         with(|t| t["pre_tokenizer"] = json!({"type": "Split", "pattern": {"Regex": "(a+)+$"}})),
         Problem::UnsupportedValue { .. }
     );
-    assert_problems!(with(|t| t["normalizer"] = json!(null)), Problem::UnsupportedValue { .. });
+    assert_problems!(with(|t| t["normalizer"] = json!({"type": "NFX"})), Problem::UnsupportedValue { .. });
     assert_problems!(with(|t| t["added_tokens"][0]["special"] = json!(7)), Problem::Tokenizer { .. });
     assert_problems!(
         |d: &Path| edit(d, "config.json", |c| c["pad_token_id"] = json!(9)),

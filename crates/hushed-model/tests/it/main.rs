@@ -10,5 +10,6 @@ mod folders;
 mod golden;
 mod gpt2;
 mod llama;
+mod tokenizers;
 mod variants;
 mod vit;

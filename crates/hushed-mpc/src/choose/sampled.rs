@@ -3,7 +3,7 @@
 //! (Sun et al., arXiv 2402.17762), show up here. Later texts may still have larger ones: `hushed calibrate` measures
 //! texts like those to come.
 
-use hushed_model::{Item, Model, ModelError, Preprocess, Task, calibrate};
+use hushed_model::{Item, Model, ModelError, Preprocess, Task, TokenIds, calibrate_layers};
 
 use super::fits::{Bound, Fit, Quantity, fits};
 use crate::{OutOfRange, RunError};
@@ -19,23 +19,34 @@ pub struct Sampled {
     /// Norms with a row so small that its rounding shows in an answer. A model may have tokens that occur in no text,
     /// with vectors as small as this.
     pub inexact: Vec<Fit>,
+    /// Whether only texts that begin with the public head fit: without it, the first rows exceed the formats.
+    pub needs_head: bool,
 }
 
-/// Runs the model in the clear and returns its [`Sampled`].
+/// Runs the model in the clear and returns its [`Sampled`]: for any text, or, if these do not fit, for those behind a
+/// public `head`, which may be empty.
 ///
 /// # Errors
 /// [`RunError::Model`] if the model has shapes only.
-pub fn sampled(model: &Model) -> Result<Sampled, RunError> {
+pub fn sampled(model: &Model, head: &[u32]) -> Result<Sampled, RunError> {
+    let alone = sampled_behind(model, &[])?;
+    if alone.beyond.is_empty() || head.is_empty() {
+        return Ok(alone);
+    }
+    Ok(Sampled { needs_head: true, ..sampled_behind(model, head)? })
+}
+
+fn sampled_behind(model: &Model, head: &[u32]) -> Result<Sampled, RunError> {
     let item = match &model.public.images {
         Some(images) => image(images)?,
-        None => text(model)?,
+        None => text(model, head)?,
     };
-    let calibration = calibrate(model, &[item], "")?;
+    let calibration = calibrate_layers(model, &[item], "", (head, usize::MAX))?;
     let all = fits(&calibration, model).into_iter();
     let (small, large): (Vec<Fit>, Vec<Fit>) = all.filter(|fit| !fit.fits()).partition(|fit| fit.bound == Bound::Least);
     let decodes = model.public.task() == Task::Generate;
     let beyond = large.into_iter().filter(|fit| counts(fit.what, decodes)).map(Fit::out_of_range);
-    Ok(Sampled { beyond: beyond.collect(), inexact: small })
+    Ok(Sampled { beyond: beyond.collect(), inexact: small, needs_head: false })
 }
 
 /// Whether a single text of arbitrary tokens shows that a model must not be served. A decoder's first tokens are large
@@ -50,14 +61,17 @@ fn counts(what: Quantity, decodes: bool) -> bool {
     }
 }
 
-/// Evenly spaced ordinary tokens, after what the tokenizer puts before a text.
-fn text(model: &Model) -> Result<Item, ModelError> {
+/// Evenly spaced ordinary tokens, after a public head or what the tokenizer puts before a text.
+fn text(model: &Model, head: &[u32]) -> Result<Item, ModelError> {
     let tokenizer = model.public.tokenizer()?;
     let ids = tokenizer.ordinary_ids();
-    let room = model.public.max_tokens.saturating_sub(2).clamp(1, TOKENS);
+    let room = model.public.max_tokens.saturating_sub(2.max(head.len())).clamp(1, TOKENS);
     let step = (ids.len() / room).max(1);
     let inside = ids.iter().copied().step_by(step).take(room);
-    Ok(tokenizer.surrounded(inside).into())
+    Ok(match head.is_empty() {
+        true => tokenizer.surrounded(inside).into(),
+        false => TokenIds::new(head.iter().copied().chain(inside).collect()).into(),
+    })
 }
 
 /// Gradients in all three channels with edges and noise on top, so that points of every brightness lie next to points

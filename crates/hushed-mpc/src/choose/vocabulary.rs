@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use hushed_model::{Item, Model, ModelError, calibrate_layers};
+use hushed_model::{Item, Model, ModelError, TokenIds, calibrate_layers};
 use rayon::prelude::*;
 
 use super::fits::{Bound, Fit, fits};
@@ -22,24 +22,27 @@ const NAMED: usize = 8;
 
 /// Runs texts of [`TOGETHER`] tokens of the vocabulary through the first `layers` layers, and gives every step whose
 /// format a text left. `advance` is told of each number of tokens that have been run, and of the number
-/// of all. A model of images has no
-/// vocabulary: nothing is found.
+/// of all. The texts begin with the public `head`, whose rows are not checked. A model of images has no vocabulary:
+/// nothing is found.
 ///
 /// # Errors
 /// [`RunError::Model`] if the model has shapes only.
 pub fn vocabulary(
     model: &Model,
-    layers: usize,
+    (head, layers): (&[u32], usize),
     advance: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<Leaves>, RunError> {
     if layers == 0 || model.public.images.is_some() {
         return Ok(Vec::new());
     }
     let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
-    let together = model.public.max_tokens.saturating_sub(2).clamp(1, TOGETHER);
+    let together = model.public.max_tokens.saturating_sub(2.max(head.len())).clamp(1, TOGETHER);
     let beyond = |ids: &[u32]| -> Result<Vec<Fit>, ModelError> {
-        let text: Item = tokenizer.surrounded(ids.iter().copied()).into();
-        let calibration = calibrate_layers(model, &[text], "", layers)?;
+        let text: Item = match head.is_empty() {
+            true => tokenizer.surrounded(ids.iter().copied()).into(),
+            false => TokenIds::new([head, ids].concat()).into(),
+        };
+        let calibration = calibrate_layers(model, &[text], "", (head, layers))?;
         Ok(fits(&calibration, model).into_iter().filter(|fit| fit.bound == Bound::Most && !fit.fits()).collect())
     };
     let ids = tokenizer.ordinary_ids();

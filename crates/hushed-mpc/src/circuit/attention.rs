@@ -67,7 +67,7 @@ pub fn scores<S: Shares>(
         };
         let public = past.prefix().rows();
         if public > 0 {
-            let numbers = || past.prefix().keys(step);
+            let numbers = || past.prefix().keys(step, heads);
             let keys = on.known(Party::Server, public * heads.key_columns(), numbers);
             let shape = with(shape, heads.width, public);
             let before = on.times_known(&q, &keys, &shape, KEY_BITS)?;
@@ -169,7 +169,7 @@ pub fn attend<S: Shares>(
         // Weights divided first are in another ring: of the rows before that, nothing is kept.
         let first = |rows| a.weigh == Weigh::Softmax && divides_first(public + rows, heads);
         let earlier = past.rows_before().map(|rows| if first(rows) { 0 } else { rows }).filter(|_| !first(n));
-        let numbers = || past.prefix().values(step);
+        let numbers = || past.prefix().values(step, heads);
         let before = on.known(Party::Server, public * heads.key_columns(), numbers);
         let [_, kept] = past.kept();
         // Rows of weights, in any ring, times all values.

@@ -8,20 +8,23 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hushed_model::StepId;
-use hushed_twopc::he::Kept;
+use hushed_model::{Attention, Program, StepId, Weigh};
+use hushed_net::Party;
+use hushed_twopc::he::{Kept, MatmulShape, OltShape};
 use hushed_twopc::share::Share;
 
 use crate::RunError;
 use crate::circuit::groups::{Group, Member};
 use crate::circuit::input::Padding;
-use crate::circuit::prefix::Prefix;
-use crate::formats::{PREFIXED, SUMS, Sums};
-use crate::shares::Local;
+use crate::circuit::prefix::{Prefix, attentions};
+use crate::formats::{KEY_BITS, PREFIXED, QUERY, SUMS, Sums};
+use crate::shares::{Local, Shares};
 
 /// What the passes over one text leave for the next.
 pub struct Cache<S> {
     prefix: Arc<Prefix>,
+    /// Whether the rows of the prefix are rows of the steps, before those of the text.
+    joined: bool,
     rows: usize,
     padding: Range<usize>,
     steps: BTreeMap<StepId, Past<S>>,
@@ -32,16 +35,19 @@ pub type TextCache = Cache<Share>;
 
 /// The keys and values of one attention block.
 pub struct Past<S> {
-    /// Public rows before the text.
+    /// Public rows before the text that are none of `rows`.
     prefix: Arc<Prefix>,
+    /// The formats of sums over its keys.
+    sums: &'static Sums,
     /// Rows of earlier passes.
     rows: usize,
     /// Which of them are padding, as this party knows it.
     padding: Range<usize>,
     keys: Option<S>,
     values: Option<S>,
-    /// Whether later passes will read it.
-    lasts: bool,
+    /// Rows whose ciphertexts the other party may have kept, if later passes will read this: those of earlier passes over
+    /// the text, with public rows among them.
+    before: Option<usize>,
     /// What is kept of the ciphertexts of keys and of values.
     kept: [Kept; 2],
 }
@@ -55,7 +61,7 @@ impl<S> Default for Cache<S> {
 impl<S> Cache<S> {
     /// The empty cache of a text that begins after a public prefix.
     pub fn after(prefix: Arc<Prefix>) -> Cache<S> {
-        Cache { prefix, rows: 0, padding: 0..0, steps: BTreeMap::new() }
+        Cache { prefix, joined: false, rows: 0, padding: 0..0, steps: BTreeMap::new() }
     }
 
     /// The number of cached rows of the text, including padding.
@@ -75,9 +81,31 @@ impl<S> Cache<S> {
 
     /// Takes out what an attention block reads; it has to be [put back](Cache::put).
     pub(crate) fn take(&mut self, step: StepId) -> Past<S> {
-        let (rows, padding) = (self.rows, self.padding.clone());
+        let sums = match self.prefix.rows() {
+            0 => &SUMS,
+            _ => &PREFIXED,
+        };
+        let first = self.first();
+        let (rows, padding) = (first + self.rows, first + self.padding.start..first + self.padding.end);
+        let before = Some(if self.rows > 0 { rows } else { 0 });
         let past = self.steps.remove(&step).unwrap_or_default();
-        Past { prefix: Arc::clone(&self.prefix), rows, padding, lasts: true, ..past }
+        Past { prefix: self.prefix(), sums, rows, padding, before, ..past }
+    }
+
+    /// The rows of the steps before those of the text.
+    fn first(&self) -> usize {
+        match self.joined {
+            true => self.prefix.rows(),
+            false => 0,
+        }
+    }
+
+    /// The prefix, while it is none of the rows; then one without rows.
+    pub(crate) fn prefix(&self) -> Arc<Prefix> {
+        match self.joined {
+            true => Arc::default(),
+            false => Arc::clone(&self.prefix),
+        }
     }
 
     pub(crate) fn put(&mut self, step: StepId, past: Past<S>) {
@@ -97,6 +125,54 @@ impl<S> Cache<S> {
     }
 }
 
+/// Makes the prefix of a text that has no rows yet its first rows. With padding in front of the text, given as the real
+/// and all rows of its first pass, their keys are turned by as many positions as there is padding.
+///
+/// # Errors
+/// Those of the session.
+pub(crate) fn join<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    cache: &mut Cache<S::Share>,
+    padded: Option<(usize, usize)>,
+) -> Result<(), RunError> {
+    let prefix = cache.prefix();
+    let rows = prefix.rows();
+    if on.knows(Party::Server) && prefix.is_empty() {
+        return Err(RunError::WrongInput);
+    }
+    let columns = |a: &Attention| rows * a.heads.key_columns();
+    let all: usize = attentions(program).map(|(_, a)| columns(a)).sum();
+    let keys = match padded {
+        Some((real, total)) => on.step(StepId::outside("public rows"), |on| {
+            let chosen = || (0..total).map(|distance| i64::from(distance == total - real)).collect();
+            let chosen = on.known(Party::Client, total, chosen);
+            let chosen = on.shared(&chosen, QUERY.ring);
+            let table = on.known(Party::Server, total * all, || prefix.turned(program, total));
+            let shape = MatmulShape { shape: OltShape { k: 1, m: total, n: all }, batch: 1 };
+            on.times_known(&chosen, &table, &shape, KEY_BITS)
+        })?,
+        None => {
+            let numbers = || attentions(program).flat_map(|(id, a)| prefix.part(id, a.heads, 0)).copied().collect();
+            on.shared(&on.known(Party::Server, all, numbers), QUERY.ring)
+        }
+    };
+    let mut from = 0;
+    for (id, a) in attentions(program) {
+        let part = from..from + columns(a);
+        from = part.end;
+        let ring = match a.weigh {
+            Weigh::Softmax => PREFIXED.value.ring,
+            Weigh::Sigmoid { .. } => PREFIXED.standing.ring,
+        };
+        let values = on.known(Party::Server, part.len(), || prefix.part(id, a.heads, 1).to_vec());
+        let values = on.shared(&values, ring);
+        cache.put(id, Past::of(keys.gather(part.len(), || part.collect()), values));
+    }
+    cache.joined = true;
+    Ok(())
+}
+
 impl<S: Local> Cache<S> {
     /// Keeps the first `rows` rows of the text and drops the rest, such as those of rejected drafts. Padding is in a
     /// text's first pass, and stays.
@@ -110,12 +186,13 @@ impl<S: Local> Cache<S> {
         if rows == self.rows {
             return Ok(());
         }
+        let first = self.first();
         for past in self.steps.values_mut() {
             for held in past.keys.iter_mut().chain(&mut past.values) {
-                let kept = held.elements() / self.rows * rows;
+                let kept = held.elements() / (first + self.rows) * (first + rows);
                 *held = held.gather(kept, || (0..kept).collect());
             }
-            past.kept.iter_mut().for_each(|kept| kept.truncate(rows));
+            past.kept.iter_mut().for_each(|kept| kept.truncate(first + rows));
         }
         self.rows = rows;
         Ok(())
@@ -124,8 +201,15 @@ impl<S: Local> Cache<S> {
 
 impl<S> Default for Past<S> {
     fn default() -> Past<S> {
-        let kept = Default::default();
-        Past { prefix: Arc::default(), rows: 0, padding: 0..0, keys: None, values: None, lasts: false, kept }
+        let (before, kept) = (None, Default::default());
+        Past { prefix: Arc::default(), sums: &SUMS, rows: 0, padding: 0..0, keys: None, values: None, before, kept }
+    }
+}
+
+impl<S> Past<S> {
+    /// Keys and values alone.
+    pub(crate) fn of(keys: S, values: S) -> Past<S> {
+        Past { keys: Some(keys), values: Some(values), ..Past::default() }
     }
 }
 
@@ -142,15 +226,12 @@ impl<S: Local> Past<S> {
 
     /// The formats of sums over its keys: the same for all passes over a text, as the cached values are in one of them.
     pub(crate) fn sums(&self) -> &'static Sums {
-        match self.prefix.rows() {
-            0 => &SUMS,
-            _ => &PREFIXED,
-        }
+        self.sums
     }
 
-    /// Rows of earlier passes, if later ones will read this.
+    /// Rows whose ciphertexts may be kept from earlier passes, if later ones will read this.
     pub(crate) fn rows_before(&self) -> Option<usize> {
-        self.lasts.then_some(self.rows)
+        self.before
     }
 
     /// What is kept of the ciphertexts of keys, and of values.

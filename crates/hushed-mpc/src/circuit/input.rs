@@ -43,11 +43,6 @@ impl Padding {
     }
 }
 
-/// Whether padding comes before a text, which is so if positions are relative.
-pub fn pads_in_front(program: &Program) -> bool {
-    Padding::of(program) == Padding::InFront
-}
-
 impl Input {
     /// The client's input for these texts or images. Items of the other kind than the images, if there are any, are
     /// left out; images have no terms.

@@ -74,6 +74,12 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms, opene
             }
             if public > 0 {
                 list("client", prefix(public));
+                list(
+                    "server",
+                    format!(
+                        "with how many tokens of the public head of the model's folder a text begins ({public}), such as the first words of its chat template; all texts behind a public prefix begin alike"
+                    ),
+                );
             }
         }
         _ => {}
@@ -199,7 +205,7 @@ fn products(passes: &[usize], terms: Terms) -> String {
 /// What the client sees of a public prefix of this many rows.
 fn prefix(rows: usize) -> String {
     format!(
-        "the number of tokens of the server's public prefix ({rows}) and its SHA-256, to check a file of it by; nothing of its keys and values"
+        "the number of public tokens before the text ({rows}) and their SHA-256, to check them by; nothing of their keys and values"
     )
 }
 

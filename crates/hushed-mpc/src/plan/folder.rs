@@ -6,7 +6,7 @@ use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
 
 use super::{Before, Memory, Pace, Plan};
 use crate::formats::MAX_TOKENS;
-use crate::{Answers, Prefix, RunError, Terms};
+use crate::{Answers, MAX_PREFIX, Prefix, RunError, Terms};
 
 /// The fewest tokens of a text with special ones: those two and one of its own.
 const FEWEST: usize = 3;
@@ -34,6 +34,9 @@ pub struct Request {
     pub prefix: Option<String>,
     /// The machine whose seconds are asked for.
     pub pace: Pace,
+    /// Without one: the text begins with the public head of the folder, if it has one, as far as it is long enough.
+    /// These tokens count as tokens of the text, and are not run.
+    pub head: bool,
 }
 
 impl Request {
@@ -63,18 +66,28 @@ impl Request {
             Some(text) => Prefix::tokens(public, text)?.rows().total,
             None => 0,
         };
-        let limit = public.max_tokens.saturating_sub(prefix);
+        let shortest = self.tokens.iter().copied().min().unwrap_or(0);
+        let head = self.head_rows(public).min(shortest.saturating_sub(1));
+        let limit = public.max_tokens.saturating_sub(prefix + head);
         let limit = limit.min(MAX_TOKENS).saturating_sub(later);
-        let taken = least..=limit;
+        let taken = least..=limit + head;
         if let Some(&given) = self.tokens.iter().find(|n| !taken.contains(n)) {
-            return Err(PlanError::Tokens { given, least, limit });
+            return Err(PlanError::Tokens { given, least, limit: limit + head });
         }
         if generates && self.tokens.len() > 1 {
             return Err(PlanError::OneText);
         }
         let bucket = self.bucket.unwrap_or(1);
-        let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
-        Ok((self.tokens.iter().map(up).collect(), prefix))
+        let up = |n: &usize| (n - head).div_ceil(bucket).saturating_mul(bucket).min(limit);
+        Ok((self.tokens.iter().map(up).collect(), prefix + head))
+    }
+
+    /// The tokens of the folder's public head, where there is no prefix.
+    fn head_rows(&self, public: &Public) -> usize {
+        match self.head && self.prefix.is_none() {
+            true => public.head().len().min(MAX_PREFIX),
+            false => 0,
+        }
     }
 }
 
@@ -207,9 +220,9 @@ impl Memory {
         let public = public_of(folder)?;
         let prefix = match &request.prefix {
             Some(text) => Prefix::tokens(&public, text)?.rows().total,
-            None => 0,
+            None => request.head_rows(&public),
         };
-        let tokens = public.max_tokens.saturating_sub(prefix).min(MAX_TOKENS);
+        let tokens = public.max_tokens.saturating_sub(prefix).max(1).min(MAX_TOKENS);
         let (program, rows) = (Model::shapes_only(&public).program(), (prefix, tokens));
         let memory = Memory::largest(&program, rows, pass.max(tokens))?;
         Ok(memory.with_later(&program, rows, request.ahead, request.draft)?)

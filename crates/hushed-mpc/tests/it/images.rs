@@ -37,7 +37,7 @@ fn images(model: &Model, count: u64) -> Vec<Pixels> {
 #[test]
 fn logits_are_compared_three_ways() {
     let model = model();
-    let report = verify(&model, &images(&model, 2), |_| ()).unwrap();
+    let report = verify(&model, &images(&model, 2), &[], |_| ()).unwrap();
     assert!(report.positions.is_empty());
     assert_eq!(report.answers.len(), 2);
     assert_eq!(report.stages.last().unwrap().stage, "head");
@@ -55,7 +55,7 @@ fn logits_are_compared_three_ways() {
 fn labels_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     let model = model();
     assert_eq!(out_of_range(&model).unwrap(), []);
-    assert_eq!(sampled(&model).unwrap().beyond, []);
+    assert_eq!(sampled(&model, &[]).unwrap().beyond, []);
     let all = images(&model, 41);
     let mut sure = 0;
     let mut seen = std::collections::BTreeSet::new();
@@ -91,7 +91,7 @@ fn approximations_are_near() {
     assert!(worst < 0.01, "{worst}");
     let calibration = calibrate(&model, &all, "").unwrap();
     assert!(fits(&calibration, &model).iter().all(|f| f.fits()));
-    let trials = choose(&model, &all, &calibration).unwrap();
+    let trials = choose(&model, &all, &[], &calibration).unwrap();
     assert!(trials.last().unwrap().keeps());
 }
 
@@ -134,6 +134,7 @@ fn what_does_not_fit_is_refused() {
             answers: Default::default(),
             prefix: None,
             pace: Default::default(),
+            head: true,
         };
         Plan::of_folder(&folder, &request)
     };

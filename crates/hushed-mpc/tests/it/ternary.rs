@@ -34,7 +34,7 @@ fn they_are_served_as_they_are() {
     for model in tiny_ternary() {
         supported(&model.program()).unwrap();
         assert_eq!(out_of_range(&model).unwrap(), []);
-        assert_eq!(sampled(&model).unwrap().beyond, []);
+        assert_eq!(sampled(&model, &[]).unwrap().beyond, []);
     }
 }
 
@@ -44,7 +44,7 @@ fn what_no_format_holds_is_refused_by_its_step() {
     let [squares, sigmoid, both] = tiny_ternary();
     let planted = |mut model: Model, change: fn(&mut DecoderNetwork)| {
         change(decoder(&mut model));
-        let found = sampled(&model).unwrap().beyond;
+        let found = sampled(&model, &[]).unwrap().beyond;
         let found: Vec<(String, f64)> = found.into_iter().map(|o| (o.site, o.limit)).collect();
         found
     };
@@ -169,7 +169,7 @@ fn a_trained_decoder_says_what_it_says_in_the_clear() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/decoder-small");
     let model = Model::load(&folder).unwrap();
     supported(&model.program()).unwrap();
-    assert_eq!(sampled(&model).unwrap().beyond, []);
+    assert_eq!(sampled(&model, &[]).unwrap().beyond, []);
     let prompt = model.tokens("And the king said unto", TooLong::Refuse).unwrap();
     generate(&model, &[], prompt.ids(), 0, Ahead::default());
 }

@@ -9,7 +9,7 @@ use hushed_mpc::verify::verify;
 fn tokens_of_every_row_of_a_text() {
     for model in crate::decode::models() {
         let texts: Vec<TokenIds> = [vec![5, 60, 0, 17, 17, 42, 9], vec![7, 7, 8]].map(TokenIds::new).into();
-        let report = verify(&model, &texts, |_| ()).unwrap();
+        let report = verify(&model, &texts, &[], |_| ()).unwrap();
         assert!(report.answers.is_empty());
         assert_eq!(report.positions.len(), 7 + 3);
         assert_eq!(report.stages.last().unwrap().stage, "head");
@@ -32,7 +32,7 @@ fn stages_and_answers_of_the_tiny_model() {
     let texts: Vec<_> =
         ["fox", "a lazy dog, 7 times"].iter().map(|t| model.tokens(t, TooLong::Refuse).unwrap()).collect();
     let mut seen = 0;
-    let report = verify(&model, &texts, |done| seen = done).unwrap();
+    let report = verify(&model, &texts, &[], |done| seen = done).unwrap();
     assert_eq!((seen, report.answers.len()), (2, 2));
 
     let names: Vec<&str> = report.stages.iter().map(|s| s.stage.as_str()).collect();

@@ -142,8 +142,21 @@ pub struct Welcome {
 pub struct PrefixFacts {
     /// Its number of tokens, at least 1.
     pub tokens: u32,
-    /// SHA-256 of its text.
+    /// SHA-256 of its text, or of the ids of a head, four bytes each.
     pub text: Digest,
+    /// What it is.
+    pub kind: PrefixKind,
+}
+
+/// What precedes the texts that a server continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefixKind {
+    /// A text of the operator's, before every text.
+    Text,
+    /// The public head of the model's folder: texts begin with some of its tokens, or with none.
+    Head,
+    /// The same for a model that takes only texts that begin with at least its first token.
+    NeededHead,
 }
 
 /// What a client knows of a server's documents.
@@ -244,7 +257,12 @@ impl Reply {
                         out.extend_from_slice(&top.to_le_bytes());
                     }
                 }
-                out.push(u8::from(w.prefix.is_some()));
+                out.push(match w.prefix.map(|prefix| prefix.kind) {
+                    None => 0,
+                    Some(PrefixKind::Text) => 1,
+                    Some(PrefixKind::Head) => 2,
+                    Some(PrefixKind::NeededHead) => 3,
+                });
                 if let Some(prefix) = &w.prefix {
                     out.extend_from_slice(&prefix.tokens.to_le_bytes());
                     out.extend_from_slice(&prefix.text.0);
@@ -305,7 +323,9 @@ impl Reply {
                 answers: answers(&mut reader)?,
                 prefix: match reader.array("prefix")? {
                     [0] => None,
-                    [1] => Some(prefix(&mut reader)?),
+                    [1] => Some(prefix(&mut reader, PrefixKind::Text)?),
+                    [2] => Some(prefix(&mut reader, PrefixKind::Head)?),
+                    [3] => Some(prefix(&mut reader, PrefixKind::NeededHead)?),
                     _ => return Err(WireFault::Undefined { field: "prefix" }),
                 },
                 max_ahead: u16::from_le_bytes(reader.array("limit of passes ahead")?),
@@ -380,11 +400,11 @@ fn answers(reader: &mut Reader<'_>) -> Result<Answers, WireFault> {
     })
 }
 
-fn prefix(reader: &mut Reader<'_>) -> Result<PrefixFacts, WireFault> {
+fn prefix(reader: &mut Reader<'_>, kind: PrefixKind) -> Result<PrefixFacts, WireFault> {
     let field = "number of tokens of the prefix";
     match u32::from_le_bytes(reader.array(field)?) {
         0 => Err(WireFault::Undefined { field }),
-        tokens => Ok(PrefixFacts { tokens, text: Digest(reader.array("hash of the prefix")?) }),
+        tokens => Ok(PrefixFacts { tokens, text: Digest(reader.array("hash of the prefix")?), kind }),
     }
 }
 

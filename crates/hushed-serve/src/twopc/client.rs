@@ -605,6 +605,7 @@ mod tests {
                     dropped: 0,
                     temperature: 0,
                     seed: 0,
+                    public: 0,
                 })
             };
             let next = |begins, rows| with(begins, rows, false);
@@ -681,6 +682,7 @@ mod tests {
                     dropped,
                     temperature: 0,
                     seed: 0,
+                    public: 0,
                 });
                 client.ask(&request).map_or_else(|error| error.name(), |()| "go")
             };

@@ -74,13 +74,17 @@ impl Server {
             Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
             None => None,
         };
-        let prefix = match &config.public_prefix {
+        let mut prefix = match &config.public_prefix {
             Some(path) => Some(Text::read(path, &model.public)?),
+            None if config.public_head => Text::head(&model.public),
             None => None,
         };
-        // A text gets the positions that the prefix leaves.
+        // A text gets the positions that the prefix leaves; a head is part of it.
         let prefixed = prefix.as_ref().map_or(0, Text::rows);
-        let max_tokens = max_tokens.min(model.public.max_tokens - prefixed);
+        let max_tokens = match config.public_prefix {
+            Some(_) => max_tokens.min(model.public.max_tokens - prefixed),
+            None => max_tokens,
+        };
         let memory = match config.max_memory {
             Some(limit) => {
                 let rows = (prefixed, max_tokens);
@@ -103,11 +107,16 @@ impl Server {
                 layers
             }
         };
-        let Sampled { mut beyond, inexact } = sampled(&model)?;
+        let head = prefix.as_ref().map_or(&[][..], Text::ids);
+        let Sampled { mut beyond, inexact, needs_head } = sampled(&model, head)?;
         if let Some(beyond) = beyond.pop() {
             return Err(RunError::from(beyond).into());
         }
-        vocabulary::check(config, &model, bundle.hash(), streams)?;
+        let head = if needs_head { head } else { &[] };
+        vocabulary::check(config, &model, (bundle.hash(), head), streams)?;
+        if let Some(prefix) = &mut prefix {
+            prefix.needed(needs_head);
+        }
         for fit in inexact {
             tracing::warn!(site = fit.site, "rows of this norm are small: answers are inexact (`hushed check`)");
         }

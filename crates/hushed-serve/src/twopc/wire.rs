@@ -117,6 +117,8 @@ pub struct Next {
     pub temperature: u16,
     /// The seed of the noise that draws a token.
     pub seed: u64,
+    /// Of a text that begins: how many tokens of the server's prefix it begins with.
+    pub public: u32,
 }
 
 impl Request {
@@ -147,6 +149,7 @@ impl Request {
                 out.extend_from_slice(&next.dropped.to_le_bytes());
                 out.extend_from_slice(&next.temperature.to_le_bytes());
                 out.extend_from_slice(&next.seed.to_le_bytes());
+                out.extend_from_slice(&next.public.to_le_bytes());
                 out
             }
             Self::Search(search) => {
@@ -237,6 +240,11 @@ fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
     if temperature > MAX_TEMPERATURE {
         return undefined("temperature");
     }
+    let seed = u64::from_le_bytes(reader.array("seed")?);
+    let public = u32::from_le_bytes(reader.array("number of public tokens")?);
+    if public > 0 && !begins {
+        return undefined("number of public tokens");
+    }
     Ok(Next {
         begins,
         rows,
@@ -246,7 +254,8 @@ fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
         drafts,
         dropped,
         temperature,
-        seed: u64::from_le_bytes(reader.array("seed")?),
+        seed,
+        public,
     })
 }
 

@@ -4,7 +4,8 @@ use hushed_model::testing::{mutations, tiny_folder};
 use hushed_mpc::Answers;
 use hushed_serve::fhe::wire::{self, CHUNK, Download, Failure, JobState, PART, Upload, frames};
 use hushed_serve::session::wire::{
-    Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, PrefixFacts, Reply, VERSION, Waiting, Welcome, WireFault,
+    Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, PrefixFacts, PrefixKind, Reply, VERSION, Waiting, Welcome,
+    WireFault,
 };
 use hushed_serve::twopc::wire::{
     Ahead, Answer, MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
@@ -34,7 +35,7 @@ fn welcome() -> Welcome {
         table: Some(Digest([8; 32])),
         index: Some(IndexFacts { documents: 11, record_bytes: 12, scores: true }),
         answers: Answers::Top(2),
-        prefix: Some(PrefixFacts { tokens: 13, text: Digest([9; 32]) }),
+        prefix: Some(PrefixFacts { tokens: 13, text: Digest([9; 32]), kind: PrefixKind::Text }),
         max_ahead: 14,
         max_drafts: 15,
     }
@@ -56,6 +57,7 @@ fn next(ahead: bool) -> Request {
         dropped: 0,
         temperature: 700,
         seed: 5,
+        public: 0,
     })
 }
 
@@ -71,6 +73,7 @@ fn drafts(rows: u32, dropped: u16) -> Request {
         dropped,
         temperature: 0,
         seed: 6,
+        public: 0,
     })
 }
 
@@ -325,6 +328,7 @@ fn impossible_fields_are_refused() {
         dropped: 0,
         temperature: MAX_TEMPERATURE,
         seed: 1 << 63,
+        public: 9,
     });
     let bytes = next.encode();
     assert_eq!(decode(&bytes), Ok(next.clone()));
@@ -334,6 +338,7 @@ fn impossible_fields_are_refused() {
         decode(&bytes)
     };
     assert_eq!(changed(1, 8), undefined("flags"));
+    assert_eq!(changed(1, 2), undefined("number of public tokens"));
     assert_eq!(changed(2, 0), undefined("number of tokens"));
     assert_eq!(changed(6, 1), undefined("number of dropped tokens"));
     assert_eq!(changed(9, 8), undefined("temperature"));

@@ -106,6 +106,54 @@ fn a_decoder_with_relative_positions_goes_on_as_well() {
     client.close().unwrap();
 }
 
+/// The token that begins every text is public: the server runs it in the clear, and the tokens are the same.
+#[test]
+fn a_text_begins_with_the_public_head_of_its_folder() {
+    let folder = tiny_golden("llama");
+    let model = Model::load(&folder).unwrap();
+    assert_eq!(model.public.head(), [1]);
+    let tokens = model.tokens(PROMPT, TooLong::Refuse).unwrap().rows().total;
+    for public in [true, false] {
+        let server = Running::start(|config| {
+            config.model = folder.clone();
+            config.public_head = public;
+        });
+        let mut client = server.connect().unwrap();
+        assert_eq!((client.public_prefix(), client.public_head().map(|head| head.tokens)), (None, public.then_some(1)));
+        for bucket in [None, Some(8)] {
+            let options = GenerateOptions { bucket, ..options(4) };
+            let generation = client.generate(PROMPT, &options).unwrap();
+            assert_eq!(
+                (generation.prefix_tokens(), generation.tokens()),
+                (public.into(), tokens - usize::from(public))
+            );
+            let tokens: Vec<Generated> = generation.collect::<Result<_, _>>().unwrap();
+            assert_greedy_of(&model, &ids(&tokens));
+        }
+        client.close().unwrap();
+    }
+}
+
+/// A folder that only names the token that begins a text: it is put there if it is asked for.
+#[test]
+fn a_text_begins_with_a_token_if_it_is_asked_to() {
+    let folder = tiny_golden("gpt2");
+    let model = Model::load(&folder).unwrap();
+    let [first] = model.public.head() else { panic!("one token") };
+    let server = Running::start(|config| config.model = folder.clone());
+    let mut client = server.connect().unwrap();
+    for begin in [false, true] {
+        let options = GenerateOptions { begin, ..options(3) };
+        let generation = client.generate(PROMPT, &options).unwrap();
+        assert_eq!(generation.prefix_tokens(), usize::from(begin));
+        let tokens: Vec<Generated> = generation.collect::<Result<_, _>>().unwrap();
+        let text = model.public.tokens(PROMPT, TooLong::Refuse).unwrap();
+        let before = if begin { vec![*first] } else { Vec::new() };
+        assert_greedy_after(&model, [&before, text.ids()].concat(), &ids(&tokens));
+    }
+    client.close().unwrap();
+}
+
 /// A public prefix: the client takes the server's, or insists on one; tokens are those of the clear model over both.
 #[test]
 fn a_text_goes_on_behind_a_public_prefix() {
@@ -114,7 +162,7 @@ fn a_text_goes_on_behind_a_public_prefix() {
     std::fs::write(&file, text).unwrap();
     let tiny = tempfile::tempdir().unwrap();
     tiny_generator_folder(tiny.path()).unwrap();
-    for (folder, bucket) in [(tiny.path().to_owned(), Some(16)), (tiny_golden("llama"), None)] {
+    for folder in [tiny.path().to_owned(), tiny_golden("llama")] {
         let model = Model::load(&folder).unwrap();
         let server = Running::start(|config| {
             config.model = folder;
@@ -127,7 +175,7 @@ fn a_text_goes_on_behind_a_public_prefix() {
         let offered = client.public_prefix().unwrap().tokens as usize;
         assert_eq!(offered, prefix.rows().total);
         assert_eq!(client.max_tokens(), model.public.max_tokens - offered);
-        for (bucket, expected) in [(None, None), (bucket, Some(text.to_owned()))] {
+        for (bucket, expected) in [(None, None), (Some(16), Some(text.to_owned()))] {
             let options = GenerateOptions { bucket, public_prefix: expected, ..options(4) };
             let generation = client.generate(PROMPT, &options).unwrap();
             assert_eq!(generation.prefix_tokens(), offered);
@@ -139,11 +187,6 @@ fn a_text_goes_on_behind_a_public_prefix() {
         let other = GenerateOptions { public_prefix: Some("another".to_owned()), ..options(1) };
         let refused = client.generate(PROMPT, &other).err().unwrap();
         assert_eq!((refused.name(), refused.category()), ("other-prefix", Category::Mismatch));
-        if bucket.is_none() {
-            let padded = GenerateOptions { bucket: Some(16), ..options(1) };
-            let refused = client.generate(PROMPT, &padded).err().unwrap();
-            assert_eq!(refused.category(), Category::Usage);
-        }
         client.close().unwrap();
     }
     // No prefix at the server, and a prefix that no server has.

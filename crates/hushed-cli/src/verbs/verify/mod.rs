@@ -11,7 +11,7 @@ use hushed_model::Model;
 
 use crate::error::CliError;
 use crate::images::{self, Read};
-use crate::input::{self, Truncate};
+use crate::input::{self, Begin, PublicHead, Truncate};
 use crate::labels;
 use crate::output::Output;
 
@@ -78,6 +78,12 @@ pub struct Args {
 
     #[command(flatten)]
     too_long: Truncate,
+
+    #[command(flatten)]
+    head: PublicHead,
+
+    #[command(flatten)]
+    begin: Begin,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -95,8 +101,9 @@ impl Args {
         match self.protocol {
             Protocol::TwoPc => {
                 let model = Model::load(&self.dir)?;
-                let items = given.items(&model.public, &self.too_long)?;
-                twopc::run(out, &model, &items, &scores)
+                let items = given.begun(&model.public, &self.too_long, &self.begin)?;
+                let head = self.head.of(&model.public);
+                twopc::run(out, &model, (&items, head), &scores)
             }
             Protocol::Fhe => {
                 let texts = given.texts()?;

@@ -12,9 +12,9 @@ use crate::output::Output;
 const SURE: f64 = 0.05;
 
 /// Runs and reports; `scores` are those of consecutive pairs of texts, if there are labels.
-pub fn run(out: &Output, model: &Model, items: &[Item], scores: &[f64]) -> Result<(), CliError> {
+pub fn run(out: &Output, model: &Model, (items, head): (&[Item], &[u32]), scores: &[f64]) -> Result<(), CliError> {
     let bar = out.progress(items.len() as u64, "three ways");
-    let report = verify(model, items, |done| bar.set_position(done as u64))?;
+    let report = verify(model, items, head, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
     let name = match model.public.images.is_some() {
         true => "image",

@@ -1,5 +1,5 @@
-//! The tokens that end a generated text: `eos_token_id`, one or several, in `config.json` and in
-//! `generation_config.json`, which wins, as in `transformers`.
+//! The token that begins a text (`bos_token_id`), and those that end a generated one: `eos_token_id`, one or several,
+//! in `config.json` and in `generation_config.json`, which wins, as in `transformers`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::Value;
@@ -14,6 +14,13 @@ const FIELD: &str = "eos_token_id";
 const SUPPORTED: &str = "an id below vocab_size, or a list of at most 64 of them";
 /// Published models have up to five.
 const MAX_ENDS: usize = 64;
+
+/// The token that begins a text, if the configuration of a generator names one.
+pub(crate) fn begin(bytes: &[u8], vocabulary: usize) -> Option<u32> {
+    let value: Value = serde_json::from_slice(json::without_mark(bytes)).ok()?;
+    let id = value.get("bos_token_id")?.as_u64().filter(|id| *id < vocabulary as u64)?;
+    u32::try_from(id).ok()
+}
 
 /// The end tokens of a configuration; `None` if it gives none. A sound list is never empty.
 pub(crate) fn read(f: &mut Fields<'_>, vocabulary: Option<usize>) -> Option<Vec<u32>> {

@@ -169,6 +169,11 @@ pub enum Refusal {
         /// Its limit.
         limit: u32,
     },
+    /// Its model takes only texts that begin with the public head.
+    #[error(
+        "its model takes only texts that begin with the token of its folder or chat template; add --begin, or ask in a chat"
+    )]
+    NoHead,
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
     Unknown {
@@ -225,6 +230,7 @@ impl Refusal {
             Self::TooFarAhead { limit } => (31, limit, none),
             Self::TooManyDrafts { limit } => (32, limit, none),
             Self::AboveOpenedBits { limit } => (33, limit, none),
+            Self::NoHead => (35, 0, none),
             Self::Idle => (ABORT_IDLE, 0, none),
             Self::Unknown { code } => (code, 0, none),
         }
@@ -268,6 +274,7 @@ impl Refusal {
             31 => Self::TooFarAhead { limit: number },
             32 => Self::TooManyDrafts { limit: number },
             33 => Self::AboveOpenedBits { limit: number },
+            35 => Self::NoHead,
             ABORT_IDLE => Self::Idle,
             code => Self::Unknown { code },
         }

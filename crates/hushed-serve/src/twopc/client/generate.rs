@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hushed_model::{Message, Prompt, Task, TokenIds, Tokenizer};
-use hushed_mpc::{Penalties, Prefix, Terms, TextCache, pads_in_front};
+use hushed_mpc::{Penalties, Prefix, Terms, TextCache};
 use zeroize::Zeroizing;
 
 use super::Client;
@@ -14,6 +14,7 @@ use super::generation::{Drafted, Generation};
 use super::stop::Stops;
 use crate::bundle;
 use crate::error::ServeError;
+use crate::session::wire::{PrefixFacts, PrefixKind, Refusal};
 use crate::twopc::wire::{MAX_DRAFTS, MAX_TEMPERATURE};
 
 /// How to continue a text. No `Debug`: the stop strings may be private.
@@ -38,6 +39,8 @@ pub struct GenerateOptions {
     pub pad_output: bool,
     /// The public prefix that the server must have; `None` takes what it has.
     pub public_prefix: Option<String>,
+    /// Puts the token that begins a text before the prompt, if it is not there.
+    pub begin: bool,
     /// Has products with weights and tables made ahead for at most this many later tokens at a time, before the prompt
     /// and whenever a pass needs more than are held; 0 makes none. The server sees how many.
     pub ahead: u16,
@@ -61,6 +64,7 @@ impl Default for GenerateOptions {
             stop: Vec::new(),
             pad_output: false,
             public_prefix: None,
+            begin: false,
             ahead: 0,
             draft: 0,
             public_table: false,
@@ -121,8 +125,7 @@ impl Client {
         if options.bucket == Some(0) {
             return Err(ServeError::EmptyOption { name: "the bucket" });
         }
-        let prefix = self.prefix_for(options)?;
-        let new = self.prompt(prompt, options, prefix > 0)?;
+        let Begun { public, ids: new } = self.prompt(prompt, options)?;
         if !self.takes(options.max_tokens) {
             return Err(ServeError::TooManyTexts { texts: options.max_tokens, limit: self.texts_left() });
         }
@@ -130,6 +133,7 @@ impl Client {
         let drafts = self.drafts(options)?;
         let before = match &options.public_prefix {
             Some(text) if drafts > 0 => self.public().prefix(text)?.ids().to_vec(),
+            None if self.offer.public_head().is_some() => self.public().head().iter().take(public).copied().collect(),
             _ => Vec::new(),
         };
         // Room for all that follows: growing would leave a copy of the text behind.
@@ -146,7 +150,7 @@ impl Client {
             self.need_table()?;
         }
         Ok(Generation {
-            text: TextCache::after(Arc::new(Prefix::of_rows(prefix)?)),
+            text: TextCache::after(Arc::new(Prefix::of_rows(public)?)),
             decoder: Some(decoder),
             stops: Stops::new(&options.stop),
             new,
@@ -182,43 +186,69 @@ impl Client {
         }
     }
 
-    /// The number of tokens of the server's public prefix, if it is the expected one.
-    fn prefix_for(&self, options: &GenerateOptions) -> Result<usize, ServeError> {
-        let offered = self.offer.welcome.prefix;
-        let hash = |text: &String| bundle::hash(text.as_bytes());
-        let expected = options.public_prefix.as_ref().map(hash);
-        let theirs = offered.map(|prefix| prefix.text);
-        if expected.is_some() && expected != theirs {
-            return Err(ServeError::OtherPrefix { offered: theirs });
+    /// Checks that the server's public prefix is the expected one.
+    fn check_prefix(&self, options: &GenerateOptions) -> Result<(), ServeError> {
+        let theirs = self.offer.public_prefix().map(|prefix| prefix.text);
+        let expected = options.public_prefix.as_ref().map(|text| bundle::hash(text.as_bytes()));
+        match expected.is_some() && expected != theirs {
+            true => Err(ServeError::OtherPrefix { offered: theirs }),
+            false => Ok(()),
         }
-        let tokens = offered.map_or(0, |prefix| prefix.tokens as usize);
-        if tokens > 0 && options.bucket.is_some() && pads_in_front(&self.program) {
-            return Err(ServeError::NoPaddingBehindPrefix);
-        }
-        Ok(tokens)
     }
 
-    /// The prompt as it will be run.
-    fn prompt(&self, prompt: &Prompt, options: &GenerateOptions, behind: bool) -> Result<TokenIds, ServeError> {
+    /// The prompt as it will be run, and how many public tokens are before it.
+    fn prompt(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Begun, ServeError> {
+        self.check_prefix(options)?;
         let public = self.public();
         let text = |source| ServeError::Text { index: 0, source };
         let (most, limit) = (public.max_tokens, self.max_tokens());
         let tokenizer = public.tokenizer().map_err(text)?;
-        let ids = match behind {
-            true => prompt.encode_behind(tokenizer, most),
-            false => prompt.encode(tokenizer, most),
+        let (rows, ids) = match self.offer.public_prefix() {
+            Some(prefix) => (prefix.tokens as usize, prompt.encode_behind(tokenizer, most).map_err(text)?),
+            None => {
+                let ids = prompt.encode(tokenizer, most).map_err(text)?;
+                let ids = match options.begin {
+                    true => public.begun(ids).map_err(text)?,
+                    false => ids,
+                };
+                let rows = self.offered_head()?.map_or(0, |head| ids.public_rows(head));
+                (rows, ids.without_first(rows))
+            }
         };
-        let ids = ids.map_err(text)?;
+        let needed = self.offer.public_head().is_some_and(|head| head.kind == PrefixKind::NeededHead);
+        if needed && rows == 0 {
+            return Err(ServeError::Refused(Refusal::NoHead));
+        }
         // The last token of the answer is not run.
-        let room = limit.saturating_sub(options.max_tokens - 1);
+        let room = limit.min(most.saturating_sub(rows)).saturating_sub(options.max_tokens - 1);
         let tokens = ids.rows().total;
         if tokens > room {
             return Err(ServeError::NoRoomForAnswer { prompt: tokens, tokens: options.max_tokens, limit });
         }
         let bucket = options.bucket.unwrap_or(1);
         let padded = tokens.div_ceil(bucket).saturating_mul(bucket).min(room);
-        Ok(ids.pad_to(padded, tokenizer.padding_id()))
+        Ok(Begun { public: rows, ids: ids.pad_to(padded, tokenizer.padding_id()) })
     }
+
+    /// The public head that the server offers, which has to be the folder's own.
+    fn offered_head(&self) -> Result<Option<&[u32]>, ServeError> {
+        let Some(offered) = self.offer.public_head() else {
+            return Ok(None);
+        };
+        let head = self.public().head().get(..offered.tokens as usize).unwrap_or_default();
+        match PrefixFacts::of_head(head).text == offered.text {
+            true => Ok(Some(head)),
+            false => Err(ServeError::OtherPrefix { offered: Some(offered.text) }),
+        }
+    }
+}
+
+/// A prompt whose first tokens are public.
+struct Begun {
+    /// The number of these.
+    public: usize,
+    /// The others, which are not.
+    ids: TokenIds,
 }
 
 /// A temperature as it is sent.

@@ -250,6 +250,7 @@ impl<'a> Generation<'a> {
             dropped: std::mem::take(&mut self.dropped),
             temperature: self.temperature,
             seed: self.seed,
+            public: if begins { u32::try_from(self.text.public()).unwrap_or(u32::MAX) } else { 0 },
         });
         self.client.ask(&request)?;
         let client = &mut *self.client;

@@ -6,7 +6,7 @@ use hushed_mpc::Answers;
 
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::session::wire::{PrefixFacts, Refusal, Welcome};
+use crate::session::wire::{PrefixFacts, PrefixKind, Refusal, Welcome};
 use crate::twopc::wire::MAX_AHEAD;
 
 /// What a server offers.
@@ -65,10 +65,16 @@ impl Offer {
         self.welcome.max_texts as usize / self.charge()
     }
 
-    /// The prefix that the server puts before every text that is continued.
+    /// The text that the operator puts before every text that is continued.
     #[must_use]
     pub fn public_prefix(&self) -> Option<PrefixFacts> {
-        self.welcome.prefix
+        self.welcome.prefix.filter(|prefix| prefix.kind == PrefixKind::Text)
+    }
+
+    /// The public head with which texts may begin: the server runs these tokens in the clear.
+    #[must_use]
+    pub fn public_head(&self) -> Option<PrefixFacts> {
+        self.welcome.prefix.filter(|prefix| prefix.kind != PrefixKind::Text)
     }
 
     /// The error for a server whose model has another task.

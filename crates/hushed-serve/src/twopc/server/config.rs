@@ -34,6 +34,9 @@ pub struct ServerConfig {
     pub answers: Answers,
     /// A public text that precedes every text that is continued; it is run once, in the clear.
     pub public_prefix: Option<PathBuf>,
+    /// Without a public prefix: runs the tokens that texts begin with by the model's folder (its chat template, or the
+    /// token that begins every text) once, in the clear. Texts that begin with them leave them out of private runs.
+    pub public_head: bool,
     /// Maximum number of passes for which a session may have products made ahead, at most
     /// [`MAX_AHEAD`](crate::MAX_AHEAD); 0 makes none. Each takes memory while it waits (`hushed plan --ahead`).
     pub max_ahead: u16,
@@ -69,6 +72,7 @@ impl ServerConfig {
             search_scores: false,
             answers: Answers::default(),
             public_prefix: None,
+            public_head: true,
             max_ahead: 0,
             max_drafts: 0,
             max_memory: None,

@@ -16,9 +16,12 @@ use crate::files;
 /// Changed with what the check does.
 const CHECK: &[u8] = b"hushed vocabulary check 1";
 
-/// Refuses a model in which a token of the vocabulary leaves the formats of a run, in its first layers. `bundle` is the
-/// hash of its public part, with the formats.
-pub(super) fn check(config: &ServerConfig, model: &Model, bundle: Digest, streams: bool) -> Result<(), ServeError> {
+/// What a verdict depends on besides the weights and the layers: the hash of the model's public part, with the formats,
+/// and the public head that texts begin with.
+type Known<'a> = (Digest, &'a [u32]);
+
+/// Refuses a model in which a token of the vocabulary leaves the formats of a run, in its first layers.
+pub(super) fn check(config: &ServerConfig, model: &Model, known: Known<'_>, streams: bool) -> Result<(), ServeError> {
     let layers = config.vocabulary_layers;
     if model.public.images.is_some() {
         return Ok(());
@@ -27,21 +30,21 @@ pub(super) fn check(config: &ServerConfig, model: &Model, bundle: Digest, stream
         tracing::warn!("the tokens of the vocabulary are not checked: `hushed check` does so once");
         return Ok(());
     }
-    let passed = config.checks.as_deref().and_then(|folder| place(folder, &config.model, bundle, layers));
+    let passed = config.checks.as_deref().and_then(|folder| place(folder, &config.model, known, layers));
     if passed.as_deref().is_some_and(Path::is_file) {
         tracing::info!(layers, "the vocabulary was checked before");
         return Ok(());
     }
-    run(model, layers)?;
+    run(model, (known.1, layers))?;
     if let Some(passed) = passed {
         remember(&passed);
     }
     Ok(())
 }
 
-fn run(model: &Model, layers: usize) -> Result<(), ServeError> {
+fn run(model: &Model, (head, layers): (&[u32], usize)) -> Result<(), ServeError> {
     tracing::info!(layers, "checking the vocabulary");
-    match vocabulary(model, layers, &|_, _| ())?.pop() {
+    match vocabulary(model, (head, layers), &|_, _| ())?.pop() {
         Some(leaves) => Err(RunError::from(leaves).into()),
         None => Ok(()),
     }
@@ -49,10 +52,11 @@ fn run(model: &Model, layers: usize) -> Result<(), ServeError> {
 
 /// The file that says that the check was passed: by the public part and the formats, the weights and the layers. `None`
 /// if the weights cannot be read once more.
-fn place(folder: &Path, model: &Path, bundle: Digest, layers: usize) -> Option<PathBuf> {
+fn place(folder: &Path, model: &Path, (bundle, head): Known<'_>, layers: usize) -> Option<PathBuf> {
     let weights = weights_sha256(model).ok()?;
     let hash = Sha256::new().chain_update(CHECK).chain_update(bundle.0).chain_update(weights);
-    let hash = hash.chain_update((layers as u64).to_le_bytes()).finalize();
+    let hash = hash.chain_update((layers as u64).to_le_bytes());
+    let hash = head.iter().fold(hash, |hash, id| hash.chain_update(id.to_le_bytes())).finalize();
     Some(folder.join(format!("vocabulary-{}", Digest(hash.into()))))
 }
 
@@ -74,11 +78,11 @@ mod tests {
     #[test]
     fn a_model_whose_format_one_token_leaves_is_refused() {
         for model in firing_on(40) {
-            let refused = run(&model, 2).err().unwrap();
+            let refused = run(&model, (&[], 2)).err().unwrap();
             assert!(refused.to_string().contains("in a text with the token"), "{refused}");
             assert_eq!(refused.category(), Category::Folder);
             let config = ServerConfig { vocabulary_layers: 0, ..ServerConfig::local("", "") };
-            assert!(check(&config, &model, Digest([0; 32]), false).is_ok());
+            assert!(check(&config, &model, (Digest([0; 32]), &[]), false).is_ok());
         }
     }
 
@@ -90,24 +94,29 @@ mod tests {
         tiny_folder(&folder).unwrap();
         let checks = work.path().join("cache/checks");
         let config = ServerConfig { checks: Some(checks.clone()), ..ServerConfig::local(&folder, "") };
-        let (model, bundle) = (Model::load(&folder).unwrap(), Digest([1; 32]));
+        let model = Model::load(&folder).unwrap();
+        let bundle: Known<'_> = (Digest([1; 32]), &[]);
         check(&config, &model, bundle, false).unwrap();
         let kept = || std::fs::read_dir(&checks).unwrap().count();
         assert_eq!(kept(), 1);
         // What was passed is not run: no model would be refused now.
         let bad = firing_on(40).into_iter().next().unwrap();
         check(&config, &bad, bundle, false).unwrap();
-        for (bundle, layers) in [(Digest([2; 32]), config.vocabulary_layers), (bundle, 1)] {
+        for (bundle, layers) in [
+            ((Digest([2; 32]), &[][..]), config.vocabulary_layers),
+            ((bundle.0, &[3]), config.vocabulary_layers),
+            (bundle, 1),
+        ] {
             let config = ServerConfig { vocabulary_layers: layers, ..config.clone() };
             assert!(place(&checks, &folder, bundle, layers).is_some_and(|passed| !passed.exists()));
             check(&config, &model, bundle, false).unwrap();
         }
-        assert_eq!(kept(), 3);
+        assert_eq!(kept(), 4);
         let weights = folder.join("model.safetensors");
         let mut bytes = std::fs::read(&weights).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&weights, bytes).unwrap();
         assert!(check(&config, &bad, bundle, false).is_err());
-        assert_eq!(kept(), 3);
+        assert_eq!(kept(), 4);
     }
 }

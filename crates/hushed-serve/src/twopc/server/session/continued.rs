@@ -1,7 +1,6 @@
 //! The passes of a text that is continued, and the products made ahead for them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use hushed_model::Task;
@@ -10,7 +9,7 @@ use hushed_mpc::{Adds, Input, Terms, TextCache, next_tokens, tokens_of_rows};
 use super::text::Text;
 use super::{Passes, debug, malformed, narrow};
 use crate::session::outcome::Stop;
-use crate::session::wire::Refusal;
+use crate::session::wire::{PrefixKind, Refusal};
 use crate::twopc::wire::{Ahead, Next};
 
 impl Passes<'_> {
@@ -62,6 +61,18 @@ impl Passes<'_> {
             true => Ok(()),
             false => Err(Refusal::TooManyDrafts { limit: narrow(limit) }),
         });
+        // The model's positions are for the public rows too.
+        let (public, positions) = (text.cache.public(), shared.model.public.max_tokens);
+        let fits = public.saturating_add(text.cache.rows()).saturating_add(rows) <= positions;
+        let ours = ours.and(match fits {
+            true => Ok(()),
+            false => Err(Refusal::TooLong { limit: narrow(shared.max_tokens.min(positions - public)) }),
+        });
+        let needs = shared.prefix.as_ref().is_some_and(|prefix| prefix.facts.kind == PrefixKind::NeededHead);
+        let ours = ours.and(match needs && public == 0 {
+            true => Err(Refusal::NoHead),
+            false => Ok(()),
+        });
         // Passes with products made ahead were counted when those were made.
         let charge = match next.ahead {
             true => 0,
@@ -102,8 +113,9 @@ impl Passes<'_> {
     /// The text that a pass is for: a new one, or the one held.
     fn begun(&mut self, next: &Next) -> Result<Text, Stop> {
         let cache = match (next.begins, self.text.take(), &self.shared.prefix) {
-            (true, _, Some(offered)) => TextCache::after(Arc::clone(&offered.prefix)),
-            (true, _, None) => TextCache::default(),
+            (true, _, Some(offered)) => offered.cache(next.public).ok_or_else(|| malformed("public"))?,
+            (true, _, None) if next.public == 0 => TextCache::default(),
+            (true, _, None) => return Err(malformed("public")),
             (false, Some(text), _) => return Ok(text),
             (false, None, _) => return Err(malformed("begins")),
         };
