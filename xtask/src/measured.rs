@@ -7,7 +7,7 @@
 //! <!-- end of rows -->
 //! ```
 //!
-//! `FILE TABLE: FIGURE | FIGURE` shows these columns only. Where the figures of a table come from is printed below it.
+//! `FILE TABLE: FIGURE | FIGURE` shows these columns only, in this order. Where the figures of a table come from is printed below it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -99,7 +99,7 @@ fn page(text: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<(St
         if let Some(missing) = chosen.iter().find(|f| !table.iter().any(|row| row.figure == **f)) {
             return Err(format!("{file}: no figure `{missing}` in table `{name}`"));
         }
-        out += &print(&table).map_err(|problem| format!("{file}, table `{name}`: {problem}"))?;
+        out += &print(&table, &chosen).map_err(|problem| format!("{file}, table `{name}`: {problem}"))?;
         out += CLOSE;
         out.push('\n');
         tables += 1;
@@ -169,8 +169,8 @@ fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 /// A table and where its figures come from. One source is a line below it; with several, a letter marks the column, the
-/// line, or else each cell.
-fn print(table: &[&Row]) -> Result<String, String> {
+/// line, or else each cell. Columns are those that are chosen, in that order, or all in the order of the rows.
+fn print(table: &[&Row], chosen: &[&str]) -> Result<String, String> {
     let mut cells = BTreeMap::new();
     for row in table {
         if cells.insert((row.what.as_str(), row.figure.as_str()), *row).is_some() {
@@ -181,7 +181,8 @@ fn print(table: &[&Row]) -> Result<String, String> {
         return Err("no rows".to_owned());
     }
     let lines = distinct(table.iter().map(|row| row.what.as_str()));
-    let columns = distinct(table.iter().map(|row| row.figure.as_str()));
+    let all = distinct(table.iter().map(|row| row.figure.as_str()));
+    let columns = if chosen.is_empty() { all } else { chosen.to_vec() };
     let sources = distinct(table.iter().map(|row| row.source.as_str()));
     let letter = |source: &str| {
         let at = sources.iter().position(|s| *s == source).unwrap_or_default();
@@ -293,6 +294,9 @@ mod tests {
         let cells = [ROW.to_owned(), other("sum", "goal", "planned"), other("mean", "goal", "stated")];
         let text = of(&cells.join("\n")).unwrap();
         assert!(text.contains("| mean | | 1,234.5 (c) |"), "{text}");
+        let chosen = PAGE.replace("f.jsonl t", "f.jsonl t: goal | time");
+        let (text, _) = page(&chosen, |_| Ok(cells.join("\n"))).unwrap();
+        assert!(text.contains("| | goal, s | time, s |"), "{text}");
     }
 
     #[test]
