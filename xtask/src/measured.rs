@@ -21,6 +21,8 @@ use crate::source::Tree;
 const OPEN: &str = "<!-- rows: ";
 const CLOSE: &str = "<!-- end of rows -->";
 const WIDTH: usize = 120;
+/// Between the parts of a source, some of which are empty.
+const BETWEEN: &str = "\u{1f}";
 /// How a figure came about. `planned` is what `hushed plan` computes, `stated` what another system's authors say.
 const KINDS: [&str; 5] = ["measured", "simulated", "extrapolated", "planned", "stated"];
 /// The fields that say where a figure comes from, in the order in which they are printed.
@@ -132,9 +134,9 @@ fn row(json: &Value) -> Result<Row, String> {
     let mut source = Vec::new();
     for key in SOURCE {
         let said = if key == "beside" && json.get(key).is_none() { String::new() } else { text(key)? };
-        source.extend((!said.is_empty()).then_some(said));
+        source.push(said);
     }
-    let source = source.join("; ");
+    let source = source.join(BETWEEN);
     Ok(Row { table: text("table")?, what: text("what")?, figure: text("figure")?, value, unit: text("unit")?, source })
 }
 
@@ -230,23 +232,36 @@ fn print(table: &[&Row], chosen: &[&str]) -> Result<String, String> {
         out.push('\n');
     }
     out.push('\n');
-    for source in &sources {
-        let start = if several { format!("* {}: ", letter(source)) } else { String::new() };
-        out += &wrapped(&format!("{start}{source}."));
-    }
+    out += &origins(&sources);
     Ok(out)
+}
+
+/// Lines that say where figures come from: what all sources share, then the rest of each.
+fn origins(sources: &[&str]) -> String {
+    let parts: Vec<Vec<&str>> = sources.iter().map(|source| source.split(BETWEEN).collect()).collect();
+    let shared = |at: usize| parts.iter().all(|p| p.get(at) == parts.first().and_then(|first| first.get(at)));
+    let said = |of: &[&str], wanted: bool| {
+        let some = of.iter().enumerate().filter(|(at, part)| shared(*at) == wanted && !part.is_empty());
+        some.map(|(_, part)| *part).collect::<Vec<_>>().join("; ")
+    };
+    let all = parts.first().map(|first| said(first, true)).unwrap_or_default();
+    let mut out = if all.is_empty() { String::new() } else { wrapped(&format!("{all}.")) };
+    if parts.len() > 1 {
+        let each = parts.iter().zip('a'..).map(|(part, letter)| format!("{letter}: {}.", said(part, false)));
+        out += &wrapped(&each.collect::<Vec<_>>().join(" "));
+    }
+    out
 }
 
 /// The text in lines of at most [`WIDTH`] columns.
 fn wrapped(text: &str) -> String {
-    let indent = if text.starts_with("* ") { "  " } else { "" };
     let mut out = String::new();
     let mut line = String::new();
     for word in text.split(' ') {
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
             out += &line;
             out.push('\n');
-            line = format!("{indent}{word}");
+            line = word.to_owned();
         } else if line.is_empty() {
             line = word.to_owned();
         } else {
@@ -288,7 +303,7 @@ mod tests {
         };
         let text = of(&[ROW.to_owned(), other("sum", "goal", "planned")].join("\n")).unwrap();
         assert!(text.contains("| | time, s (a) | goal, s (b) |"), "{text}");
-        assert!(text.contains("* b: a machine; portable; n = 1; 0ba6c8b; planned.\n"), "{text}");
+        assert!(text.contains("\na machine; portable; n = 1; 0ba6c8b.\na: measured. b: planned.\n"), "{text}");
         let text = of(&[ROW.to_owned(), other("mean", "time", "planned")].join("\n")).unwrap();
         assert!(text.contains("| | time, s | from |\n|---|---|---|\n| sum | 1,234.5 | a |"), "{text}");
         let cells = [ROW.to_owned(), other("sum", "goal", "planned"), other("mean", "goal", "stated")];
@@ -323,8 +338,7 @@ mod tests {
 
     #[test]
     fn a_long_source_is_broken_before_120_columns() {
-        let text = wrapped(&format!("* a: {}", "word ".repeat(60).trim_end()));
+        let text = wrapped("word ".repeat(60).trim_end());
         assert!(text.lines().count() > 2 && text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(text.lines().skip(1).all(|line| line.starts_with("  word")), "{text}");
     }
 }
