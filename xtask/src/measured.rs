@@ -72,7 +72,7 @@ fn pages<'a>(
     root: &'a Path,
 ) -> impl Iterator<Item = (&'a str, &'a str, Result<(String, usize), String>)> {
     let documents = tree.files.iter().filter(|f| f.path.starts_with("docs/") && f.path.ends_with(".md"));
-    let read = |name: &str| fs::read_to_string(root.join("docs/measured").join(name)).map_err(|e| e.to_string());
+    let read = move |name: &str| fs::read_to_string(root.join("docs/measured").join(name)).map_err(|e| e.to_string());
     documents
         .filter(|f| f.text.lines().any(|line| line.starts_with(OPEN)))
         .map(move |f| (f.path.as_str(), f.text.as_str(), page(&f.text, read)))
