@@ -21,6 +21,8 @@ use crate::source::Tree;
 const OPEN: &str = "<!-- rows: ";
 const CLOSE: &str = "<!-- end of rows -->";
 const WIDTH: usize = 120;
+/// What a field says that nobody wrote down; it is printed with the name of the field.
+const UNKNOWN: &str = "not recorded";
 /// Between the parts of a source, some of which are empty.
 const BETWEEN: &str = "\u{1f}";
 /// How a figure came about. `planned` is what `hushed plan` computes, `stated` what another system's authors say.
@@ -134,7 +136,7 @@ fn row(json: &Value) -> Result<Row, String> {
     let mut source = Vec::new();
     for key in SOURCE {
         let said = if key == "beside" && json.get(key).is_none() { String::new() } else { text(key)? };
-        source.push(said);
+        source.push(if said == UNKNOWN { format!("{key} {said}") } else { said });
     }
     let source = source.join(BETWEEN);
     Ok(Row { table: text("table")?, what: text("what")?, figure: text("figure")?, value, unit: text("unit")?, source })
@@ -306,6 +308,8 @@ mod tests {
         assert!(text.contains("\na machine; portable; n = 1; 0ba6c8b.\na: measured. b: planned.\n"), "{text}");
         let text = of(&[ROW.to_owned(), other("mean", "time", "planned")].join("\n")).unwrap();
         assert!(text.contains("| | time, s | from |\n|---|---|---|\n| sum | 1,234.5 | a |"), "{text}");
+        let text = of(&ROW.replace("portable", "not recorded")).unwrap();
+        assert!(text.contains("a machine; kernels not recorded; n = 1;"), "{text}");
         let cells = [ROW.to_owned(), other("sum", "goal", "planned"), other("mean", "goal", "stated")];
         let text = of(&cells.join("\n")).unwrap();
         assert!(text.contains("| mean | | 1,234.5 (c) |"), "{text}");
