@@ -6,9 +6,9 @@
 //! failure so that one run shows everything. `--fast` leaves out clippy, the only check that compiles. `secrets` checks
 //! in an optimised build whether secrets influence timing or jumps, with `--watch` in the released one and under
 //! valgrind too. `python` builds the Python package and runs its tests, `python-wheel` only builds it, and `wheel`
-//! builds it for a release, in `dist/`. `third-party` writes the licences of everything that a package links. `measured`
-//! prints the tables of the documents from the rows in `docs/measured/`. `test` runs `check` and `secrets`, then every
-//! test of the workspace and of the Python package, and ends with one line `N passed, N failed, N skipped`.
+//! builds it for a release, in `dist/`. `third-party` writes the licences of everything that a package links.
+//! `measured` prints the tables of the documents from the rows in `docs/measured/`. `test` runs `check` and `secrets`,
+//! then every test of the workspace and of the Python package, and ends with one line `N passed, N failed, N skipped`.
 
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,8 @@
 //! <!-- end of rows -->
 //! ```
 //!
-//! `FILE TABLE: FIGURE | FIGURE` shows these columns only, in this order. Where the figures of a table come from is printed below it.
+//! `FILE TABLE: FIGURE | FIGURE` shows these columns only, in this order. Where the figures of a table come from is
+//! printed below it.
 
 use std::collections::BTreeMap;
 use std::fs;
