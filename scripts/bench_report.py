@@ -1,4 +1,4 @@
-"""Tables of docs/benchmarks.md from rows of `hushed-bench … --json`.
+"""Tables from rows of `hushed-bench … --json`, with the figures of papers and of peers beside ours.
 
     python3 scripts/bench_report.py out/bench.jsonl [out/peers.jsonl …]
 

@@ -1,4 +1,4 @@
-"""The table and the plot of docs/one-text.md from `hushed plan … --goal latency --json`: seconds by texts per run.
+"""A table, and the plot of docs/one-text.md, from `hushed plan … --goal latency --json`: seconds by texts per run.
 
     hushed plan MODEL --protocol fhe --rows 128 --calibration FILE --goal latency --json >plan.json
     python3 scripts/curve.py plan.json docs/one-text.svg        # the table goes to standard output

@@ -1,4 +1,4 @@
-"""The table and the plot of docs/roofline.md from rows of `hushed-bench roofline --json`.
+"""A table, and the plot of docs/roofline.md, from rows of `hushed-bench roofline --json`.
 
     python3 scripts/roofline.py rows.jsonl docs/roofline.svg        # the table goes to standard output
 """

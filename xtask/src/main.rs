@@ -1,14 +1,14 @@
 //! Checks of the repository itself: `cargo xtask check [--fast]`, `cargo xtask secrets [--watch]`,
 //! `cargo xtask python`, `cargo xtask python-wheel`, `cargo xtask wheel`,
-//! `cargo xtask third-party` and `cargo xtask test`.
+//! `cargo xtask third-party`, `cargo xtask measured` and `cargo xtask test`.
 //!
 //! `check` runs what continuous integration runs, cheapest first, prints one line per check, and goes on after a
 //! failure so that one run shows everything. `--fast` leaves out clippy, the only check that compiles. `secrets` checks
 //! in an optimised build whether secrets influence timing or jumps, with `--watch` in the released one and under
 //! valgrind too. `python` builds the Python package and runs its tests, `python-wheel` only builds it, and `wheel`
-//! builds it for a release, in `dist/`. `third-party` writes the licences of everything that a package links. `test`
-//! runs `check` and `secrets`, then every test of the workspace and of the Python package, and ends with one line
-//! `N passed, N failed, N skipped`.
+//! builds it for a release, in `dist/`. `third-party` writes the licences of everything that a package links.
+//! `measured` prints the tables of the documents from the rows in `docs/measured/`. `test` runs `check` and `secrets`,
+//! then every test of the workspace and of the Python package, and ends with one line `N passed, N failed, N skipped`.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod arrows;
 mod house;
 mod imports;
 mod licences;
+mod measured;
 mod metadata;
 mod python;
 mod rules;
@@ -32,7 +33,7 @@ use std::process::{Command, ExitCode};
 /// The result of a check: a one-line summary, or the list of problems.
 pub type Outcome = Result<String, Vec<String>>;
 
-const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask secrets [--watch] | cargo xtask python | cargo xtask python-wheel | cargo xtask wheel | cargo xtask third-party PACKAGE FILE | cargo xtask test [cargo test arguments]";
+const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask secrets [--watch] | cargo xtask python | cargo xtask python-wheel | cargo xtask wheel | cargo xtask third-party PACKAGE FILE | cargo xtask measured | cargo xtask test [cargo test arguments]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
             let written = third_party::write(&root, package, Path::new(file));
             told("third-party", written.map_err(|problem| vec![problem]))
         }
+        ["measured"] => told("measured", measured::write(&root)),
         ["test", rest @ ..] => {
             let checked = check(&root, false);
             let kept = secrets(&root, false);
@@ -90,6 +92,7 @@ fn check(root: &Path, fast: bool) -> bool {
             report("shell blocks", shell::blocks(tree, root));
             report("messages in words", shell::words(tree));
             report("message kinds", rules::message_kinds(tree));
+            report("measured tables", measured::check(tree, root));
         }
         Err(error) => report("sources", Err(vec![error.to_string()])),
     }

@@ -5,8 +5,8 @@ use crate::source::{Tree, code_only};
 
 const WIDEST: usize = 120;
 
-/// Checks that no line of a comment in `*.rs` and no line of `*.md` is wider than 120 columns. Tables, code blocks and
-/// lines without a space to break at, such as a long link, are exempt.
+/// Checks that no line of a comment in `*.rs` and no line of `*.md` is wider than 120 columns. Tables, code blocks,
+/// markers of tables of rows and lines without a space to break at, such as a long link, are exempt.
 pub fn columns(tree: &Tree) -> Outcome {
     let mut problems = Vec::new();
     let mut files = 0;
@@ -47,7 +47,7 @@ fn too_wide(lines: &[String]) -> Vec<(usize, usize)> {
         if body.starts_with("```") {
             in_code = !in_code;
         }
-        let table = body.starts_with('|') && body.ends_with('|');
+        let table = body.starts_with('|') && body.ends_with('|') || body.starts_with("<!-- rows: ");
         let width = line.chars().count();
         if width > WIDEST && !in_code && !table && breaks(body) {
             found.push((n + 1, width));
@@ -100,7 +100,13 @@ mod tests {
     fn tables_blocks_of_code_and_links_may_be_wide() {
         let long = "word ".repeat(30);
         let link = format!("https://{}", "a".repeat(130));
-        for text in [format!("| {long} |"), format!("```sh\n{long}\n```"), link.clone(), format!("* {link}")] {
+        for text in [
+            format!("| {long} |"),
+            format!("<!-- rows: {long}-->"),
+            format!("```sh\n{long}\n```"),
+            link.clone(),
+            format!("* {link}"),
+        ] {
             assert_eq!(found("a.md", &text), 0, "{text}");
             let comment: String = text.lines().map(|l| format!("    /// {l}\n")).collect();
             assert_eq!(found("a.rs", &comment), 0, "{comment}");

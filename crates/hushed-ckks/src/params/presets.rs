@@ -33,7 +33,7 @@ use crate::error::CkksParamsError;
 pub const PRESETS: &[&str] = &["n16-boot-14x40", "n16-boot-14x40-precise", "n15-boot-3x40", "n15-shallow-16x40"];
 
 /// Bits left after a bootstrap of full slots, uniform in the unit square: in the worst slot and on average. Measured
-/// once (docs/benchmarks.md, whose tables omit the precise set), not computed. Only `certified_bits` is promised.
+/// once (docs/benchmarks.md), not computed. Only `certified_bits` is promised.
 const MEASURED: [(&str, [f64; 2]); 3] =
     [("n16-boot-14x40", [16.4, 20.2]), ("n16-boot-14x40-precise", [17.5, 20.3]), ("n15-boot-3x40", [15.3, 19.9])];
 
