@@ -45,8 +45,8 @@ pub struct Past<S> {
     padding: Range<usize>,
     keys: Option<S>,
     values: Option<S>,
-    /// Rows whose ciphertexts the other party may have kept, if later passes will read this: those of earlier passes over
-    /// the text, with public rows among them.
+    /// Rows whose ciphertexts the other party may have kept, if later passes will read this: those of earlier passes
+    /// over the text, with public rows among them.
     before: Option<usize>,
     /// What is kept of the ciphertexts of keys and of values.
     kept: [Kept; 2],
