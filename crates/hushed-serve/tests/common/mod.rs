@@ -3,7 +3,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod flood;
-mod private;
+pub mod private;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 use hushed_model::testing::tiny_folder;
 use hushed_serve::{Client, ClientConfig, Deadlines, ServeError, Server, ServerConfig, ServerTrust, TooLong};
 use tempfile::TempDir;
-
-pub use private::write_private;
 
 /// Short enough that a test of a deadline is quick, long enough for a busy machine.
 pub fn deadlines() -> Deadlines {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Running, assert_serves, eventually, get, refused, write_private};
+use crate::common::private::write_private;
+use crate::common::{Running, assert_serves, eventually, get, refused};
 use hushed_net::{NetError, TlsFault};
 use hushed_serve::{
     BundlePin, Category, Client, ClientAccess, ClientLimits, Digest, Options, Refusal, ServeError, Server,

@@ -10,7 +10,8 @@ use hushed_serve::{
     Client, ClientAccess, ClientConfig, Encoder, Options, Refusal, ServeError, Token, TooLong, Waiting, Watch,
 };
 
-use crate::common::{Running, eventually, refused, write_private};
+use crate::common::private::write_private;
+use crate::common::{Running, eventually, refused};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
