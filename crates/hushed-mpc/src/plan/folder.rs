@@ -222,7 +222,7 @@ impl Memory {
             Some(text) => Prefix::tokens(&public, text)?.rows().total,
             None => request.head_rows(&public),
         };
-        let tokens = public.max_tokens.saturating_sub(prefix).max(1).min(MAX_TOKENS);
+        let tokens = public.max_tokens.saturating_sub(prefix).clamp(1, MAX_TOKENS);
         let (program, rows) = (Model::shapes_only(&public).program(), (prefix, tokens));
         let memory = Memory::largest(&program, rows, pass.max(tokens))?;
         Ok(memory.with_later(&program, rows, request.ahead, request.draft)?)

@@ -9,7 +9,8 @@ use hushed_serve::{
     Category, Client, ClientAccess, ServeError, Server, ServerConfig, ServerIdentity, Token, TooLong, read_prefix,
 };
 
-use crate::common::{Running, refused, write_private};
+use crate::common::private::write_private;
+use crate::common::{Running, refused};
 
 const MARK: &str = "\u{feff}";
 
