@@ -5,7 +5,8 @@ mod common;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use common::{Running, write_private};
+use common::Running;
+use common::private::write_private;
 use hushed_serve::TooLong;
 use tracing_subscriber::fmt::MakeWriter;
 
