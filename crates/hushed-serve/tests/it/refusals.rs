@@ -458,6 +458,6 @@ fn identity_of(
     };
     let paths = (folder.join(format!("{name}.pem")), folder.join(format!("{name}.key")));
     fs::write(&paths.0, certificate.pem()).unwrap();
-    write_private(&paths.1, &key.serialize_pem());
+    write_private(&paths.1, key.serialize_pem());
     paths
 }

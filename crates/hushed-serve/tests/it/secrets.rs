@@ -43,7 +43,8 @@ fn secrets_that_others_can_read_are_refused() {
         Client::connect(&config).map(drop)
     };
     let token = || Token::from_file(&tokens).map(drop);
-    let uses: [(&str, &dyn Fn() -> Result<(), ServeError>); 5] = [
+    type Use<'a> = (&'a str, &'a dyn Fn() -> Result<(), ServeError>);
+    let uses: [Use<'_>; 5] = [
         ("the list of tokens", &|| server(&with_tokens)),
         ("a server's key", &|| server(&with_key)),
         ("the development identity", &|| server(&development)),
