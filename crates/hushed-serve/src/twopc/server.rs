@@ -87,7 +87,11 @@ impl Server {
         };
         let memory = match config.max_memory {
             Some(limit) => {
-                let rows = (prefixed, max_tokens);
+                let own = match config.public_prefix {
+                    Some(_) => max_tokens,
+                    None => max_tokens.saturating_sub(prefixed),
+                };
+                let rows = (prefixed, own);
                 Some(Room::of(&model.program(), config, rows, index.as_ref(), limit)?)
             }
             None => None,
