@@ -4,14 +4,7 @@ import os
 import subprocess
 import sys
 
-from two_processes import ROOT, Failed, Server, binary, shown
-
-
-def model_folder():
-    out = subprocess.run([sys.executable, ROOT / "scripts" / "fetch_decoder.py"], stdout=subprocess.PIPE, text=True)
-    if out.returncode != 0:
-        raise Failed("there is no model folder: see the message above")
-    return out.stdout.strip()
+from two_processes import ROOT, Failed, Server, binary, model_folder, run, shown
 
 
 def answer(server, messages, tokens):
@@ -33,7 +26,7 @@ def answer(server, messages, tokens):
 
 def main():
     tokens = os.environ.get("TOKENS", "").strip() or "48"
-    model = model_folder()
+    model = model_folder(sys.executable, ROOT / "scripts" / "fetch_decoder.py")
     print("hushed serve      has the weights of SmolLM2-135M-Instruct\nhushed generate   has the conversation, and no weights")
     print("an empty line ends the chat\n")
     messages = []
@@ -55,9 +48,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as problem:
-        sys.exit(f"chat: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

@@ -8,7 +8,7 @@ import os
 import sys
 
 from one_alone import Run
-from two_processes import ROOT, Failed, hushed
+from two_processes import ROOT, hushed, run
 
 MODEL = ROOT / "data" / "decoder-small"
 TEXT = "A closure can capture values from the scope in which it is defined, and a function cannot. Closures are often used"
@@ -43,9 +43,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as problem:
-        sys.exit(f"decoder_one: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

@@ -1,9 +1,8 @@
 """A private semantic search: public documents, a private query, two processes. What `make run` shows."""
 import os
-import sys
 import time
 
-from two_processes import ROOT, Failed, Server, cosine, embeddings, hushed, lines, model_folder
+from two_processes import ROOT, Server, cosine, embeddings, hushed, lines, model_folder, run
 
 
 def read(name):
@@ -59,9 +58,4 @@ Both processes follow the protocol here. SECURITY.md says what happens if one do
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as problem:
-        sys.exit(f"demo: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

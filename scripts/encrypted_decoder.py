@@ -12,10 +12,9 @@ in the clear, although it leads there by more than twice the largest difference.
 import argparse
 import json
 import shutil
-import sys
 
 from encrypted_run import shown
-from two_processes import ROOT, Failed, hushed
+from two_processes import ROOT, hushed, run
 
 MODEL = ROOT / "data" / "decoder-small"
 CALIBRATION = MODEL / "calibration-fhe.json"
@@ -89,9 +88,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as problem:
-        sys.exit(f"encrypted_decoder: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

@@ -9,7 +9,7 @@ import sys
 
 from encrypted_run import CALIBRATION
 from one_alone import Run
-from two_processes import ROOT, Failed, cosine, embeddings, hushed, lines, model_folder
+from two_processes import ROOT, cosine, embeddings, hushed, lines, model_folder, run
 
 
 def read(name):
@@ -39,9 +39,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as problem:
-        sys.exit(f"encrypted_one: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

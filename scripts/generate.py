@@ -1,8 +1,7 @@
 """A private prompt continued by a small GPT-2 in another process. What `make generate` shows."""
 import os
-import sys
 
-from two_processes import ROOT, Failed, Server, hushed
+from two_processes import ROOT, Server, hushed, run
 
 MODEL = ROOT / "data" / "gpt2-small"
 
@@ -28,9 +27,4 @@ Both processes follow the protocol here. SECURITY.md says what happens if one do
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as problem:
-        sys.exit(f"generate: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

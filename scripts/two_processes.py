@@ -26,9 +26,19 @@ def binary():
     return str(path)
 
 
-def model_folder():
-    """The reference model, fetched if need be."""
-    out = subprocess.run([ROOT / "scripts" / "fetch_model.sh"], stdout=subprocess.PIPE, text=True)
+def run(main):
+    """Runs a script; its status is what `main` returns, and a failure is told in one line that begins with its name."""
+    try:
+        sys.exit(main())
+    except Failed as problem:
+        sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: {problem}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def model_folder(*fetch):
+    """The folder that the command `fetch` prints, or else the reference model's; fetched if need be."""
+    out = subprocess.run(fetch or [ROOT / "scripts" / "fetch_model.sh"], stdout=subprocess.PIPE, text=True)
     if out.returncode != 0:
         raise Failed("there is no model folder: see the message above")
     return out.stdout.strip()

@@ -7,7 +7,7 @@ import json
 import sys
 
 from encrypted_run import CALIBRATION, TEXTS
-from two_processes import ROOT, Failed, hushed, lines, model_folder
+from two_processes import ROOT, hushed, lines, model_folder, run
 
 ROWS, AT_ONCE, LEAST = 128, 10, 0.999
 
@@ -39,9 +39,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as problem:
-        sys.exit(f"verify_one: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)
