@@ -85,6 +85,7 @@ fn pages<'a>(
 fn page(text: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<(String, usize), String> {
     let mut out = String::new();
     let mut tables = 0;
+    let mut files: BTreeMap<&str, Vec<Row>> = BTreeMap::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         out += line;
@@ -95,10 +96,14 @@ fn page(text: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<(St
         }
         let (from, figures) = wanted.split_once(": ").unwrap_or((wanted, ""));
         let (file, name) = from.split_once(' ').ok_or(format!("`{line}` needs a file and a table"))?;
-        let rows = rows(&read(file)?).map_err(|problem| format!("{file}: {problem}"))?;
+        if !files.contains_key(file) {
+            files.insert(file, rows(&read(file)?).map_err(|problem| format!("{file}: {problem}"))?);
+        }
         let chosen: Vec<&str> = figures.split(" | ").filter(|f| !f.is_empty()).collect();
-        let table: Vec<&Row> = rows
-            .iter()
+        let table: Vec<&Row> = files
+            .get(file)
+            .into_iter()
+            .flatten()
             .filter(|row| row.table == name && (chosen.is_empty() || chosen.contains(&row.figure.as_str())))
             .collect();
         if let Some(missing) = chosen.iter().find(|f| !table.iter().any(|row| row.figure == **f)) {
