@@ -16,12 +16,7 @@ const SOON: u64 = 30;
 ///
 /// # Errors
 /// [`ServeError::Certificate`]; `not-private`.
-#[cfg(feature = "client")]
 pub(crate) fn read(chain: &Path, key: &Path) -> Result<Identity, ServeError> {
-    private(chain, key)
-}
-
-fn private(chain: &Path, key: &Path) -> Result<Identity, ServeError> {
     // The files first: if one is missing, the error is about certificates.
     let identity = Identity::from_files(chain, key)?;
     files::refuse_public(key)?;
@@ -42,14 +37,14 @@ impl ServingIdentity {
     /// # Errors
     /// [`ServeError::Certificate`]; `not-private` if others can read the key.
     pub fn from_files(chain: &Path, key: &Path) -> Result<Self, ServeError> {
-        Self::checked(private(chain, key)?, chain)
+        Self::checked(read(chain, key)?, chain)
     }
 
     /// The development identity in this folder, made on first use.
     pub(crate) fn development(dir: &Path) -> Result<Self, ServeError> {
         tls::load_or_create_dev_certificate(dir)?;
         let both = dir.join(tls::DEV_IDENTITY);
-        Self::checked(private(&both, &both)?, dir)
+        Self::checked(read(&both, &both)?, dir)
     }
 
     fn checked(identity: Identity, path: &Path) -> Result<Self, ServeError> {
