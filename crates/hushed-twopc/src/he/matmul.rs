@@ -57,7 +57,7 @@ impl MatmulShape {
     /// # Errors
     /// As [`Layouts::of`].
     pub fn cost(&self, ring: Ring, layouts: &Layouts) -> Result<OltCost, TwopcError> {
-        Ok(cost(&layouts.of_sum(self.mixed(ring))?))
+        Ok(cost(layouts.of_sum(self.mixed(ring))?.iter()))
     }
 }
 

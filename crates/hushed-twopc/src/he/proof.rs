@@ -26,12 +26,12 @@
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::ot::additive::low_bits;
+use crate::ot::additive::{low_bits, stretch};
 use crate::ot::{CHEATED, CotRecv, CotSend, SecretBlocks};
 use crate::share::{SecretWords, wipe};
 use crate::wire;
 use hushed_math::Modulus;
-use hushed_math::bits::{Block, Mask, PrgAes};
+use hushed_math::bits::{Block, Mask};
 use hushed_math::rng::PublicSeed;
 use hushed_math::taint;
 use hushed_net::Kind;
@@ -79,8 +79,7 @@ fn moduli(params: &RlweParams) -> impl Iterator<Item = Modulus> + '_ {
 pub(super) fn prove(ctx: &mut Ctx, secret: &SecretKey, public: &PublicKey) -> Result<(), TwopcError> {
     let (sums, nonce) = commit_to_sums(ctx, public, &secret.witness(public)?)?;
     let expected = wire::recv_exactly(&mut ctx.session, SUMS, 8 * sums.len())?;
-    let sums: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-    if !bool::from(taint::opened(sums.ct_eq(&expected))) {
+    if !bool::from(taint::opened(wire::pack(&sums, 64).ct_eq(&expected))) {
         return Err(CHEATED);
     }
     taint::public(&nonce);
@@ -134,7 +133,7 @@ pub(super) fn verify(ctx: &mut Ctx, public: &PublicKey) -> Result<(), TwopcError
     send_offers(ctx, &seed, &equations, &offers)?;
 
     let commitment = wire::recv_exactly(&mut ctx.session, COMMITMENT, DIGEST_BYTES)?;
-    let bytes: Vec<u8> = expected.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+    let bytes = wire::pack(&expected, 64);
     taint::public(&bytes);
     ctx.session.send(SUMS, &bytes)?;
     let nonce = wire::recv_exactly(&mut ctx.session, NONCE, NONCE_BYTES)?;
@@ -164,14 +163,14 @@ fn send_offers(
 
 fn commit(nonce: &[u8], sums: &[u64]) -> [u8; DIGEST_BYTES] {
     let hash = Sha256::new().chain_update(b"hushed public key proof").chain_update(nonce);
-    sums.iter().fold(hash, |hash, sum| hash.chain_update(sum.to_le_bytes())).finalize().into()
+    hash.chain_update(wire::pack(sums, 64)).finalize().into()
 }
 
 /// The equations and, for each prime, the server's numbers.
 ///
 /// # Errors
 /// [`TwopcError::PeerMisbehaved`] on another length, and on a number that is not a residue.
-pub(crate) fn read_offers(message: &[u8], public: &PublicKey) -> Result<(Vec<KeyEquation>, Vec<Vec<u64>>), TwopcError> {
+fn read_offers(message: &[u8], public: &PublicKey) -> Result<(Vec<KeyEquation>, Vec<Vec<u64>>), TwopcError> {
     let count = bits(public.params());
     let mut rest = message;
     let mut seed = PublicSeed([0; SEED_BYTES]);
@@ -259,15 +258,16 @@ impl Numbers {
         Numbers((0..primes).map(|_| Vec::with_capacity(count)).collect())
     }
 
-    /// Appends the numbers of these pads, whose OTs have the indices from `first` on: block j of a pad's stream modulo
-    /// prime j, which is within 2^-78 of uniform. As in [`crate::ot::additive`], the stream of an OT starts at a
-    /// counter that has its index.
+    /// Appends the numbers of these pads, whose OTs have the indices from `first` on: for every prime two words of the
+    /// pad's stream as a residue, which is within 2^-78 of uniform.
     fn append(&mut self, equations: &[KeyEquation], first: u64, pads: &[Block]) {
-        let mut stream = SecretBlocks::zero(equations.len());
-        for (pad, index) in pads.iter().zip(first..) {
-            PrgAes::at(*pad, u128::from(index) << 16).fill(&mut stream);
-            for ((numbers, equation), block) in self.0.iter_mut().zip(equations).zip(stream.iter()) {
-                numbers.push(equation.modulus.reduce_u128(block.0));
+        let messages = 2 * equations.len();
+        let mut words = SecretWords::from(vec![0; pads.len() * messages]);
+        stretch(first, pads, messages, &mut words);
+        for row in words.chunks(messages) {
+            let pairs = row.as_chunks::<2>().0;
+            for ((numbers, equation), [low, high]) in self.0.iter_mut().zip(equations).zip(pairs) {
+                numbers.push(equation.modulus.reduce_u128(u128::from(*low) | u128::from(*high) << 64));
             }
         }
     }
@@ -401,8 +401,7 @@ mod tests {
                     *number = equations[0].modulus.add(*number, 1);
                     send_offers(ctx, &seed, &equations, &offers).unwrap();
                     wire::recv_exactly(&mut ctx.session, COMMITMENT, DIGEST_BYTES).unwrap();
-                    let expected: Vec<u8> = expected.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-                    ctx.session.send(SUMS, &expected).unwrap();
+                    ctx.session.send(SUMS, &wire::pack(&expected, 64)).unwrap();
                     wire::recv_exactly(&mut ctx.session, NONCE, NONCE_BYTES).map(drop)
                 },
             );

@@ -129,7 +129,7 @@ fn scaling(
     let over_ot = RowsCost::from(mul_rows_cost(rows, width, ring));
     let mut best = (over_ot, None);
     for scaling in scalings(rows, width, ring, layouts.params().n()) {
-        let tiling = cost(&layouts.of_sum(scaling.mixed)?);
+        let tiling = cost(layouts.of_sum(scaling.mixed)?.iter());
         let cost = RowsCost { cost: tiling.traffic(), tiling };
         if cost.nanoseconds() < best.0.nanoseconds() {
             best = (cost, Some(scaling));

@@ -418,7 +418,7 @@ fn settle_choice(shape: &Shape, kept: &Kept, message: &mut &[u8], out: &mut [u64
 
 /// Writes `messages` words of each pad to `out`, pad by pad; the pads' OTs have the indices from `first` on.
 #[expect(clippy::indexing_slicing, reason = "a block of the stream has two words, and a row half as many blocks")]
-fn stretch(first: u64, pads: &[Block], messages: usize, out: &mut [u64]) {
+pub(crate) fn stretch(first: u64, pads: &[Block], messages: usize, out: &mut [u64]) {
     if messages <= 2 {
         for (row, pad) in out.chunks_mut(messages).zip(pads) {
             row[0] = pad.low_u64();

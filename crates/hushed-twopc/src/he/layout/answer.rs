@@ -292,8 +292,8 @@ impl Answer {
 }
 
 /// The cost of several answers, one after the other.
-pub(crate) fn cost(answers: &[Answer]) -> OltCost {
-    answers.iter().map(Answer::cost).fold(OltCost::default(), |sum, cost| sum + cost)
+pub(crate) fn cost<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> OltCost {
+    answers.into_iter().map(Answer::cost).fold(OltCost::default(), |sum, cost| sum + cost)
 }
 
 /// Number of results of a tiling, batch×k×n.

@@ -152,10 +152,11 @@ impl PastShape {
         let cells = Cells::from(0, &left);
         let mut terms = vec![(Term::new(left, cells, true), Operand::Left)];
         let (before, after) = self.blocks();
+        let kept = self.block(ring, layouts)?;
         for block in 0..after {
-            let (layout, rows) = (self.block(ring, layouts)?, block * KEPT_ROWS..(block + 1) * KEPT_ROWS);
-            let cells = self.cells(&rows, &layout);
-            terms.push((Term::new(layout, cells, block >= before), Operand::Block(block, rows)));
+            let rows = block * KEPT_ROWS..(block + 1) * KEPT_ROWS;
+            let cells = self.cells(&rows, &kept);
+            terms.push((Term::new(Arc::clone(&kept), cells, block >= before), Operand::Block(block, rows)));
         }
         let rest = after * KEPT_ROWS..self.length();
         if !rest.is_empty() {
@@ -208,7 +209,7 @@ impl PastShape {
         let (inputs, bytes_in) = (new * block.tiling.inputs() as u64, new * block.tiling.cost().bytes_in);
         let nanoseconds = sending((inputs, bytes_in), block.product_limbs as u64);
         let kept = OltCost { inputs, bytes_in, nanoseconds, ..OltCost::default() };
-        Ok(cost(&layouts.of_sum(self.product.mixed(ring))?) + kept)
+        Ok(cost(layouts.of_sum(self.product.mixed(ring))?.iter()) + kept)
     }
 
     /// Bytes that the server holds during the product.
@@ -234,7 +235,7 @@ impl PastShape {
 }
 
 fn cost_of(planned: &[Planned]) -> OltCost {
-    planned.iter().map(|(answer, _)| answer.cost()).fold(OltCost::default(), |sum, cost| sum + cost)
+    cost(planned.iter().map(|(answer, _)| answer))
 }
 
 /// [`super::matmul_shared`] for a Y that has grown. Keeps the ciphertexts of the rows that are complete, and uses those
@@ -465,7 +466,7 @@ mod tests {
         let all = declared.iter().map(OltCost::traffic).fold(crate::Cost::ZERO, |sum, cost| sum + cost);
         assert_cost(&stats, all);
         // Not all ciphertexts are sent again.
-        let whole = |shape: &PastShape| cost(&layouts.of_sum(shape.product.mixed(ring)).unwrap());
+        let whole = |shape: &PastShape| cost(layouts.of_sum(shape.product.mixed(ring)).unwrap().iter());
         let (last, shape) = (declared[declared.len() - 1], &products[products.len() - 1].0);
         assert!(last.bytes_in < whole(shape).bytes_in, "{last:?} {:?}", whole(shape));
     }

@@ -86,13 +86,13 @@ fn leaves_in_turn_take_fewer_responses() {
         let together = answers(&layouts, shape, [None, None]);
         each_cell_has_its_place(&together);
         let apart = shape.mixed(Ring::new(33)).map(|spec| layouts.of(&spec).unwrap().tiling.cost());
-        let [cost, apart] = [cost(&together), apart[0] + apart[1]];
+        let [cost, apart] = [cost(together.iter()), apart[0] + apart[1]];
         assert!(cost.nanoseconds <= apart.nanoseconds && cost.bytes_out <= apart.bytes_out);
         assert_eq!((cost.inputs, cost.products), (apart.inputs, apart.products));
     }
     // Both terms of the scores of a short text fit one response.
     let scores = MatmulShape { shape: OltShape { k: 16, m: 32, n: 16 }, batch: 12 };
-    assert_eq!(cost(&answers(&layouts, scores, [None, None])).responses, 1);
+    assert_eq!(cost(answers(&layouts, scores, [None, None]).iter()).responses, 1);
 }
 
 #[test]
