@@ -201,12 +201,13 @@ fn formats(
     let leaf = |drop| noise(params, spec, tiling, limbs, drop);
     let packed = |drop| leaf(drop).interleave(params, self::packing_limbs(params), packing_limbs, levels);
     let noise = |drop| packed(drop).bits() + spec.spare_bits;
+    let wanted = tiling.wanted_by_response();
     let with = |drop| -> Result<_, TwopcError> {
         let input = SeededFormat::new(params, product_limbs, drop)?;
         let ell = spec.ring_bits;
         let response = ResponseFormat::for_ring_at(params, packing_limbs, ell, noise(drop))?;
         let wire = wire(params, limbs, &input, &response);
-        let bytes = tiling.inputs() as u64 * wire.input_bytes + bytes_out(tiling, &wire);
+        let bytes = tiling.inputs() as u64 * wire.input_bytes + bytes_out(&wanted, &wire);
         Ok((bytes, Formats { input, response, noise: leaf(drop) }))
     };
     // Ends when no room or no bits are left. With more primes than a truncation supports, no bits can be dropped.

@@ -211,7 +211,7 @@ impl OltTiling {
         };
         let mut tiling = Self::bare(inner, batch, encrypted, packing, window, wire);
         tiling.cost = price(&tiling, wire);
-        tiling.cost.bytes_out = bytes_out(&tiling, wire);
+        tiling.cost.bytes_out = bytes_out(&tiling.wanted_by_response(), wire);
         Ok(tiling)
     }
 }
@@ -293,12 +293,8 @@ impl Answering {
     }
 }
 
-/// Bytes of all responses: each has a header, the a part, and b at the wanted coefficients, padded to whole bytes.
-pub(super) fn bytes_out(tiling: &OltTiling, wire: &Wire) -> u64 {
-    (0..tiling.responses())
-        .map(|index| {
-            let wanted = tiling.wanted_in_response(index) as u64;
-            wire.response_bytes + (wanted * wire.response_bits).div_ceil(8)
-        })
-        .sum()
+/// Bytes of responses with so many wanted coefficients: each has a header, the a part, and b at these coefficients,
+/// padded to whole bytes.
+pub(super) fn bytes_out(wanted: &[u64], wire: &Wire) -> u64 {
+    wanted.iter().map(|wanted| wire.response_bytes + (wanted * wire.response_bits).div_ceil(8)).sum()
 }

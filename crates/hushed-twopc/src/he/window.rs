@@ -217,8 +217,13 @@ impl OltTiling {
     }
 
     /// Wanted coefficients of response `index`.
-    pub(super) fn wanted_in_response(&self, index: usize) -> usize {
+    fn wanted_in_response(&self, index: usize) -> usize {
         self.wanted_in(self.response_leaves(index))
+    }
+
+    /// Wanted coefficients of each response.
+    pub(super) fn wanted_by_response(&self) -> Vec<u64> {
+        (0..self.responses()).map(|index| self.wanted_in_response(index) as u64).collect()
     }
 
     /// Wanted coefficients of some leaves.
