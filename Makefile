@@ -16,7 +16,7 @@ setup: ## check the tools and fetch what is needed, once; everything works offli
 	@scripts/setup.sh
 	@scripts/fetch_model.sh >/dev/null
 	@scripts/fetch_python.sh
-	@scripts/fetch_opencl.sh
+	@scripts/fetch_gpu.sh
 
 build: setup ## build the `hushed` command
 	@cargo build --release --locked -p hushed-cli

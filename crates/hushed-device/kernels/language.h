@@ -41,7 +41,13 @@ typedef unsigned int u32;
 typedef double f64;
 typedef ulonglong2 pair64;
 typedef uint2 pair32;
+// In integers the assembler would rather spill than take more than 96 registers a thread: up to 128 are allowed it,
+// which leaves room for 512 threads.
+#if ARITH == 0
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 512 / (threads))
+#else
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#endif
 #define GLOBAL
 #define SHARED __shared__
 #define DEVICE static __device__ __forceinline__

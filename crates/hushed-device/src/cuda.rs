@@ -1,10 +1,13 @@
 //! NVIDIA cards: the driver's library and NVRTC's, both loaded at run time.
 
-use std::ffi::{CStr, CString, c_void};
+mod compiler;
+
+pub use compiler::{Registers, registers};
+
+use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::{DriverError, result, sys};
-use cudarc::nvrtc;
 
 use crate::error::DeviceError;
 use crate::machine::{Argument, Machine};
@@ -63,16 +66,12 @@ impl Cuda {
     /// # Errors
     /// [`DeviceError::NoDriver`] if a library is missing, [`DeviceError::NoSuchDevice`], [`DeviceError::Call`].
     pub fn open(index: usize) -> Result<Cuda, DeviceError> {
-        let missing = |library: &str| DeviceError::NoDriver { library: library.to_owned() };
         // Its calls panic where the library is missing.
         // SAFETY: looks for the driver's library by its own names.
         if !unsafe { sys::is_culib_present() } {
-            return Err(missing("libcuda.so"));
+            return Err(DeviceError::NoDriver { library: "libcuda.so".to_owned() });
         }
-        // SAFETY: as above.
-        if !unsafe { nvrtc::sys::is_culib_present() } {
-            return Err(missing("libnvrtc.so"));
-        }
+        compiler::present()?;
         result::init().map_err(failed("cuInit"))?;
         let count = result::device::get_count().map_err(failed("cuDeviceGetCount"))? as usize;
         if index >= count {
@@ -200,7 +199,7 @@ impl Machine for Cuda {
 
     fn build(&self, text: &Text) -> Result<Program, DeviceError> {
         self.shared.enter()?;
-        let image = compile(text, self.shared.capability)?;
+        let image = compiler::compile(text, self.shared.capability, &[])?.image;
         // SAFETY: the text of an assembler program, which ends with a zero.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(failed("cuModuleLoadData"))?;
         let mut program = Program { shared: Arc::clone(&self.shared), text: *text, module, kernels: Vec::new() };
@@ -270,28 +269,6 @@ impl Machine for Cuda {
     fn finish(&self) -> Result<(), DeviceError> {
         self.shared.enter()?;
         self.shared.synchronize()
-    }
-}
-
-/// The kernels as an assembler program for a card.
-fn compile(text: &Text, [major, minor]: [i32; 2]) -> Result<Vec<std::ffi::c_char>, DeviceError> {
-    let refused = |log: String| DeviceError::Build { log };
-    let source = CString::new(text.source()).map_err(|error| refused(error.to_string()))?;
-    let error = |error: nvrtc::result::NvrtcError| refused(format!("NVRTC says {}", error.0 as u32));
-    let program = nvrtc::result::create_program(&source, None).map_err(error)?;
-    let options = [format!("--gpu-architecture=sm_{major}{minor}"), "--std=c++17".into(), "--fmad=false".into()];
-    // SAFETY: the program exists until it is destroyed, once.
-    unsafe {
-        let compiled = match nvrtc::result::compile_program(program, &options) {
-            Ok(()) => nvrtc::result::get_ptx(program).map_err(error),
-            Err(failure) => {
-                let log = nvrtc::result::get_program_log(program).unwrap_or_default();
-                let log = (!log.is_empty()).then(|| CStr::from_ptr(log.as_ptr()).to_string_lossy().into_owned());
-                Err(log.map_or_else(|| error(failure), refused))
-            }
-        };
-        let _ = nvrtc::result::destroy_program(program);
-        compiled
     }
 }
 

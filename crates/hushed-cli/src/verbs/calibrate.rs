@@ -62,7 +62,7 @@ pub struct Args {
     protocol: Protocol,
 
     /// Where to write [default: DIR/calibration.json, DIR/calibration-fhe.json for fhe]
-    #[arg(long, short, value_name = "FILE", env = "HUSHED_CALIBRATION")]
+    #[arg(long, short, visible_alias = "out", value_name = "FILE", env = "HUSHED_CALIBRATION")]
     output: Option<PathBuf>,
 
     /// Write the chosen approximation to DIR/functions.json, for private runs to use

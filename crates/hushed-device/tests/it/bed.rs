@@ -1,4 +1,4 @@
-//! Rings on the OpenCL device that `scripts/fetch_opencl.sh` fetches, and polynomials to try on them.
+//! Rings on the OpenCL device that `scripts/fetch_gpu.sh` fetches, and polynomials to try on them.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ pub const ARITHMETICS: [Arithmetic; 2] = [Arithmetic::Integers, Arithmetic::Doub
 pub fn machine() -> Option<OpenCl> {
     static MACHINE: OnceLock<Option<OpenCl>> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| {
-        let driver = driver()?;
+        let driver = fetched("driver.so")?;
         // PoCL keeps compiled kernels in the build folder.
         // SAFETY: set before the first call of the driver, and no test reads the environment.
         unsafe { std::env::set_var("POCL_CACHE_DIR", env!("CARGO_TARGET_TMPDIR")) };
@@ -26,14 +26,14 @@ pub fn machine() -> Option<OpenCl> {
         }
     });
     if machine.is_none() {
-        println!("skipped: no OpenCL driver: scripts/fetch_opencl.sh fetches one");
+        println!("skipped: no OpenCL driver: scripts/fetch_gpu.sh fetches one");
     }
     machine.clone()
 }
 
-/// Its own path, not that of the link: it looks for its other files beside itself.
-fn driver() -> Option<PathBuf> {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.opencl/driver.so").canonicalize().ok()
+/// A library that was fetched. Its own path, not that of the link: it looks for its other files beside itself.
+pub fn fetched(link: &str) -> Option<PathBuf> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.gpu").join(link).canonicalize().ok()
 }
 
 /// A ring in either arithmetic.

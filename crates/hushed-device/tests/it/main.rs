@@ -3,6 +3,7 @@
 mod bed;
 mod bounds;
 mod cards;
+mod compiled;
 mod points;
 mod switches;
 mod transforms;

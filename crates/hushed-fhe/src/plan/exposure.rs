@@ -89,7 +89,7 @@ pub(super) fn exposures(program: &Program, choices: &Choices, options: &FheOptio
         ),
         see("client", format!("{answers}, with the error that the plan states")),
         see(
-            "everybody who sees the plan",
+            "readers of the plan",
             "of the reply the largest number that the last layer's weights allow, and its largest error in a simulation over the weights, both as \
              powers of two; and the canary's answer, if there is a canary, to about 14 bits"
                 .to_owned(),
