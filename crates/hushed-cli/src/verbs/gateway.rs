@@ -68,8 +68,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert", env = "HUSHED_GATEWAY_TLS_KEY")]
     tls_key: Option<PathBuf>,
 
-    /// A private file of keys, one per line (or sha256: and the digest of one, and before it a name if you like), one
-    /// of which programs must show (`Authorization: Bearer KEY`)
+    /// A private file of keys, one per line, one of which programs must show (`Authorization: Bearer KEY`); in the
+    /// place of a key sha256: and its digest, before it a name if you like, after it texts=N for a limit a day
     #[arg(long, value_name = "FILE", env = "HUSHED_GATEWAY_API_KEY_FILE")]
     api_key_file: Option<PathBuf>,
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::lines::{ENDPOINT, Line, Model, parse};
+use crate::http::Door;
 use crate::http::now;
 use crate::http::refusal::Refusal;
 use crate::sessions::failure::Failure;
@@ -162,7 +163,7 @@ impl Board {
     }
 
     /// Makes a batch from a file's requests and queues their texts.
-    pub fn create(&self, caller: Caller, input: &str, metadata: Value) -> Result<Value, Refusal> {
+    pub fn create(&self, caller: Caller, input: &str, metadata: Value, door: &Door) -> Result<Value, Refusal> {
         let bytes = self.content(caller, input)?;
         // Tokenizing takes a while, so not under the lock.
         let parsed = parse(&bytes, &self.model);
@@ -211,6 +212,7 @@ impl Board {
                 if inner.taken() + batch.reserved > MOST_BYTES {
                     return Err(full("files"));
                 }
+                door.charged(caller, batch.left, || Ok(()))?;
                 batch.lines = lines;
                 let since = Instant::now();
                 for (line, texts) in texts.into_iter().enumerate() {

@@ -119,7 +119,7 @@ impl BatchGateway {
     /// [`GatewayError::Runtime`] if the system refuses what the loop needs.
     pub fn run(self, stop: &AtomicBool) -> Result<(), GatewayError> {
         let routes = http::batches::routes(Arc::clone(&self.worker.board));
-        let router = http::entered(routes, Arc::clone(&self.edge));
+        let router = http::entered(routes.layer(axum::Extension(Arc::clone(&self.edge))), Arc::clone(&self.edge));
         listen::run(self.bound, router, stop, self.worker, || self.edge.door.reload())
     }
 }

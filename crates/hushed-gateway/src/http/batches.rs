@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::fields::Fields;
 use super::refusal::{Refusal, Shape};
+use super::served::Edge;
 use crate::batches::board::Board;
 use crate::batches::lines::ENDPOINT;
 use crate::sessions::share::Caller;
@@ -125,7 +126,12 @@ fn small(metadata: &Value) -> bool {
 }
 
 /// `POST /v1/batches`
-async fn create(State(board): State<Arc<Board>>, Extension(caller): Extension<Caller>, body: Bytes) -> Response {
+async fn create(
+    State(board): State<Arc<Board>>,
+    Extension(caller): Extension<Caller>,
+    Extension(edge): Extension<Arc<Edge>>,
+    body: Bytes,
+) -> Response {
     let answered = async {
         let mut fields = Fields::parse(&body)?;
         let missing = |name| Refusal::field(name, "missing", format!("`{name}` is missing"));
@@ -144,7 +150,7 @@ async fn create(State(board): State<Arc<Board>>, Extension(caller): Extension<Ca
         }
         fields.finish()?;
         // Tokenizing takes a while, and the only HTTP thread has others to serve.
-        let made = tokio::task::spawn_blocking(move || board.create(caller, &input, metadata));
+        let made = tokio::task::spawn_blocking(move || board.create(caller, &input, metadata, &edge.door));
         let made = made.await.map_err(|_| crate::sessions::failure::Failure::defect())?;
         made.map(Json)
     };

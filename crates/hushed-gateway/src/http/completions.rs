@@ -216,7 +216,9 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Submitted, Refu
         true => 1,
         false => usize::MAX,
     };
-    queue.submit(jobs, counted, &shared.admission(asker.patience))?;
+    let texts = jobs.len();
+    let submit = || Ok(queue.submit(jobs, counted, &shared.admission(asker.patience))?);
+    served.edge.door.charged(asker.caller, texts, submit)?;
     Ok((tokens, coming))
 }
 

@@ -4,20 +4,24 @@
 
 mod keys;
 mod names;
+mod spent;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 
+use super::clock::now;
 use super::refusal::Refusal;
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
 use crate::listen::Bound;
 use crate::sessions::share::Caller;
 use keys::Keys;
+use spent::Spent;
 
 /// Paths that need no key: those that a browser loads before its user can give it one, and that a supervisor polls.
 const OPEN: [&str; 4] = ["/", "/health", "/ready", "/ping"];
@@ -36,6 +40,7 @@ pub struct Door {
     file: Option<PathBuf>,
     /// `None` requires no key.
     keys: RwLock<Option<Keys>>,
+    spent: Spent,
     /// See [`Door::expiry`].
     expiry: Arc<AtomicU64>,
 }
@@ -68,7 +73,8 @@ impl Door {
         {
             return Err(GatewayError::NoHost { address });
         }
-        Ok(Self { hosts, origins: origins?, file: config.api_keys.clone(), keys: RwLock::new(keys), expiry })
+        let (file, keys, spent) = (config.api_keys.clone(), RwLock::new(keys), Spent::default());
+        Ok(Self { hosts, origins: origins?, file, keys, spent, expiry })
     }
 
     /// Reads the keys again. If they cannot be used, they stay as they were.
@@ -140,6 +146,31 @@ impl Door {
                 Err(Refusal::new(StatusCode::FORBIDDEN, "api-key", message))
             }
         }
+    }
+
+    /// Queues `texts` texts by `queue`, if the caller's key has so many left today.
+    ///
+    /// # Errors
+    /// 429 with the time until tomorrow; those of `queue`, whose texts are not counted.
+    pub fn charged<T>(
+        &self,
+        caller: Caller,
+        texts: usize,
+        queue: impl FnOnce() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let Some(limit) = self.known().as_ref().and_then(|keys| keys.texts(caller)) else {
+            return queue();
+        };
+        let texts = texts as u64;
+        self.spent.charge(caller, texts, limit, now()).map_err(|(left, seconds)| {
+            let message = format!(
+                "this key may send {limit} texts a day (UTC), {left} are left, and the request has {texts}: send fewer, \
+                 wait until tomorrow, or ask the gateway's operator"
+            );
+            let retry_after = Some(Duration::from_secs(seconds));
+            Refusal { retry_after, ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, "key-limit", message) }
+        })?;
+        queue().inspect_err(|_| self.spent.refund(caller, texts))
     }
 
     /// Checks whether a request may come in; returns its caller.

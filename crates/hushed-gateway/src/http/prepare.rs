@@ -100,8 +100,8 @@ fn submit(
         let message = format!("{} texts were given, and a request takes at most {MOST_TEXTS}", texts.len());
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too-many-texts", message));
     }
-    let shared = &served.shared;
-    let mut prepared = Vec::with_capacity(texts.len());
+    let (shared, count) = (&served.shared, texts.len());
+    let mut prepared = Vec::with_capacity(count);
     for (index, text) in texts.into_iter().enumerate() {
         let tokens = tokens(shared, index, &text, too_long)?;
         let rows = shared.rows(tokens, shared.max_tokens);
@@ -110,7 +110,8 @@ fn submit(
     }
     let bound = (asker.patience > LEAST).then_some(served.longest.as_secs_f64());
     let admission = Admission { bound, ..shared.admission(asker.patience) };
-    let (tickets, wait) = queue.submit(prepared, &admission).map_err(|refused| too_many(&refused))?;
+    let submit = || queue.submit(prepared, &admission).map_err(|refused| too_many(&refused));
+    let (tickets, wait) = served.edge.door.charged(asker.caller, count, submit)?;
     served.count_texts(&tickets);
     Ok((tickets, wait))
 }

@@ -148,6 +148,7 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Coming, Refusal
         wanted,
         answer,
     };
-    queue.submit_search(job, &shared.admission(asker.patience))?;
+    let submit = || Ok(queue.submit_search(job, &shared.admission(asker.patience))?);
+    served.edge.door.charged(asker.caller, 1, submit)?;
     Ok(coming)
 }

@@ -88,3 +88,23 @@ fn a_file_of_keys_that_others_can_read_is_refused() {
     let error = Gateway::bind(&config).err().unwrap();
     assert_eq!((error.name(), error.category().exit_code()), ("not-private", 8));
 }
+
+/// A key with a limit is refused what goes beyond it, with the time until tomorrow; others are not, and what was refused
+/// is not counted.
+#[test]
+fn a_key_has_so_many_texts_a_day() {
+    let server = Running::embeds();
+    let keys = server.folder.path().join("keys");
+    write_private(&keys, "ann the-key-of-ann-herself texts=2\nthe-key-of-nobody-named\n");
+    let door = Door::open(&server, |config| config.api_keys = Some(keys));
+    let ask = |texts: Value, key: &str| {
+        door.post_with("/embed", &json!({ "inputs": texts }), &format!("Authorization: Bearer {key}\r\n"))
+    };
+    let refused = ask(json!(["one", "two", "three"]), "the-key-of-ann-herself");
+    assert_eq!(refused.status, 429, "{}", refused.body);
+    assert!(refused.body.contains("2 are left, and the request has 3"), "{}", refused.body);
+    assert!(refused.head.to_ascii_lowercase().contains("retry-after: "), "{}", refused.head);
+    assert_eq!(ask(json!(["one", "two"]), "the-key-of-ann-herself").status, 200);
+    assert_eq!(ask(json!("three"), "the-key-of-ann-herself").status, 429);
+    assert_eq!(ask(json!(["one", "two", "three"]), "the-key-of-nobody-named").status, 200);
+}

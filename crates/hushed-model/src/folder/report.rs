@@ -147,7 +147,10 @@ pub(crate) fn open(folder: &Path) -> Result<(Public, Weights<std::fs::File>), Fo
 fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Vec<Problem>) {
     let mut problems = Vec::new();
     if !folder.is_dir() {
-        let hint = "there is no such folder; scripts/fetch_model.sh fetches one";
+        let hint = match folder.exists() {
+            true => "it is a file: a model is the folder that has it, with config.json and tokenizer.json",
+            false => "there is no such folder",
+        };
         problems.push(Problem::MissingFile { file: folder.display().to_string(), hint });
         return (None, None, problems);
     }

@@ -1,4 +1,4 @@
-//! API keys: a file with one per line, each with a name if it has one.
+//! API keys: a file with one per line, each with a name and a limit if it has them.
 
 use std::path::Path;
 
@@ -15,6 +15,8 @@ const HASHED: &[u8] = b"sha256:";
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
 /// Maximum length of a name.
 const NAME_BYTES: usize = 64;
+/// What precedes the most texts that a key may send in a day.
+const TEXTS: &[u8] = b"texts=";
 /// The name of the key that sees what all keys do.
 const OPERATOR: &str = "operator";
 
@@ -24,10 +26,13 @@ pub struct Keys(Vec<Key>);
 struct Key {
     name: Option<String>,
     digest: [u8; 32],
+    /// The most texts a day.
+    texts: Option<u64>,
 }
 
 impl Keys {
-    /// Reads a private file: one key per line, `KEY` or `NAME KEY`; in the place of a key `sha256:` and its digest.
+    /// Reads a private file: one key per line, `KEY` or `NAME KEY`; in the place of a key `sha256:` and its digest;
+    /// after it `texts=N` if it is for at most N texts a day.
     ///
     /// # Errors
     /// [`GatewayError::KeyFile`] with the line; those of reading it.
@@ -72,6 +77,11 @@ impl Keys {
         self.0.iter().find(|key| key.digest == caller.0)?.name.as_deref()
     }
 
+    /// The most texts that a caller may send in a day, if there is a limit.
+    pub fn texts(&self, caller: Caller) -> Option<u64> {
+        self.0.iter().find(|key| key.digest == caller.0)?.texts
+    }
+
     /// Whether one of the keys is for reading what all of them do.
     pub fn has_operator(&self) -> bool {
         self.0.iter().any(|key| key.name.as_deref() == Some(OPERATOR))
@@ -85,19 +95,19 @@ impl Keys {
 
 impl Key {
     fn parse(line: &[u8]) -> Option<Self> {
-        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let (first, second, none) = (words.next()?, words.next(), words.next());
-        let (name, key) = match second {
-            Some(key) => (Some(first), key),
-            None => (None, first),
+        let mut words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+        let texts = words.pop_if(|word| word.starts_with(TEXTS));
+        let texts = texts.map(|word| std::str::from_utf8(word.get(TEXTS.len()..)?).ok()?.parse::<u64>().ok());
+        let (name, key) = match words[..] {
+            [key] => (None, key),
+            [name, key] => (Some(std::str::from_utf8(name).ok().filter(|name| is_name(name))?.to_owned()), key),
+            _ => return None,
         };
-        let name = name.map(|name| std::str::from_utf8(name).ok().filter(|name| is_name(name)).map(str::to_owned));
-        let name = match name {
-            Some(None) => return None,
-            Some(some) => some,
+        let texts = match texts {
+            Some(texts) => Some(texts?),
             None => None,
         };
-        none.is_none().then_some(Key { name, digest: digest(key)? })
+        Some(Key { name, digest: digest(key)?, texts })
     }
 }
 
@@ -134,6 +144,16 @@ mod tests {
     }
 
     #[test]
+    fn a_key_may_have_a_limit() {
+        let keys =
+            Keys::parse(b"ann the-key-of-ann-here texts=40\nthe-key-of-nobody\ttexts=0\nbob the-key-of-bob-here\n");
+        let keys = keys.ok().unwrap();
+        let texts = |key: &[u8]| keys.texts(keys.caller(key).unwrap());
+        assert_eq!(texts(b"the-key-of-ann-here"), Some(40));
+        assert_eq!((texts(b"the-key-of-nobody"), texts(b"the-key-of-bob-here")), (Some(0), None));
+    }
+
+    #[test]
     fn the_operator_sees_all_and_so_does_a_single_user() {
         let keys = Keys::parse(b"operator the-key-of-the-operator\nthe-key-of-a-user\n").ok().unwrap();
         let sees = |key: &[u8]| keys.sees_all(keys.caller(key).unwrap());
@@ -154,6 +174,10 @@ mod tests {
             ("a\"b a-key-of-sixteen-bytes\n", 1),
             ("ann a-key-of-sixteen-bytes\nann another-of-sixteen-bytes\n", 2),
             ("sha256:00\n", 1),
+            ("ann a-key-of-sixteen-bytes texts=many\n", 1),
+            ("ann a-key-of-sixteen-bytes texts=-1\n", 1),
+            ("texts=9\n", 1),
+            ("ann texts=9 a-key-of-sixteen-bytes\n", 1),
         ] {
             assert_eq!(Keys::parse(text.as_bytes()).err(), Some(line), "{text:?}");
         }
