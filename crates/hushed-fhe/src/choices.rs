@@ -9,7 +9,7 @@ pub(crate) mod read;
 pub(crate) mod shapes;
 
 use hushed_ckks::poly::PolyError;
-use hushed_model::StepId;
+use hushed_model::{StepId, json_words};
 use serde::{Deserialize, Serialize};
 
 pub use decoder::{DecoderChoice, DecoderLayerChoice, ScoresChoice, SigmoidChoice};
@@ -105,7 +105,7 @@ pub struct Candidate {
 #[non_exhaustive]
 pub enum ChoicesError {
     /// Not the JSON that `hushed calibrate --protocol fhe` writes.
-    #[error("not a calibration for fhe ({0}); make one with `hushed calibrate DIR --input FILE --protocol fhe`")]
+    #[error("not a calibration for fhe ({}); make one with `hushed calibrate DIR --input FILE --protocol fhe`", json_words(.0))]
     NotJson(#[from] serde_json::Error),
     /// Another version, another model, or invalid numbers.
     #[error("{what}; make it again with `hushed calibrate DIR --input FILE --protocol fhe`")]

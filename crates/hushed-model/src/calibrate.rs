@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocks::{Mask, NormKind, Weigh};
 use crate::error::ModelError;
+use crate::folder::faults::json_words;
 use crate::folder::json::without_mark;
 use crate::images::Item;
 use crate::model::Model;
@@ -100,7 +101,7 @@ pub enum CalibrationError {
         bytes: usize,
     },
     /// Not the JSON that `hushed calibrate` writes.
-    #[error("not a calibration ({0}); make one with `hushed calibrate`")]
+    #[error("not a calibration ({}); make one with `hushed calibrate`", json_words(.0))]
     NotJson(#[from] serde_json::Error),
     /// Written by another version of this program.
     #[error(

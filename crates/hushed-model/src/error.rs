@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::folder::faults::json_words;
+
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -222,7 +224,7 @@ pub enum Problem {
         limit: u64,
     },
     /// A file is not a JSON object.
-    #[error("{file} is not the expected JSON: {source}")]
+    #[error("{file} is not the expected JSON: {}", json_words(source))]
     NotJson {
         /// Path inside the folder.
         file: String,

@@ -23,37 +23,6 @@ pub fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
-/// What a parser of JSON found, in words. Its own message may show a value, which may be private.
-#[must_use]
-pub fn json_fault(error: &serde_json::Error) -> &'static str {
-    let words = error.to_string();
-    let known = [
-        ("EOF while parsing", "it ends too early"),
-        ("lone leading surrogate", HALF),
-        ("unexpected end of hex escape", HALF),
-        ("invalid unicode code point", HALF),
-        ("invalid escape", "an unknown escape in a string"),
-        ("trailing comma", "a comma too many"),
-        ("trailing characters", "more follows its end"),
-        ("key must be a string", "a key that is no string"),
-        ("control character", "a control character in a string, which must be escaped"),
-        ("recursion limit", "too many nested brackets"),
-        ("number out of range", "a number out of range"),
-        ("invalid number", "a number that is none"),
-        ("expected `,` or", "a comma or a bracket is missing"),
-        ("expected `:`", "a colon is missing"),
-        ("expected value", "a value is missing"),
-        ("missing field", "a field is missing"),
-        ("unknown field", "a field that is not known"),
-        ("unknown variant", "a value that is not known"),
-        ("duplicate field", "a field twice"),
-        ("invalid type", "a value of another type than expected"),
-    ];
-    known.iter().find(|(theirs, _)| words.starts_with(theirs)).map_or("it is malformed there", |(_, ours)| ours)
-}
-
-const HALF: &str = "half of a surrogate pair (\\ud800 to \\udfff), which is no character";
-
 /// Parses a file that must hold JSON of this type. A download that is something else is named.
 pub(crate) fn parsed<T: DeserializeOwned>(file: &str, bytes: &[u8], problems: &mut Vec<Problem>) -> Option<T> {
     // serde_json bounds its own recursion (128 levels), so nested brackets cannot exhaust the stack.

@@ -3,6 +3,7 @@
 pub(crate) mod chat;
 pub(crate) mod config;
 pub mod declared;
+pub(crate) mod faults;
 pub(crate) mod fields;
 pub(crate) mod json;
 pub(crate) mod pooling;
@@ -16,7 +17,8 @@ pub(crate) mod vision;
 pub(crate) mod weights;
 
 pub use declared::{Declared, FUNCTIONS};
-pub use json::{json_fault, without_mark};
+pub use faults::{json_fault, json_words};
+pub use json::without_mark;
 pub use pooling::{Matryoshka, Similarity};
 pub use public::{Public, PublicFiles};
 pub use report::{Report, Summary, Warning, check};

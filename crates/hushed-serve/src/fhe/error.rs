@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use hushed_fhe::files::FileError;
 use hushed_fhe::{ChoicesError, FheError, PlanFileError};
+use hushed_model::json_fault;
 
 use super::wire::Failure;
 use crate::category::Category;
@@ -115,7 +116,7 @@ pub enum FheJobError {
     #[error("the state is that of another secret key: the two are stored together, and only together do they count")]
     StateOfOtherKeys,
     /// A damaged record of keys or of a request.
-    #[error("{path:?} is damaged ({source})")]
+    #[error("{path:?} is damaged ({})", json_fault(source))]
     Record {
         /// Which file.
         path: PathBuf,
@@ -165,13 +166,13 @@ pub enum FheJobError {
     OtherTexts,
     /// A line of choices that is not an item.
     #[error(
-        "line {line} of the choices file is not an item ({source}): an item is an object with a \"prompt\", two or more \"endings\", and, if it is known, the \"label\" of the right one, from 0"
+        "line {line} of the choices file is not an item ({why}): an item is an object with a \"prompt\", two or more \"endings\", and, if it is known, the \"label\" of the right one, from 0"
     )]
     BadItem {
         /// Which line, from 1.
         line: usize,
         /// Why not.
-        source: serde_json::Error,
+        why: &'static str,
     },
     /// Texts of an item that do not begin with the tokens of its prompt, or have no tokens after them.
     #[error(

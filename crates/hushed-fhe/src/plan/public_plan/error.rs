@@ -1,6 +1,7 @@
 //! Why a plan file is refused.
 
 use hushed_ckks::CkksParamsError;
+use hushed_model::json_words;
 
 /// The version that this program writes and reads. Version 1 declared errors of long texts only.
 pub const PLAN_VERSION: u32 = 2;
@@ -19,7 +20,7 @@ pub enum PlanFileError {
         bytes: usize,
     },
     /// Not the JSON of a plan.
-    #[error("not a plan for fhe ({0}); make one with `hushed plan DIR --protocol fhe --public-plan FILE`")]
+    #[error("not a run manifest ({}); make one with `hushed plan DIR --protocol fhe --manifest FILE`", json_words(.0))]
     NotJson(#[from] serde_json::Error),
     /// Changed since it was made.
     #[error("the plan is damaged: its hash is {found}, but the file states {stated}; ask for it again")]

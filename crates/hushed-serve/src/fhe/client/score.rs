@@ -11,10 +11,9 @@ use std::path::Path;
 
 use hushed_fhe::plan::public_plan::{AnswerRows, FhePlan};
 use hushed_model::{
-    Model, ModelError, Program, Task, TokenIds, TooLong, likeliest_of, log_probabilities, log_sum, plain,
+    Model, ModelError, Program, Task, TokenIds, TooLong, json_fault, likeliest_of, log_probabilities, log_sum, plain,
 };
 use serde::Deserialize;
-use serde::de::Error as _;
 
 use super::model::encoded;
 use super::texts::{Answer, Head, hash_of_ids};
@@ -86,14 +85,13 @@ impl Item {
     /// [`FheJobError::BadItem`] with its line.
     pub fn parse(lines: &[String]) -> Result<Vec<Item>, ServeError> {
         let item = |(line, text): (usize, &String)| {
-            let item = serde_json::from_str(text).and_then(|item: Item| {
-                let count = item.endings.len();
-                match count >= 2 && item.label.is_none_or(|label| label < count) {
-                    true => Ok(item),
-                    false => Err(serde_json::Error::custom("fewer than two endings, or a label that none of them has")),
-                }
-            });
-            item.map_err(|source| FheJobError::BadItem { line, source }.into())
+            let bad = |why| FheJobError::BadItem { line, why };
+            let item: Item = serde_json::from_str(text).map_err(|error| bad(json_fault(&error)))?;
+            let count = item.endings.len();
+            match count >= 2 && item.label.is_none_or(|label| label < count) {
+                true => Ok(item),
+                false => Err(bad("fewer than two endings, or a label that none of them has").into()),
+            }
         };
         (1..).zip(lines).map(item).collect()
     }
