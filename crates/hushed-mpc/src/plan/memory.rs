@@ -53,6 +53,19 @@ impl Memory {
         self.weights - self.matrices + sessions as u64 * (self.session + self.stream)
     }
 
+    /// The most of each part.
+    pub(super) fn most(&self, other: &Memory) -> Memory {
+        Memory {
+            client: self.client.max(other.client),
+            weights: self.weights.max(other.weights),
+            session: self.session.max(other.session),
+            matrices: self.matrices.max(other.matrices),
+            stream: self.stream.max(other.stream),
+            stock: self.stock.max(other.stock),
+            text: self.text.max(other.text),
+        }
+    }
+
     /// Whether a server limited to `limit` bytes reads its weights from disk in every pass: it cannot hold them, and
     /// reading them takes less memory.
     pub fn streams(&self, sessions: usize, limit: u64) -> bool {

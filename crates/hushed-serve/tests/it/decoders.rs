@@ -20,6 +20,7 @@ fn hello() -> Hello {
         token: Token::from_bytes(b"token"),
         patience: 600,
         looks: true,
+        link: [40_000, u32::MAX],
     }
 }
 
@@ -94,6 +95,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::TooManyTexts { limit: 6 },
         Refusal::PassTooLarge { limit: 7 },
         Refusal::PrivateTable,
+        Refusal::NoLink,
         Refusal::Stopping,
         Refusal::OtherProtocol { fhe: true },
         Refusal::WrongSize,

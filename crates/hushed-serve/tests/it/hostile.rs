@@ -34,6 +34,7 @@ fn hello() -> Vec<u8> {
         token: None,
         patience: 0,
         looks: false,
+        link: [500, 1_000_000],
     };
     hello.encode()
 }
