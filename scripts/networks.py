@@ -1,4 +1,4 @@
-"""Measures MiniLM and a token of GPT-2 over networks of several round trips and bandwidths, and writes rows for docs/measured/twopc.jsonl.
+"""Measures MiniLM and a token of GPT-2 over several networks, and writes rows for docs/measured/twopc.jsonl.
 
     python3 scripts/networks.py target/dist/hushed-bench [out/networks.jsonl] [--whole]
 
@@ -14,7 +14,7 @@ BANDWIDTHS = (20, 50, 200)
 EVERY = [(rtt, rate) for rtt in ROUND_TRIPS for rate in BANDWIDTHS]
 SOME = [(10, 200), (40, 50), (80, 20)]
 
-# What it is called, the suite, what its parameters contain, its networks, and those that the forms of a LAN run over too
+# Name, suite, what the parameters contain, networks, and those that the forms of a LAN run over too
 CASES = [
     ("MiniLM, 16 tokens", "model", '"model":"minilm","tokens":16,', EVERY, SOME),
     ("MiniLM, 128 tokens", "model", '"model":"minilm","tokens":128,', SOME, []),
@@ -25,7 +25,8 @@ CASES = [
 def measured(program, suite, only, network, forms):
     """The row of one case over one network."""
     rtt, rate = network
-    command = [program, suite, "--only", only, "--rtt", f"{rtt}ms", "--bandwidth", f"{rate}mbit", "--runs", "1", "--json"]
+    command = [program, suite, "--only", only, "--runs", "1", "--json"]
+    command += ["--rtt", f"{rtt}ms", "--bandwidth", f"{rate}mbit"]
     command += ["--forms", forms] if forms else []
     found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     rows = [json.loads(line) for line in found]
@@ -71,7 +72,8 @@ def main():
                 for figure in figures(what, row, usual):
                     file.write(json.dumps(figure, ensure_ascii=False, separators=(",", ":")) + "\n")
                 file.flush()
-                print(f"{what}: {row['seconds']:.2f} s" + (f", forms of lan {usual['seconds']:.2f} s" if usual else ""), flush=True)
+                beside = f", forms of lan {usual['seconds']:.2f} s" if usual else ""
+                print(f"{what}: {row['seconds']:.2f} s{beside}", flush=True)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ pub trait Whole {
     /// Whether to run it; what takes long runs only if named.
     fn wanted(&self, how: How<'_>) -> bool;
 
-    /// Runs it as one party, `runs` times after one extra run, which is not over the imitated network: it is not measured.
+    /// Runs it as one party, `runs` times after one extra run, which is not measured and not over the imitated network.
     /// Returns the session for the next measurement.
     fn measure(&self, session: Session, runs: usize, between: Between) -> Result<(Session, Value), BenchError>;
 }

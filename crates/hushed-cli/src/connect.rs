@@ -43,9 +43,9 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, env = "HUSHED_RETRY")]
     retry: u32,
 
-    /// The network to the server, in protocol 2pc: lan, wan (4 ms, 400 Mbit/s), internet (40 ms, 50 Mbit/s), a round trip
-    /// and a bandwidth as in 20ms/100mbit, or auto, which takes the one with the nearest round trip. The longer a message
-    /// takes, the fewer there are, of more bytes; answers are the same
+    /// The network to the server, in protocol 2pc: lan, wan (4 ms, 400 Mbit/s), internet (40 ms, 50 Mbit/s), a round
+    /// trip and a bandwidth as in 20ms/100mbit, or auto, which takes the one with the nearest round trip. The longer a
+    /// message takes, the fewer there are, of more bytes; answers are the same
     #[arg(long, value_name = "NET", default_value = "lan", env = "HUSHED_NET")]
     net: Net,
 

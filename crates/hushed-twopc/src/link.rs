@@ -106,7 +106,11 @@ impl Link {
     pub(crate) fn price(&self, cost: &Cost) -> u64 {
         match self.is_lan() {
             true => cost.bytes() + cots(cost) + LAN_BYTES_A_MESSAGE * cost.rounds,
-            false => self.nanoseconds(cost.rounds, cost.bytes()).saturating_add(cots(cost).saturating_mul(COT_NS)),
+            false => {
+                let bytes = cost.bytes().saturating_mul(self.byte_ns());
+                let messages = cost.rounds.saturating_mul(self.message_ns());
+                bytes.saturating_add(messages).saturating_add(cots(cost).saturating_mul(COT_NS))
+            }
         }
     }
 
@@ -114,24 +118,24 @@ impl Link {
     /// byte.
     pub(crate) fn price_with(&self, cost: &Cost, work: u64) -> u64 {
         // On a LAN the messages of rows did not count.
-        let messages = if self.is_lan() { 0 } else { cost.rounds };
+        let messages = if self.is_lan() { 0 } else { cost.rounds.saturating_mul(self.message_ns()) };
+        let bytes = cost.bytes().saturating_mul(self.byte_ns_beside_work());
         let ots = cots(cost).saturating_mul(COT_NS);
-        self.nanoseconds(messages, cost.bytes()).saturating_add(ots).saturating_add(work)
-    }
-
-    /// The time of messages and bytes as they are weighed.
-    fn nanoseconds(&self, messages: u64, bytes: u64) -> u64 {
-        bytes.saturating_mul(self.byte_ns()).saturating_add(messages.saturating_mul(self.message_ns()))
+        bytes.saturating_add(messages).saturating_add(ots).saturating_add(work)
     }
 
     /// Nanoseconds a byte.
-    pub(crate) fn byte_ns(&self) -> u64 {
-        match self.is_lan() {
-            true => LAN_BYTE_NS,
-            false => 8_000_000_u64.div_ceil(self.kilobits.into()),
-        }
+    fn byte_ns(&self) -> u64 {
+        8_000_000_u64.div_ceil(self.kilobits.into())
     }
 
+    /// Nanoseconds a byte beside work on ciphertexts: no network is so fast that work is saved by more bytes than on a
+    /// LAN.
+    pub(crate) fn byte_ns_beside_work(&self) -> u64 {
+        self.byte_ns().max(LAN_BYTE_NS)
+    }
+
+    /// Nanoseconds a message.
     fn message_ns(&self) -> u64 {
         (500 * u64::from(self.microseconds)).min(MOST_BYTES_A_MESSAGE * self.byte_ns())
     }

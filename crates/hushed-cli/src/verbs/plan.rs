@@ -25,9 +25,9 @@ pub use fhe::read_choices;
 #[derive(clap::Args)]
 #[command(
     after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network and with it, and \
-memory is an estimate too. Forms of steps are chosen for the network, as `embed --net` has them chosen. Rounds are messages in sequence, two for a request and its response; `embed` reports how often the \
-client waited, once for both. Several numbers of tokens are one pass over several texts, as with `embed \
---batch`.
+memory is an estimate too. Forms of steps are chosen for the network, as `embed --net` has them chosen. Rounds \
+are messages in sequence, two for a request and its response; `embed` reports how often the client waited, once \
+for both. Several numbers of tokens are one pass over several texts, as with `embed --batch`.
 
 With --protocol fhe the plan is for a batch that the server computes alone: levels, bootstraps, keys and memory. \
 Counts are exact; seconds are counts times prices, from a table or, with --measure, of this machine.
@@ -127,8 +127,8 @@ pub struct Args {
     )]
     max_sessions: usize,
 
-    /// The network for which forms of steps are chosen: lan, wan, internet, or as in 40ms/50mbit [default: what --rtt and
-    /// --bandwidth say, or lan]
+    /// The network for which forms of steps are chosen: lan, wan, internet, or as in 40ms/50mbit [default: what --rtt
+    /// and --bandwidth say, or lan]
     #[arg(long, value_name = "NET", env = "HUSHED_NET")]
     net: Option<Net>,
 

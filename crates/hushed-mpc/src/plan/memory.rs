@@ -161,6 +161,8 @@ mod tests {
     use hushed_model::{NetworkConfig, Pool, network_shapes};
 
     use super::*;
+    use crate::plan::Plan;
+    use crate::{Answers, Terms};
 
     /// The peaks of freshly started `hushed embed` and `hushed serve`, in MB: client, server with one session. Medians
     /// of three; the server took 281 MB before the session.
@@ -172,7 +174,8 @@ mod tests {
         let minilm = NetworkConfig { layers: 6, width: 384, heads: 12, hidden: 1536, ..NetworkConfig::large() };
         let program = network_shapes(&minilm, Pool::Mean).program();
         for (tokens, client, server) in MEASURED {
-            let found = Memory::largest(&program, (0, tokens), tokens).unwrap();
+            let plan = Plan::twopc(&program, &[tokens], Terms::default(), true, Answers::Label);
+            let found = plan.unwrap().memory;
             let off = |found: u64, measured: f64| (found as f64 / 1e6 / measured - 1.0).abs();
             assert!(off(found.client, client) < 0.1, "{tokens}: {found:?}");
             assert!(off(found.server(1), server) < 0.17, "{tokens}: {found:?}");

@@ -238,8 +238,8 @@ pub(crate) fn patiently<T>(
     }
 }
 
-/// TCP, then TLS. Also the link: either handshake waits for one round trip, and the shorter of the two waited for little
-/// else.
+/// TCP, then TLS. Also the link: either handshake waits for one round trip, and the shorter of the two waited for
+/// little else.
 pub(crate) fn open(config: &ClientConfig) -> Result<(Session, Link), ServeError> {
     let trust = match &config.trust {
         ServerTrust::CaFile(path) => Trust::from_ca_file(path)?,

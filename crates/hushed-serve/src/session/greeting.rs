@@ -80,8 +80,8 @@ pub(crate) fn admitted(
     admitted
 }
 
-/// Decodes a hello of this version and checks its token, what it agrees on and its link. The version comes first: a client of
-/// another version can be told so and nothing else.
+/// Decodes a hello of this version and checks its token, what it agrees on and its link. The version comes first: a
+/// client of another version can be told so and nothing else.
 fn known(hello: &[u8], listener: &Listener, agreed: &Agreed) -> Result<(Hello, Link), Stop> {
     let refuse = |refusal| Err(Stop::Refuse(refusal));
     let hello = match Hello::decode(hello) {

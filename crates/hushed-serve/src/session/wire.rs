@@ -50,7 +50,8 @@ pub struct Hello {
     pub patience: u16,
     /// Whether it only looks: it takes no session, and leaves after the handshake. `2pc` only.
     pub looks: bool,
-    /// The [`Link`](hushed_mpc::Link) that it proposes, unchecked: microseconds of a round trip, and kbit/s. `2pc` only.
+    /// The [`Link`](hushed_mpc::Link) that it proposes, unchecked: microseconds of a round trip, and kbit/s. `2pc`
+    /// only.
     pub link: [u32; 2],
 }
 

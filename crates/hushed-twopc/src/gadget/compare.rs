@@ -17,7 +17,8 @@
 //! | tree | 5 | 114 | 46 |
 //!
 //! Trees over leaves of several bits, each leaf compared and tested for equality, are not used: they are the subject of
-//! a patent (US 12346830). The session's [`Link`] chooses between the two. All elements go through together, 64 per word.
+//! a patent (US 12346830). The session's [`Link`] chooses between the two. All elements go through together, 64 per
+//! word.
 
 use super::chain::{self, Places};
 use super::planes::{bit_planes, plane_share, planes};

@@ -52,7 +52,7 @@ impl OltCost {
 
     /// Estimated time over a link, nanoseconds: by it forms are chosen.
     pub(crate) fn nanoseconds_over(&self, link: &Link) -> u64 {
-        self.work().saturating_add((self.bytes_in + self.bytes_out).saturating_mul(link.byte_ns()))
+        self.work().saturating_add((self.bytes_in + self.bytes_out).saturating_mul(link.byte_ns_beside_work()))
     }
 
     /// Traffic of products whose ciphertexts the client sends before it opens a response.

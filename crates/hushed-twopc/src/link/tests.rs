@@ -248,8 +248,8 @@ fn functions_err_as_declared_in_every_form() {
 #[test]
 fn products_err_as_declared_in_every_form() {
     let params = RlweParams::olt_full().unwrap();
-    let (ring, shape) = (Ring::new(33), MatmulShape { shape: OltShape { k: 5, m: 40, n: 5 }, batch: 3 });
-    let (rows, width) = (3, 200);
+    let (ring, shape) = (Ring::new(33), MatmulShape { shape: OltShape { k: 5, m: 60, n: 5 }, batch: 5 });
+    let (rows, width) = (5, 300);
     let x = values(rows * width, ring, 8);
     let shares = share(ring, &x, 9);
     let off = |found: u64, want: u64| ring.decode(ring.reduce(found.wrapping_sub(want))).unsigned_abs();
@@ -282,8 +282,8 @@ fn products_err_as_declared_in_every_form() {
         for ((i, x), y) in x.iter().enumerate().zip(reveal(&a.1, &b.1)) {
             assert!(off(y, x.wrapping_mul(found[i / width])) <= 2, "{link}");
         }
-        let want = x.chunks(5 * 40).zip(x.chunks(40 * 5));
-        let want = want.flat_map(|(x, y)| hushed_math::product(x, y, 5, 40, 5));
+        let want = x.chunks(5 * 60).zip(x.chunks(60 * 5));
+        let want = want.flat_map(|(x, y)| hushed_math::product(x, y, 5, 60, 5));
         for (found, want) in reveal(&left, &right).iter().zip(want) {
             assert!(off(*found, want) <= 2, "{link}");
         }
