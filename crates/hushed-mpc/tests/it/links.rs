@@ -56,12 +56,12 @@ fn a_text_is_continued_over_every_link_as_planned() {
 fn a_link_suits_its_network() {
     let minilm = NetworkConfig { layers: 6, width: 384, heads: 12, hidden: 1536, ..NetworkConfig::large() };
     let minilm = network_shapes(&minilm, Pool::Mean).program();
-    let gpt2 = published_generator();
+    let generator = published_generator();
     let later = Before { held: 128, ahead: true, ..Before::default() };
     let text = |rows: usize, link: Link| {
         Plan::twopc(&minilm, &[rows], Terms::default().over(link), true, Answers::Label).unwrap()
     };
-    let token = |_, link: Link| Plan::next_token(&gpt2, later, &[1], Terms::default().over(link)).unwrap();
+    let token = |_, link: Link| Plan::next_token(&generator, later, &[1], Terms::default().over(link)).unwrap();
     let cases: [(usize, &dyn Fn(usize, Link) -> Plan); 3] = [(16, &text), (128, &text), (1, &token)];
     for (rows, plan) in cases {
         let usual = plan(rows, Link::LAN);

@@ -266,9 +266,9 @@ fn impossible_fields_are_refused() {
     assert_eq!(fault(&|b| b[70] = 8), Some(flags));
     let token = Some(WireFault::Undefined { field: "token" });
     // A token of no bytes, of too many, and of characters that are not visible.
-    assert_eq!(fault(&|b| b[105] = 0), token);
-    assert_eq!(fault(&|b| b[106] = 2), token);
-    assert_eq!(fault(&|b| b[107] = b' '), token);
+    assert_eq!(fault(&|b| b[113] = 0), token);
+    assert_eq!(fault(&|b| b[114] = 2), token);
+    assert_eq!(fault(&|b| b[115] = b' '), token);
     assert_eq!(fault(&|b| b.push(0)), Some(WireFault::Trailing));
 
     for answers in [Answers::Top(0), Answers::Top(101)] {
