@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate chat test test-long accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
+.PHONY: help setup build wheel run generate chat test test-long accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench networks check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -98,6 +98,11 @@ bench: setup ## measure everything, in the profile of releases; rows in out/benc
 		"$${CARGO_TARGET_DIR:-target}/dist/hushed-bench" "$$1" --net "$$2" --json | tee -a out/bench.jsonl || exit 1; \
 	done
 	@python3 scripts/bench_report.py out/bench.jsonl
+
+networks: setup ## measure over networks of 10 to 80 ms and 20 to 200 Mbit/s; rows in out/networks.jsonl (20 minutes)
+	@cargo build --profile dist --locked -p hushed-bench
+	@mkdir -p out
+	@python3 scripts/networks.py "$${CARGO_TARGET_DIR:-target}/dist/hushed-bench" out/networks.jsonl
 
 check: ## check the code without running it: format, imports, licences, clippy
 	@scripts/setup.sh

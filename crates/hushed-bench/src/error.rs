@@ -28,6 +28,8 @@ pub enum BenchError {
     Garbled { party: &'static str },
     #[error("the parameters of this measurement have no transform")]
     NoTransform,
+    #[error(transparent)]
+    NoLink(#[from] hushed_mpc::NoLink),
     #[error("the weights of this measurement are out of their range")]
     BadWeights,
     #[error(transparent)]
@@ -58,7 +60,7 @@ impl BenchError {
     /// Stable, because scripts branch on it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NoSuchBench { .. } => 2,
+            Self::NoSuchBench { .. } | Self::NoLink(_) => 2,
             Self::Net(_) => 5,
             Self::Write(_) | Self::Weights(_) => 8,
             _ => 70,
@@ -68,7 +70,7 @@ impl BenchError {
     /// Stable name of the kind of error, for `--json` output.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::NoSuchBench { .. } => "usage",
+            Self::NoSuchBench { .. } | Self::NoLink(_) => "usage",
             Self::Write(_) => "output",
             _ => "bench",
         }

@@ -10,7 +10,7 @@ use hushed_net::{Party, Session};
 use hushed_serve::MAX_AHEAD;
 use serde_json::{Value, json};
 
-use super::{BenchError, How, Whole, median};
+use super::{BenchError, Between, How, Whole, median};
 use crate::machine;
 use crate::model::{operations, total};
 use crate::stored::Stored;
@@ -114,8 +114,8 @@ impl Whole for GenerateCase {
         Ok(())
     }
 
-    fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
-        measure(self, session, runs)
+    fn measure(&self, session: Session, runs: usize, between: Between) -> Result<(Session, Value), BenchError> {
+        measure(self, session, runs, between)
     }
 }
 
@@ -154,7 +154,12 @@ fn make_ahead(backend: &mut Protocol, program: &Program) -> Result<Value, BenchE
     }))
 }
 
-fn measure(case: &GenerateCase, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
+fn measure(
+    case: &GenerateCase,
+    session: Session,
+    runs: usize,
+    between: Between,
+) -> Result<(Session, Value), BenchError> {
     let config = match case.model {
         LLAMA => NetworkConfig::llama_7b(),
         _ => NetworkConfig::gpt2(),
@@ -179,7 +184,7 @@ fn measure(case: &GenerateCase, session: Session, runs: usize) -> Result<(Sessio
         Some(prefix) => TextCache::after(Arc::clone(prefix)),
         None => TextCache::default(),
     };
-    let mut backend = Protocol::establish(session, Arc::clone(&layers))?;
+    let mut backend = Protocol::establish(session, Arc::clone(&layers), between.forms())?;
     let mut text = fresh();
     let input = |is_client: bool, rows: usize| match is_client {
         true => Input::Texts(vec![ids(rows, &config)], Terms::default()),
@@ -190,7 +195,8 @@ fn measure(case: &GenerateCase, session: Session, runs: usize) -> Result<(Sessio
         next_token(backend, &program, text, &input, None)
     };
     // The first run converts the weights to integers, and is discarded. Weights read from disk are converted in every
-    // run.
+    // run. What comes before the measured runs is not over the imitated network.
+    backend.ctx().session.shape(None);
     if case.model != LLAMA {
         pass(&mut backend, &mut text, case.prompt)?;
     }
@@ -205,6 +211,7 @@ fn measure(case: &GenerateCase, session: Session, runs: usize) -> Result<(Sessio
     let mut token = None;
     let (mut all_runs, mut busy): (Vec<Vec<StepCost>>, Vec<f64>) = (Vec::new(), Vec::new());
     for run in 0..runs + usize::from(later) {
+        backend.ctx().session.shape(between.shape().filter(|_| !later || run > 0));
         let (seen, used) = (backend.costs().len(), machine::process_seconds());
         if case.token == Token::Drafts {
             let rows = 1 + DRAFTS;

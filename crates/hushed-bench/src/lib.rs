@@ -26,6 +26,6 @@ mod suites;
 pub use error::BenchError;
 pub use pair::run_pair;
 pub use party::run_party;
-pub use suite::{Case, How, Kind, Net, Suite, Whole};
+pub use suite::{Between, Case, How, Kind, Net, Suite, Whole};
 pub(crate) use suite::{counters, median};
 pub use suites::{LONG, SUITES, suite};

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use hushed_bench::{BenchError, How, Kind, LONG, Net, SUITES, Suite, machine};
+use hushed_bench::{BenchError, Between, How, Kind, LONG, Net, SUITES, Suite, machine};
+use hushed_mpc::{Link, parse_bandwidth, parse_round_trip};
 use serde_json::{Value, json};
 
 /// Measure on this machine: protocols as two processes with a core each, the engine as one process
@@ -20,6 +21,7 @@ Examples:
   hushed-bench softmax --net lan --json
   hushed-bench layer --only bert-base --runs 1
   hushed-bench model --only bert-large --net wan --runs 1
+  hushed-bench model --only minilm --rtt 40ms --bandwidth 50mbit --runs 1
   hushed-bench bootstrap --threads 2 --only n16
   hushed-bench gemm --only whole
   hushed-bench all --json > results.jsonl
@@ -42,6 +44,19 @@ struct Args {
     /// The network between the parties
     #[arg(long, value_enum, default_value = "loopback", env = "HUSHED_BENCH_NET")]
     net: Net,
+
+    /// The round trip, as in 40ms [default: that of --net, or of lan]
+    #[arg(long, value_name = "TIME", value_parser = parse_round_trip)]
+    rtt: Option<u32>,
+
+    /// The bandwidth each way, as in 50mbit [default: that of --net, or of lan]
+    #[arg(long, value_name = "RATE", value_parser = parse_bandwidth)]
+    bandwidth: Option<u32>,
+
+    /// The network for which the forms of steps are chosen, as in lan or 40ms/50mbit [default: the one between the
+    /// parties]
+    #[arg(long, value_name = "NET")]
+    forms: Option<Link>,
 
     /// Runs per size, of which the median is reported; one more run is discarded
     #[arg(long, default_value_t = 3, env = "HUSHED_BENCH_RUNS", value_parser = clap::value_parser!(u16).range(1..))]
@@ -100,8 +115,8 @@ impl Args {
             return Err(BenchError::NoSuchBench { name: name.clone() });
         }
         let machine = machine::describe();
-        let how =
-            How { net: self.net, runs: self.runs.into(), threads: self.threads.into(), only: self.only.as_deref() };
+        let between = Between::new(self.net, self.rtt, self.bandwidth, self.forms)?;
+        let how = How { between, runs: self.runs.into(), threads: self.threads.into(), only: self.only.as_deref() };
         for suite in chosen {
             match (&suite.kind, self.party) {
                 (Kind::Local(measure), _) => {

@@ -14,7 +14,7 @@ use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, run};
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
 
-use super::{BenchError, How, Whole, median};
+use super::{BenchError, Between, How, Whole, median};
 use crate::machine;
 
 /// The preset that takes an image.
@@ -47,8 +47,8 @@ impl Whole for ModelCase {
         how.wants(&self.params()) && (!long || how.only.is_some())
     }
 
-    fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
-        measure(self, session, runs)
+    fn measure(&self, session: Session, runs: usize, between: Between) -> Result<(Session, Value), BenchError> {
+        measure(self, session, runs, between)
     }
 }
 
@@ -113,13 +113,13 @@ fn config(preset: &str) -> NetworkConfig {
     NetworkConfig { layers, width, heads, hidden, ..NetworkConfig::large() }
 }
 
-fn measure(case: &ModelCase, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
+fn measure(case: &ModelCase, session: Session, runs: usize, between: Between) -> Result<(Session, Value), BenchError> {
     let client = session.party() == Party::Client;
     let random = case.program(true);
     let own = if client { case.program(false) } else { random.clone() };
     let before = session.stats();
     let start = Instant::now();
-    let mut backend = Protocol::establish(session, Arc::new(Layers::default()))?;
+    let mut backend = Protocol::establish(session, Arc::new(Layers::default()), between.forms())?;
     let setup = start.elapsed();
     let spent = backend.ctx().session.stats().since(&before);
     let setup_bytes = spent.bytes_sent + spent.bytes_received;
@@ -129,6 +129,7 @@ fn measure(case: &ModelCase, session: Session, runs: usize) -> Result<(Session, 
     let mut busy = Vec::new();
     let mut answer = None;
     for run in 0..=runs {
+        backend.ctx().session.shape(between.shape().filter(|_| run > 0));
         let (seen, used) = (backend.costs().len(), machine::processor_seconds());
         answer = forward(&own, &mut backend, case)?;
         if run > 0 {

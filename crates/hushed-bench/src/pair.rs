@@ -15,7 +15,9 @@ pub fn run_pair(
 ) -> Result<(), BenchError> {
     let pins = pins();
     let runs = how.runs.to_string();
-    let mut common = vec![name, "--json", "--net", how.net.name(), "--runs", &runs];
+    let between = how.between.arguments();
+    let mut common = vec![name, "--json", "--runs", &runs];
+    common.extend(between.iter().map(String::as_str));
     common.extend(how.only.iter().flat_map(|part| ["--only", part]));
     let start = |party: &'static str, core: Option<&str>, more: &[&str]| {
         Party::start(party, core, common.iter().chain(more).copied())
@@ -38,7 +40,8 @@ pub fn run_pair(
             for key in ["clear_token", "clear_lead"] {
                 fields.extend(theirs.get(key).map(|found| (key.to_owned(), found.clone())));
             }
-            fields.insert("net".to_owned(), json!(how.net.name()));
+            fields.insert("net".to_owned(), json!(how.between.name()));
+            fields.insert("forms".to_owned(), json!(how.between.forms().to_string()));
             fields.insert("pinned".to_owned(), json!(pins.is_some()));
         }
         row(joined)?;

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use hushed_math::cpu::Cpu;
 use hushed_net::channel::tcp::{self, Listener};
-use hushed_net::{Limits, NetError, Party, Session};
+use hushed_net::{Limits, NetError, Party, Session, Shape};
 use serde_json::{Value, json};
 
-use super::{BenchError, Case, How, Kind, Net, Suite, median};
+use super::{BenchError, Case, How, Kind, Suite, median};
 use crate::machine;
 use crate::peer::Peer;
 
@@ -28,11 +28,11 @@ pub fn run_party(
         // Done before the two meet, so that neither waits a minute for the other.
         wholes.iter_mut().try_for_each(|case| case.prepare())?;
     }
-    let session = meet_peer(address, how.net, &mut say)?;
+    let session = meet_peer(address, how.between.shape(), &mut say)?;
     let session = match suite.kind {
         Kind::Local(_) => session,
         Kind::Pair(cases) => {
-            let mut peer = Peer::new(session)?;
+            let mut peer = Peer::new(session, how.between.forms())?;
             for mut case in cases() {
                 if how.wants(&case.params()) {
                     machine::forget_peak();
@@ -46,7 +46,7 @@ pub fn run_party(
             for case in &wholes {
                 machine::forget_peak();
                 let row;
-                (session, row) = case.measure(session, how.runs)?;
+                (session, row) = case.measure(session, how.runs, how.between)?;
                 say(row)?;
             }
             session
@@ -59,7 +59,7 @@ pub fn run_party(
 /// The client connects to `address`. The server has none; it listens and announces its own.
 fn meet_peer(
     address: Option<&str>,
-    net: Net,
+    shape: Option<Shape>,
     say: &mut impl FnMut(Value) -> Result<(), BenchError>,
 ) -> Result<Session, BenchError> {
     let (party, socket) = match address {
@@ -74,7 +74,7 @@ fn meet_peer(
     };
     let channel = tcp::channel(socket, Limits::session())?;
     let mut session = Session::new(party, Box::new(channel));
-    session.shape(net.shape());
+    session.shape(shape);
     Ok(session)
 }
 

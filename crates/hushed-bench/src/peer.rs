@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use hushed_math::rng::SecretRng;
 use hushed_net::{Expect, Party, Session, Stats};
-use hushed_twopc::Ctx;
 use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::ferret::FerretOt;
+use hushed_twopc::{Ctx, Link};
 
 use crate::baselines::bole::OleContext;
 use crate::error::BenchError;
@@ -23,12 +23,12 @@ pub struct Peer {
 const BARRIER: hushed_net::Kind = hushed_net::Kind(0x0700);
 
 impl Peer {
-    /// Exchanges keys and starts OT in both directions, as a session does once.
-    pub(crate) fn new(mut session: Session) -> Result<Peer, BenchError> {
+    /// Exchanges keys and starts OT in both directions, as a session does once, with the forms of a link.
+    pub(crate) fn new(mut session: Session, link: Link) -> Result<Peer, BenchError> {
         let start = Instant::now();
         let mut rng = SecretRng::from_os("bench");
         let ot = FerretOt::new(&mut session, &mut rng)?;
-        let mut ctx = Ctx::new(session, rng, Box::new(ot));
+        let mut ctx = Ctx::new(session, rng, Box::new(ot)).on(link);
         for first in [Party::Client, Party::Server] {
             if ctx.party() == first {
                 ctx.ot.send(&mut ctx.session, 1)?;

@@ -9,7 +9,7 @@ use hushed_mpc::{Hit, Index, Input, Layers, Protocol, StepCost, Terms, Wanted, s
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
 
-use super::{BenchError, How, Whole, median};
+use super::{BenchError, Between, How, Whole, median};
 use crate::machine;
 use crate::model::{operations, total};
 
@@ -88,7 +88,7 @@ impl Whole for SearchCase {
         how.wants(&self.params())
     }
 
-    fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
+    fn measure(&self, session: Session, runs: usize, between: Between) -> Result<(Session, Value), BenchError> {
         let client = session.party() == Party::Client;
         let random = random_network(&Self::config(), Pool::Mean, 1).program();
         let (program, index) = match client {
@@ -104,10 +104,11 @@ impl Whole for SearchCase {
             }
         };
         let wanted = Wanted { top: TOP, records: self.record_bytes > 0, scores: false };
-        let mut backend = Protocol::establish(session, Arc::new(Layers::default()))?;
+        let mut backend = Protocol::establish(session, Arc::new(Layers::default()), between.forms())?;
         let (mut all_runs, mut busy): (Vec<Vec<StepCost>>, Vec<f64>) = (Vec::new(), Vec::new());
         let mut hits = None;
         for run in 0..=runs {
+            backend.ctx().session.shape(between.shape().filter(|_| run > 0));
             let (seen, used) = (backend.costs().len(), machine::processor_seconds());
             let input = match client {
                 true => Input::Texts(vec![text()], Terms::default()),

@@ -1,6 +1,7 @@
 //! What a measurement is, and how it is run.
 
 use hushed_ckks::counters::Counts;
+use hushed_mpc::{Link, NoLink};
 use hushed_net::{Session, Shape};
 use serde_json::{Map, Value};
 
@@ -16,23 +17,69 @@ pub enum Net {
     Lan,
     /// 400 Mbit/s, 4 ms round trip
     Wan,
+    /// 50 Mbit/s, 40 ms round trip
+    Internet,
 }
 
 impl Net {
-    pub fn name(self) -> &'static str {
-        match self {
-            Net::Loopback => "loopback",
-            Net::Lan => "lan",
-            Net::Wan => "wan",
-        }
-    }
-
-    pub(crate) fn shape(self) -> Option<Shape> {
+    fn link(self) -> Option<Link> {
         match self {
             Net::Loopback => None,
-            Net::Lan => Some(Shape::LAN),
-            Net::Wan => Some(Shape::WAN),
+            Net::Lan => Some(Link::LAN),
+            Net::Wan => Some(Link::WAN),
+            Net::Internet => Some(Link::INTERNET),
         }
+    }
+}
+
+/// The network between the parties, and the link by which forms of steps are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Between {
+    /// None for loopback.
+    network: Option<Link>,
+    forms: Link,
+}
+
+impl Between {
+    /// A named network with another round trip (microseconds) or bandwidth (kbit/s) if they are given, and with the
+    /// forms of `forms`, or of the network itself.
+    ///
+    /// # Errors
+    /// [`NoLink`] if there is no such link.
+    pub fn new(net: Net, rtt: Option<u32>, bandwidth: Option<u32>, forms: Option<Link>) -> Result<Self, NoLink> {
+        let network = match (net.link(), rtt, bandwidth) {
+            (known, None, None) => known,
+            (known, rtt, bandwidth) => {
+                let known = known.unwrap_or_default();
+                let (rtt, bandwidth) = (rtt.unwrap_or(known.microseconds()), bandwidth.unwrap_or(known.kilobits()));
+                Some(Link::new(rtt, bandwidth)?)
+            }
+        };
+        Ok(Self { network, forms: forms.or(network).unwrap_or_default() })
+    }
+
+    /// The link by which forms are chosen.
+    pub fn forms(&self) -> Link {
+        self.forms
+    }
+
+    /// The name or the figures of the network.
+    pub fn name(&self) -> String {
+        self.network.map_or_else(|| "loopback".to_owned(), |link| link.to_string())
+    }
+
+    pub(crate) fn shape(&self) -> Option<Shape> {
+        self.network.map(|link| link.shape())
+    }
+
+    /// As arguments of this program.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut all = vec!["--forms".to_owned(), self.forms.to_string()];
+        if let Some(link) = &self.network {
+            all.extend(["--rtt".to_owned(), format!("{}us", link.microseconds())]);
+            all.extend(["--bandwidth".to_owned(), format!("{}kbit", link.kilobits())]);
+        }
+        all
     }
 }
 
@@ -61,8 +108,9 @@ pub trait Whole {
     /// Whether to run it; what takes long runs only if named.
     fn wanted(&self, how: How<'_>) -> bool;
 
-    /// Runs it as one party, `runs` times after one extra run. Returns the session for the next measurement.
-    fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError>;
+    /// Runs it as one party, `runs` times after one extra run, which is not measured and not over the imitated network.
+    /// Returns the session for the next measurement.
+    fn measure(&self, session: Session, runs: usize, between: Between) -> Result<(Session, Value), BenchError>;
 }
 
 /// How a suite runs.
@@ -84,7 +132,7 @@ pub struct Suite {
 /// How to run the sizes of a suite.
 #[derive(Clone, Copy)]
 pub struct How<'a> {
-    pub net: Net,
+    pub between: Between,
     pub runs: usize,
     /// Threads of a single-process measurement.
     pub threads: usize,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hushed_serve::{BundlePin, Client, ClientConfig, Digest, FilePins, ServerTrust, Token, Unpinned, folders};
+use hushed_serve::{BundlePin, Client, ClientConfig, Digest, FilePins, Net, ServerTrust, Token, Unpinned, folders};
 
 use crate::error::CliError;
 use crate::output::Output;
@@ -42,6 +42,12 @@ pub struct ConnectArgs {
     /// again; 0 does not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 600, env = "HUSHED_RETRY")]
     retry: u32,
+
+    /// The network to the server, in protocol 2pc: lan, wan (4 ms, 400 Mbit/s), internet (40 ms, 50 Mbit/s), a round
+    /// trip and a bandwidth as in 20ms/100mbit, or auto, which takes the one with the nearest round trip. The longer a
+    /// message takes, the fewer there are, of more bytes; answers are the same
+    #[arg(long, value_name = "NET", default_value = "lan", env = "HUSHED_NET")]
+    net: Net,
 
     /// Where the public parts of models are kept [default: the user's cache folder]
     #[arg(long, value_name = "DIR", env = "HUSHED_CACHE_DIR")]
@@ -129,6 +135,7 @@ impl ConnectArgs {
         config.bundle = self.bundle.clone().map(BundlePin::File).or(by_hash);
         config.files = FilePins { tokenizer: self.pins.tokenizer_sha256, template: self.pins.template_sha256 };
         config.cache_dir = self.cache_dir.clone().or_else(folders::cache);
+        config.net = self.net;
         Ok(config)
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod sampled;
 pub(crate) mod vocabulary;
 
 use hushed_model::{Calibration, Item, Model, Ranges, Tolerance, cosine};
+use hushed_twopc::Link;
 use serde::Serialize;
 
 use std::sync::Arc;
@@ -107,7 +108,7 @@ fn largest_argument(calibration: &Calibration) -> f64 {
 
 fn bytes(function: &Function) -> f64 {
     const ELEMENTS: usize = 1 << 16;
-    let cost = function.cost(ELEMENTS);
+    let cost = function.cost(&Link::LAN, ELEMENTS);
     (cost.bytes_client + cost.bytes_server) as f64 / ELEMENTS as f64
 }
 

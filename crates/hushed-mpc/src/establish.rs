@@ -10,7 +10,7 @@ use hushed_twopc::func::Format;
 use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::Correlations;
 use hushed_twopc::ot::ferret::{FerretOt, FerretParams};
-use hushed_twopc::{Ctx, TwopcError};
+use hushed_twopc::{Ctx, Link, TwopcError};
 
 use super::{Protocol, RunError};
 use crate::circuit::function;
@@ -23,7 +23,7 @@ use crate::formats::{
 use crate::weights::held::Layers;
 
 /// Counts changes to the protocol itself: message order, and anything that the parameters below do not show.
-const PROTOCOL_VERSION: u32 = 21;
+const PROTOCOL_VERSION: u32 = 22;
 
 /// Everything outside the model on which the two parties must agree, as text. The code that starts a session hashes and
 /// compares it.
@@ -83,11 +83,12 @@ fn numbers() -> String {
 }
 
 impl Protocol {
-    /// Sets up a session once: exchanges keys and starts the correlations in both directions. Both parties call it.
+    /// Sets up a session once, with the forms of `link`: exchanges keys and starts the correlations in both directions.
+    /// Both parties call it, with the same link.
     ///
     /// # Errors
     /// If the session fails, or the peer's keys or OT messages are invalid.
-    pub fn establish(mut session: Session, layers: Arc<Layers>) -> Result<Protocol, RunError> {
+    pub fn establish(mut session: Session, layers: Arc<Layers>, link: Link) -> Result<Protocol, RunError> {
         let mut rng = SecretRng::from_os("hushed 2pc session");
         let mut ot = FerretOt::new(&mut session, &mut rng)?;
         // A direction starts at its first use, even for zero OTs; this makes it part of the set-up rather than of the
@@ -99,7 +100,7 @@ impl Protocol {
             ot.recv(&mut session, 0)?;
             ot.send(&mut session, 0)?;
         }
-        let mut ctx = Ctx::new(session, rng, Box::new(ot));
+        let mut ctx = Ctx::new(session, rng, Box::new(ot)).on(link);
         let he = HeContext::exchange(&mut ctx)?;
         Ok(Protocol::new(ctx, he, layers))
     }

@@ -10,7 +10,9 @@ pub mod pace;
 use std::sync::Arc;
 
 use hushed_model::{Block, Program};
+use hushed_net::Shape;
 use hushed_rlwe::noise::failure_log2;
+use hushed_twopc::Link;
 use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
@@ -19,7 +21,7 @@ use serde::Serialize;
 use crate::circuit::cache::Cache;
 use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens, tokens_of_rows};
 use crate::weights::factors::factors_of;
-use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
+use crate::{Answers, Counting, Index, Input, Prefix, RunError, SessionTerms, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
@@ -54,6 +56,12 @@ pub struct Plan {
     pub opened_bits: u64,
     /// Estimated seconds on one core per party, without the network.
     pub seconds: f64,
+    /// The link by which forms were chosen, as text.
+    pub link: String,
+    /// The network of [`Plan::seconds_in_all`], as text.
+    pub network: String,
+    /// Estimated seconds with that network: computing, waits and bytes one after the other. Half a round trip a round.
+    pub seconds_in_all: f64,
     /// The machine that these are of.
     pub pace: Pace,
     /// Peak memory of the two processes in bytes: an estimate from measured constants, not a bound.
@@ -82,6 +90,20 @@ impl Plan {
         self.pace = pace;
         self
     }
+
+    /// The plan over this network, whatever the link of its forms.
+    fn through(mut self, network: Link) -> Plan {
+        self.network = network.to_string();
+        self.seconds_in_all = self.seconds_over(&network.shape());
+        self
+    }
+
+    /// Its seconds over a network: computing, bytes and half a round trip a round, one after the other.
+    pub fn seconds_over(&self, network: &Shape) -> f64 {
+        let bytes = self.bytes_up + self.bytes_down + self.ot_bytes;
+        let waits = self.rounds as f64 * network.one_way.as_secs_f64();
+        self.seconds + network.transmission(bytes).as_secs_f64() + waits
+    }
 }
 
 /// The rows that precede a pass.
@@ -104,22 +126,29 @@ impl From<usize> for Before {
 }
 
 impl Memory {
-    /// The memory for the largest passes that a server admits: one text of `tokens` rows after `public` ones, or
-    /// several of `pass` rows together.
+    /// The memory for the largest passes that a server admits, over any link with a name: one text of `tokens` rows
+    /// after `public` ones, or several of `pass` rows together.
     ///
     /// # Errors
     /// As [`Plan::twopc`] and [`Plan::next_token`].
     pub fn largest(program: &Program, (public, tokens): (usize, usize), pass: usize) -> Result<Memory, RunError> {
         let tokens = tokens.max(1);
-        if predicts_tokens(program) {
-            let before = Before { public, ..Before::default() };
-            let mut memory = Plan::next_token(program, before, &[tokens], Terms::default())?.memory;
-            memory.weights += memory::cached(program, public);
-            return Ok(memory);
-        }
         // Attention grows with the square of a text's length, so the worst case is as many of the longest texts as fit.
         let texts = vec![tokens; (pass / tokens).max(1)];
-        Ok(Plan::twopc(program, &texts, Terms::default(), true, Answers::Label)?.memory)
+        let mut memory = over_any(|link| {
+            let terms = Terms::default().over(link);
+            Ok(match predicts_tokens(program) {
+                true => {
+                    let before = Before { public, ..Before::default() };
+                    Plan::next_token(program, before, &[tokens], terms)?.memory
+                }
+                false => Plan::twopc(program, &texts, terms, true, Answers::Label)?.memory,
+            })
+        })?;
+        if predicts_tokens(program) {
+            memory.weights += memory::cached(program, public);
+        }
+        Ok(memory)
     }
 
     /// The same for a server whose sessions hold products made ahead for `ahead` later passes, and which accepts
@@ -138,7 +167,7 @@ impl Memory {
         // Texts that may be padded take the most.
         let padded = |padded| Terms { padded, public_table: false };
         if ahead > 0 {
-            let made = Plan::ahead(program, ahead, padded(true))?.memory;
+            let made = over_any(|link| Ok(Plan::ahead(program, ahead, padded(true).over(link))?.memory))?;
             // The rows of a text that waits for them are held as well.
             self.session = (self.session + made.stock).max(made.session + self.text);
             self.stock = made.stock;
@@ -146,11 +175,19 @@ impl Memory {
         let drafts = drafts.min(tokens - 1);
         if drafts > 0 {
             let before = Before { public, held: tokens - 1 - drafts, drafts: true, ..Before::default() };
-            let pass = Plan::next_token(program, before, &[1 + drafts], padded(true))?.memory;
+            let pass =
+                over_any(|link| Ok(Plan::next_token(program, before, &[1 + drafts], padded(true).over(link))?.memory))?;
             self.session = self.session.max(pass.session + self.stock);
         }
         Ok(self)
     }
+}
+
+/// The most of each part over the links with names.
+fn over_any(of: impl Fn(Link) -> Result<Memory, RunError>) -> Result<Memory, RunError> {
+    let mut all = Link::NAMED.into_iter().map(|(_, link)| of(link));
+    let first = all.next().unwrap_or_else(|| of(Link::LAN))?;
+    all.try_fold(first, |most, found| Ok(most.most(&found?)))
 }
 
 /// The number of classes of a classifier.
@@ -171,17 +208,18 @@ impl Plan {
     pub fn twopc(
         program: &Program,
         tokens: &[usize],
-        terms: Terms,
+        terms: impl Into<SessionTerms>,
         unit: bool,
         answers: Answers,
     ) -> Result<Plan, RunError> {
+        let SessionTerms { terms, link } = terms.into();
         if predicts_tokens(program) {
-            return Plan::next_token(program, 0, tokens, terms);
+            return Plan::next_token(program, 0, tokens, terms.over(link));
         }
         if classes(program).is_some() {
-            return Plan::classes(program, tokens, terms, Answers::Label);
+            return Plan::classes(program, tokens, terms.over(link), Answers::Label);
         }
-        let mut counting = Counting::new()?;
+        let mut counting = Counting::over(link)?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
         open(&mut counting, &pooled, answers.unit(unit))?;
@@ -193,14 +231,20 @@ impl Plan {
     ///
     /// # Errors
     /// [`RunError::Unsupported`] for a model that is no classifier; otherwise as [`Plan::twopc`].
-    pub fn classes(program: &Program, tokens: &[usize], terms: Terms, answers: Answers) -> Result<Plan, RunError> {
+    pub fn classes(
+        program: &Program,
+        tokens: &[usize],
+        terms: impl Into<SessionTerms>,
+        answers: Answers,
+    ) -> Result<Plan, RunError> {
         let Some(classes) = classes(program) else {
             return Err(RunError::Unsupported {
                 site: "the answer".to_owned(),
                 what: "classes: the model is not a classifier",
             });
         };
-        let mut counting = Counting::new()?;
+        let SessionTerms { terms, link } = terms.into();
+        let mut counting = Counting::over(link)?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let logits = run(&mut counting, program, &input, |_, _| ())?;
         match answers.top() {
@@ -219,7 +263,7 @@ impl Plan {
         program: &Program,
         before: impl Into<Before>,
         rows: &[usize],
-        terms: Terms,
+        terms: impl Into<SessionTerms>,
     ) -> Result<Plan, RunError> {
         Plan::next_tokens(program, before, rows, terms, Answers::Label)
     }
@@ -232,9 +276,10 @@ impl Plan {
         program: &Program,
         before: impl Into<Before>,
         rows: &[usize],
-        terms: Terms,
+        terms: impl Into<SessionTerms>,
         answers: Answers,
     ) -> Result<Plan, RunError> {
+        let SessionTerms { terms, link } = terms.into();
         let top = answers.top().ok_or_else(|| RunError::Unsupported {
             site: "the answer".to_owned(),
             what: "logits: the model is not a classifier",
@@ -243,14 +288,14 @@ impl Plan {
         let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));
         let (input, adds) = (|rows| Input::Lengths(rows, terms), Adds::default());
         if held > 0 {
-            let (on, input) = (&mut Counting::new()?, input(vec![held]));
+            let (on, input) = (&mut Counting::over(link)?, input(vec![held]));
             next_tokens(on, program, &mut cache, &input, adds, top)?;
         }
         let ahead = match ahead && held > 0 {
             true => rows.iter().sum(),
             false => 0,
         };
-        let mut counting = Counting::new()?.spending_ahead(ahead);
+        let mut counting = Counting::over(link)?.spending_ahead(ahead);
         let (on, input) = (&mut counting, input(rows.to_vec()));
         match drafts {
             true => drop(tokens_of_rows(on, program, &mut cache, &input, adds, top)?),
@@ -265,8 +310,9 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::twopc`].
-    pub fn ahead(program: &Program, passes: usize, terms: Terms) -> Result<Plan, RunError> {
-        let (mut counting, mut products) = (Counting::new()?, Vec::new());
+    pub fn ahead(program: &Program, passes: usize, terms: impl Into<SessionTerms>) -> Result<Plan, RunError> {
+        let SessionTerms { terms, link } = terms.into();
+        let (mut counting, mut products) = (Counting::over(link)?, Vec::new());
         for (id, factor) in factors_of(program, terms)? {
             products.push(factor.shape(passes));
             counting.make(id, &factor.shape(passes))?;
@@ -291,10 +337,11 @@ impl Plan {
         program: &Program,
         index: &Index,
         rows: usize,
-        terms: Terms,
+        terms: impl Into<SessionTerms>,
         wanted: Wanted,
     ) -> Result<Plan, RunError> {
-        let mut counting = Counting::new()?;
+        let SessionTerms { terms, link } = terms.into();
+        let mut counting = Counting::over(link)?;
         let input = Input::Lengths(vec![rows], terms);
         search(&mut counting, program, index, &input, wanted)?;
         let opened = Opened::Nearest(wanted);
@@ -311,7 +358,7 @@ impl Plan {
         opened: Opened,
     ) -> Plan {
         let setup = HeContext::exchange_cost(counting.params(), HeContext::ALL_LEVELS);
-        let kept = counting.kept();
+        let (kept, link) = (counting.kept(), *counting.link());
         let (steps, cots) = counting.into_steps();
 
         let sum = |f: fn(&Entry) -> u64| steps.iter().map(f).sum::<u64>();
@@ -323,7 +370,7 @@ impl Plan {
         let extensions: u64 = cots.iter().map(|n| n.div_ceil(made)).sum();
         let cots = (cots[0] + cots[1]) as f64;
         let rows = tokens.iter().sum::<usize>();
-        Plan {
+        let plan = Plan {
             memory: memory::estimate(program, (held, rows), terms.public_table, (&steps, kept)),
             protocol: "2pc",
             tokens: tokens.to_vec(),
@@ -335,6 +382,9 @@ impl Plan {
             rounds: sum(|e| e.rounds),
             opened_bits: sum(|e| e.opened_bits),
             seconds: steps.iter().map(|e| e.seconds).sum(),
+            link: link.to_string(),
+            network: String::new(),
+            seconds_in_all: 0.0,
             pace: Pace::default(),
             failure_log2: failure,
             large_truncation_log2: None,
@@ -346,6 +396,7 @@ impl Plan {
             ),
             exposures: exposures(program, tokens, terms, opened),
             steps,
-        }
+        };
+        plan.through(link)
     }
 }

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use hushed_model::plain;
 use hushed_model::{Block, Item, Model, Program, Step, largest};
 use hushed_net::memory_pair;
+use hushed_twopc::Link;
 use hushed_twopc::share::Share;
 use serde::Serialize;
 
@@ -127,11 +128,11 @@ pub fn verify<T: Clone + Into<Item>>(
         let known: Vec<Input> = items.iter().map(input).collect();
         let prefixes = &ran;
         let server = scope.spawn(move || {
-            let mut session = Protocol::establish(server, Arc::new(Layers::default()))?;
+            let mut session = Protocol::establish(server, Arc::new(Layers::default()), Link::LAN)?;
             party(&mut session, model, (&lengths, prefixes), &server_to_main)
         });
         let client = scope.spawn(move || {
-            let mut session = Protocol::establish(client, Arc::new(Layers::default()))?;
+            let mut session = Protocol::establish(client, Arc::new(Layers::default()), Link::LAN)?;
             party(&mut session, &shapes, (&known, &none), &to_main)
         });
         let report = compare(model, (&whole, &items, &ran), &from_client, &from_server, &mut progress);

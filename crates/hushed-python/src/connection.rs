@@ -21,6 +21,7 @@ pub struct Connection {
     template_sha256: Option<String>,
     cache_dir: Option<PathBuf>,
     retry: u32,
+    net: Option<String>,
 }
 
 impl Connection {
@@ -46,6 +47,9 @@ impl Connection {
             tokenizer: digest("tokenizer_sha256", self.tokenizer_sha256)?,
             template: digest("template_sha256", self.template_sha256)?,
         };
+        if let Some(net) = self.net {
+            config.net = net.parse().map_err(ServeError::NoLink)?;
+        }
         config.cache_dir = self.cache_dir.or_else(hushed_serve::folders::cache);
         Ok(config)
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hushed_mpc::Answers;
 use hushed_mpc::plan::{Pace, Plan, Request};
-use hushed_serve::read_prefix;
+use hushed_serve::{ServeError, read_prefix};
 use pyo3::prelude::*;
 
 use crate::{errors, work};
@@ -39,8 +39,10 @@ pub fn plan(
     public_table: bool,
     public_prefix: Option<PathBuf>,
     answers: &str,
+    net: &str,
 ) -> PyResult<String> {
     let answers = opened(py, answers)?;
+    let link = net.parse().map_err(|error| errors::serve(py, &ServeError::NoLink(error)))?;
     let prefix = public_prefix.as_deref().map(read_prefix).transpose();
     let request = Request {
         tokens,
@@ -53,6 +55,8 @@ pub fn plan(
         answers,
         prefix: prefix.map_err(|error| errors::serve(py, &error))?,
         pace: Pace::default(),
+        link,
+        network: None,
         head: true,
     };
     let planned = work::quietly(py, move || {

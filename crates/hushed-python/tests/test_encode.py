@@ -30,6 +30,16 @@ def test_one_str_is_a_vector_and_a_list_a_matrix(encoder, published):
     assert encoder.encode(t for t in ("a", "b")).shape == (2, width)
 
 
+def test_another_network_gives_the_same_answers_in_fewer_messages(server, published):
+    text, answer = published[0]
+    rounds = []
+    for net in ("lan", "internet"):
+        with hushed.SentenceEncoder(server.address, pin=server.pin, net=net) as encoder:
+            assert cosines(encoder.encode(text), answer)[0] >= 0.9999
+            rounds.append(encoder.last_cost.rounds)
+    assert rounds[1] < rounds[0]
+
+
 def test_an_empty_list_costs_nothing(encoder):
     none = encoder.encode([])
     assert none.shape == (0, encoder.get_sentence_embedding_dimension()) and none.dtype == np.float32

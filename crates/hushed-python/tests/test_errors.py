@@ -50,6 +50,11 @@ def test_what_is_not_supported_is_named(encoder, argument):
     assert name in raised(hushed.UsageError, "usage", lambda: encoder.encode("a", **argument))
 
 
+def test_a_network_is_a_name_or_figures(server):
+    connect = lambda: hushed.SentenceEncoder(server.address, pin=server.pin, net="fast")
+    assert "40ms/50mbit" in raised(hushed.UsageError, "usage", connect)
+
+
 def test_sizes_are_checked(encoder):
     assert "batch_size" in raised(hushed.UsageError, "limit", lambda: encoder.encode("a", batch_size=0))
     assert "truncate_dim" in raised(hushed.UsageError, "limit", lambda: encoder.encode("a", truncate_dim=0))

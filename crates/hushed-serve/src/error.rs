@@ -193,6 +193,9 @@ pub enum ServeError {
         /// What the server offers.
         offered: Option<Digest>,
     },
+    /// No link that is accepted.
+    #[error("the network: {0}")]
+    NoLink(hushed_mpc::NoLink),
     /// A pinned hash that is none.
     #[error("{name} is not a SHA-256 in hexadecimal, which has 64 digits")]
     NotAHash {
@@ -422,6 +425,7 @@ impl ServeError {
             | Self::TooManyTexts { .. } => Category::Refused,
             Self::Certificate(CertificateError::BadPin)
             | Self::Address { .. }
+            | Self::NoLink(_)
             | Self::NotAHash { .. }
             | Self::OpenToStrangers { .. }
             | Self::EmptyOption { .. }
@@ -496,7 +500,7 @@ impl ServeError {
             | Self::TooManyDocuments { .. }
             | Self::Penalty(_)
             | Self::Temperature { .. } => "limit",
-            Self::NoStateFolder | Self::NoPlaceForCounts | Self::NotAHash { .. } => "usage",
+            Self::NoStateFolder | Self::NoPlaceForCounts | Self::NoLink(_) | Self::NotAHash { .. } => "usage",
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
             Self::TooManyFailures { .. } => "too-many-failures",
@@ -595,6 +599,7 @@ impl Refusal {
             Self::TooFarAhead { .. } => "too-far-ahead",
             Self::TooManyDrafts { .. } => "too-many-drafts",
             Self::NoHead => "no-head",
+            Self::NoLink => "no-link",
             Self::Unknown { .. } => "refused",
         }
     }

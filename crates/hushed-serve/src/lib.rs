@@ -58,7 +58,7 @@ pub use identity::ServingIdentity;
 pub use session::allowance::rate::{ClientLimits, CountsFault, Rate};
 pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, MAX_WAITING, ServerIdentity};
 #[cfg(feature = "client")]
-pub use session::connect::{BundlePin, ClientConfig, FilePins, OnWait, ServerTrust, Unpinned};
+pub use session::connect::{BundlePin, ClientConfig, FilePins, Net, OnWait, ServerTrust, Unpinned};
 pub use session::deadlines::Deadlines;
 pub use session::listener::Listener;
 pub use session::metrics::LATENCIES;

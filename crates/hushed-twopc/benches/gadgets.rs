@@ -9,7 +9,7 @@ use hushed_net::Party;
 use hushed_twopc::func::{Format, curve, relu};
 use hushed_twopc::gadget::{self, Sign};
 use hushed_twopc::testing::{run_pair, share};
-use hushed_twopc::{BitShare, Cost, Ctx, Ring, Share};
+use hushed_twopc::{BitShare, Cost, Ctx, Link, Ring, Share};
 use std::time::{Duration, Instant};
 
 const REPEATS: usize = 5;
@@ -50,10 +50,10 @@ fn main() {
         row("mul_rows", gadget::mul_rows_cost(rows, cols, ring), &|ctx| {
             gadget::mul_rows(ctx, &x, rows, cols, &r).map(drop).unwrap();
         });
-        row("msb", gadget::msb_cost(n, bits), &|ctx| {
+        row("msb", gadget::msb_cost(&Link::LAN, n, bits), &|ctx| {
             gadget::msb(ctx, &x).map(drop).unwrap();
         });
-        row("max_rows", gadget::max_rows_cost(rows, cols, ring, 8, 16), &|ctx| {
+        row("max_rows", gadget::max_rows_cost(&Link::LAN, rows, cols, ring, (8, 16)), &|ctx| {
             gadget::max_rows(ctx, &x, rows, cols, 8, 16).map(drop).unwrap();
         });
         let index: Vec<u8> = x.words().iter().map(|w| (w & 15) as u8).collect();
@@ -79,11 +79,11 @@ fn functions(n: usize, only: Option<&str>) {
         }
     };
     for c in [curve::GELU, curve::GELU_EIGHT, curve::SILU, curve::TANH, curve::ELU] {
-        row(c.name(), curve::curve_scaled_cost(n, &c, to), &|ctx| {
+        row(c.name(), curve::curve_scaled_cost(&Link::LAN, n, &c, to), &|ctx| {
             curve::curve_scaled(ctx, &c, &x, from.frac, to).map(drop).unwrap();
         });
     }
-    row("relu", relu::relu_cost(n, from, to), &|ctx| {
+    row("relu", relu::relu_cost(&Link::LAN, n, from, to), &|ctx| {
         relu::relu(ctx, &x, from, to).map(drop).unwrap();
     });
 }

@@ -2,6 +2,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use crate::error::{TwopcError, expect_len};
+use crate::link::Link;
 use crate::ot::Correlations;
 use crate::share::{Ring, Share, wipe};
 use crate::wire;
@@ -17,13 +18,31 @@ pub struct Ctx {
     pub rng: SecretRng,
     /// The source of random correlated OTs.
     pub ot: Box<dyn Correlations>,
+    link: Link,
     opened_bits: u64,
 }
 
 impl Ctx {
-    /// A context over an open session.
+    /// A context over an open session, with the forms of [`Link::LAN`].
     pub fn new(session: Session, rng: SecretRng, ot: Box<dyn Correlations>) -> Ctx {
-        Ctx { session, rng, ot, opened_bits: 0 }
+        Ctx { session, rng, ot, link: Link::LAN, opened_bits: 0 }
+    }
+
+    /// The same with the forms of another link, which must be the other party's too.
+    #[must_use]
+    pub fn on(self, link: Link) -> Ctx {
+        Ctx { link, ..self }
+    }
+
+    /// Sets the link before the first step of a test.
+    #[cfg(test)]
+    pub(crate) fn set_link(&mut self, link: Link) {
+        self.link = link;
+    }
+
+    /// The link by which forms are chosen.
+    pub fn link(&self) -> Link {
+        self.link
     }
 
     /// Checks that the session and the randomness belong to this process. Comes before the first draw, which would

@@ -12,6 +12,7 @@ pub mod func;
 pub mod fuzz;
 pub mod gadget;
 pub mod he;
+pub mod link;
 pub mod ot;
 pub mod share;
 #[cfg(any(test, feature = "testing"))]
@@ -21,4 +22,5 @@ mod wire;
 pub use cost::Cost;
 pub use ctx::Ctx;
 pub use error::TwopcError;
+pub use link::Link;
 pub use share::{BitShare, Ring, Share};

@@ -134,14 +134,15 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Net;
+    use crate::{Between, Net};
 
     #[test]
     fn other_levels_are_measured_if_a_level_is_named() {
         let params = CkksParams::insecure_shallow(9, 3).unwrap();
         let chosen = |only| -> Vec<(usize, usize)> {
-            let (net, runs, threads) = (Net::Loopback, 1, 1);
-            let how = How { net, runs, threads, only };
+            let between = Between::new(Net::Loopback, None, None, None).unwrap();
+            let (runs, threads) = (1, 1);
+            let how = How { between, runs, threads, only };
             wanted(&params, how).iter().map(|&(dimension, level, _)| (dimension, level)).collect()
         };
         let usual = [16, 32, 64, 128].map(|d| [(d, 2), (d, 13)]).concat();

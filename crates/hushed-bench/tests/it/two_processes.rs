@@ -34,6 +34,26 @@ fn a_case_of_two_parties_gives_one_row() {
     }
 }
 
+/// A network of any figures, with forms for it or for another.
+#[test]
+fn a_shaped_network_has_forms_of_its_own() {
+    let network = ["--rtt", "2ms", "--bandwidth", "300mbit", "--runs", "1", "--json", "--only", "12"];
+    let rows = |forms: &[&str]| {
+        let output = run(&[&["softmax"], network.as_slice(), forms].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        objects(&output.stdout)
+    };
+    let (own, lan) = (rows(&[]), rows(&["--forms", "lan"]));
+    assert!(!own.is_empty() && own.len() == lan.len());
+    for (own, lan) in own.iter().zip(&lan) {
+        assert_eq!((&own["net"], &own["forms"]), (&lan["net"], &"2ms/300mbit".into()));
+        assert_eq!((&lan["net"], &lan["forms"]), (&"2ms/300mbit".into(), &"lan".into()));
+        assert!(own["rounds"].as_u64() <= lan["rounds"].as_u64());
+    }
+    let refused = run(&["softmax", "--rtt", "2ms", "--bandwidth", "1kbit"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 #[test]
 fn an_unknown_name_is_wrong_usage() {
     let names = objects(&run(&["--list", "--json"]).stdout);

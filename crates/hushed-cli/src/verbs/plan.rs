@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use hushed_mpc::plan::{Entry, Pace, Plan, PlanError, Request};
-use hushed_mpc::{Answers, Memory};
-use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, read_prefix};
+use hushed_mpc::{Answers, Link, Memory, parse_bandwidth, parse_round_trip};
+use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, Net, ServeError, read_prefix};
 use serde_json::json;
 
 use crate::connect::at_least_one;
@@ -24,10 +24,10 @@ pub use fhe::read_choices;
 /// Print what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]
 #[command(
-    after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network, and memory is an \
-estimate too. Rounds are messages in sequence, two for a request and its response; `embed` reports how often the \
-client waited, once for both. Several numbers of tokens are one pass over several texts, as with `embed \
---batch`.
+    after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network and with it, and \
+memory is an estimate too. Forms of steps are chosen for the network, as `embed --net` has them chosen. Rounds \
+are messages in sequence, two for a request and its response; `embed` reports how often the client waited, once \
+for both. Several numbers of tokens are one pass over several texts, as with `embed --batch`.
 
 With --protocol fhe the plan is for a batch that the server computes alone: levels, bootstraps, keys and memory. \
 Counts are exact; seconds are counts times prices, from a table or, with --measure, of this machine.
@@ -36,6 +36,8 @@ Examples:
   hushed plan DIR --protocol 2pc --tokens 16
   hushed plan DIR --tokens 9,14,30 --bucket 16
   hushed plan DIR --tokens 16,128 --steps --json
+  hushed plan DIR --tokens 16 --net internet
+  hushed plan DIR --tokens 16 --rtt 40ms --bandwidth 50mbit
   hushed plan DIR --tokens 32 --max-tokens 20
   hushed plan DIR --tokens 32 --max-tokens 20 --ahead 19
   hushed plan DIR --tokens 32 --max-tokens 20 --ahead 19 --draft 3
@@ -125,6 +127,19 @@ pub struct Args {
     )]
     max_sessions: usize,
 
+    /// The network for which forms of steps are chosen: lan, wan, internet, or as in 40ms/50mbit [default: what --rtt
+    /// and --bandwidth say, or lan]
+    #[arg(long, value_name = "NET", env = "HUSHED_NET")]
+    net: Option<Net>,
+
+    /// The round trip of the network whose seconds are estimated, as in 40ms [default: that of --net]
+    #[arg(long, value_name = "TIME", value_parser = parse_round_trip)]
+    rtt: Option<u32>,
+
+    /// Its bandwidth each way, as in 50mbit [default: that of --net]
+    #[arg(long, value_name = "RATE", value_parser = parse_bandwidth)]
+    bandwidth: Option<u32>,
+
     /// Show every step of the model
     #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new())]
     steps: bool,
@@ -162,6 +177,7 @@ impl Args {
     }
 
     fn twopc(&self, out: &Output) -> Result<(), CliError> {
+        let (link, network) = self.links()?;
         let request = Request {
             tokens: self.tokens.clone(),
             images: self.images,
@@ -174,6 +190,8 @@ impl Args {
             prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
             pace: Pace::measure().map_err(PlanError::from)?,
             head: self.head.is_on(),
+            link,
+            network,
         };
         let plans = Plan::of_folder(&self.dir, &request)?;
         let Some((first, later)) = plans.split_first() else {
@@ -197,6 +215,23 @@ impl Args {
         self.show(out, "last_token", last, |last| one_token(last, self.max_tokens))?;
         let all = Sum::of(&plans);
         out.result(all.json(self.max_tokens), || format!("all {} tokens: {}", self.max_tokens, all.text()))
+    }
+
+    /// The link of the forms, and the network whose seconds are estimated, if one is given.
+    fn links(&self) -> Result<(Link, Option<Link>), CliError> {
+        let named = match self.net {
+            Some(Net::Link(link)) => Some(link),
+            Some(Net::Auto) | None => None,
+        };
+        let known = named.unwrap_or_default();
+        let network = match (self.rtt, self.bandwidth) {
+            (None, None) => None,
+            (rtt, bandwidth) => {
+                let (rtt, bandwidth) = (rtt.unwrap_or(known.microseconds()), bandwidth.unwrap_or(known.kilobits()));
+                Some(Link::new(rtt, bandwidth).map_err(ServeError::NoLink)?)
+            }
+        };
+        Ok((named.or(network).unwrap_or_default(), network))
     }
 
     fn limit(&self) -> Option<u64> {
@@ -282,6 +317,7 @@ fn summary(plan: &Plan) -> String {
          rounds             {:>9}\n\
          opened             {:>9} bits to the client: what one that cheats learns, of a function that it chooses (SECURITY.md)\n\
          time               {:9.2} s on one core a party, without the network\n\
+         with the network   {:9.2} s over {}, with the forms for {}\n\
          memory             {:9.0} MB at the client, {:.0} MB at the server and {:.0} MB more a session (estimates)\n\
          wrong decryptions  2^{:.0} for all of it\n\
          large truncations  {}\n\
@@ -296,6 +332,9 @@ fn summary(plan: &Plan) -> String {
         plan.rounds,
         plan.opened_bits,
         plan.seconds,
+        plan.seconds_in_all,
+        plan.network,
+        plan.link,
         megabytes(plan.memory.client),
         megabytes(plan.memory.weights),
         megabytes(plan.memory.session),

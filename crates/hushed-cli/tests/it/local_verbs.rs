@@ -120,6 +120,33 @@ fn other_architectures() {
     assert_eq!((plan("xlm-roberta"), plan("distilbert")), (Some(0), Some(0)));
 }
 
+/// Forms for a network, and seconds over the same one or another.
+#[test]
+fn a_plan_is_for_a_network() {
+    let dir = tiny_golden("distilbert").to_string_lossy().into_owned();
+    let plan = |more: &[&str]| {
+        let output = hushed(&[&["plan", &dir, "--tokens", "16", "--json"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        json_lines(&output.stdout)[0]["plan"].clone()
+    };
+    let number = |plan: &serde_json::Value, name: &str| plan[name].as_f64().expect("a number");
+    let lan = plan(&[]);
+    assert_eq!((&lan["link"], &lan["network"]), (&"lan".into(), &"lan".into()));
+    let far = plan(&["--rtt", "80ms", "--bandwidth", "200mbit"]);
+    assert_eq!((&far["link"], &far["network"]), (&"80ms/200mbit".into(), &"80ms/200mbit".into()));
+    assert_eq!(far["rounds"], plan(&["--net", "80ms/200mbit"])["rounds"]);
+    // The forms of a LAN over the same network take longer, with more messages.
+    let usual = plan(&["--net", "lan", "--rtt", "80ms", "--bandwidth", "200mbit"]);
+    assert_eq!((&usual["link"], &usual["rounds"]), (&"lan".into(), &lan["rounds"]));
+    assert!(number(&far, "rounds") < number(&usual, "rounds"));
+    let waits = |plan| number(plan, "seconds_in_all") - number(plan, "seconds");
+    assert!(waits(&far) < waits(&usual) && waits(&lan) < waits(&far));
+    for wrong in [["--net", "fast"], ["--rtt", "40"], ["--bandwidth", "1kbit"]] {
+        let output = hushed(&[&["plan", &dir, "--tokens", "16"], &wrong[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
 /// What `check` says of a protocol is what that protocol accepts.
 #[test]
 fn each_protocol_is_named_where_it_runs() {

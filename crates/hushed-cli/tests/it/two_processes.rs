@@ -73,6 +73,9 @@ fn a_prompt_is_continued_as_in_the_clear() {
     let expected: Vec<u64> =
         clear[0]["ids"].as_array().map_or(Vec::new(), |ids| ids.iter().filter_map(Value::as_u64).collect());
     assert_eq!(ids, expected);
+    let (far, over) = generated(&["--net", "internet"]);
+    assert_eq!(far, expected);
+    assert!(over["rounds"].as_u64() < session["rounds"].as_u64(), "{over} {session}");
     assert_eq!(session["text"], clear[0]["generated"]);
     assert_eq!(session["tokens"], 6);
     let (padded, session) = generated(&["--bucket", "16"]);

@@ -85,7 +85,7 @@ impl Sessions {
         let public = client.public_prefix().map_or(0, |p| p.tokens as usize);
         let opened = (public, client.answers());
         let (setup, ahead) = (began.elapsed(), config.ahead.min(client.max_ahead()).into());
-        let pace = Pace::new(client.public(), terms, setup, opened, ahead);
+        let pace = Pace::new(client.public(), terms.over(client.link()), setup, opened, ahead);
         let stop = Arc::<AtomicBool>::default();
         let mut later = config.client.clone();
         // Sessions must be with the same model, or are refused.

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Answers, Before, Index, RunError, Terms, Wanted};
+use hushed_mpc::{Answers, Before, Index, RunError, SessionTerms, Wanted};
 use hushed_serve::{Public, Sent, Task, Work};
 
 /// Weight of the last pass in the ratio: a change of load shows after a few passes, and one slow pass does not decide.
@@ -30,7 +30,7 @@ const HELD: usize = 16;
 /// Predicts times.
 pub struct Pace {
     program: hushed_model::Program,
-    terms: Terms,
+    terms: SessionTerms,
     unit: bool,
     generates: bool,
     classifies: bool,
@@ -106,14 +106,14 @@ impl Pace {
     /// [`RunError::Unsupported`] for a model without a protocol.
     pub fn new(
         model: &Public,
-        terms: Terms,
+        terms: impl Into<SessionTerms>,
         setup: Duration,
         (public, answers): (usize, Answers),
         ahead: usize,
     ) -> Result<Self, RunError> {
         let pace = Self {
             program: hushed_model::Model::shapes_only(model).program(),
-            terms,
+            terms: terms.into(),
             unit: model.normalise,
             generates: model.task() == Task::Generate,
             classifies: model.task() == Task::Classify,
@@ -256,6 +256,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use hushed_model::testing::{tiny_generator, tiny_model};
+    use hushed_mpc::Terms;
     use hushed_serve::{Cost, Stats};
 
     use super::*;

@@ -11,7 +11,7 @@ use hushed_twopc::func::Format;
 use hushed_twopc::func::curve::{self, Curve, curve_scaled, curve_scaled_cost};
 use hushed_twopc::func::relu::{most_squared, relu, relu_cost, squared_relu, squared_relu_cost};
 use hushed_twopc::share::Share;
-use hushed_twopc::{Cost, Ctx, TwopcError};
+use hushed_twopc::{Cost, Ctx, Link, TwopcError};
 
 use crate::formats::{ACTIVATION, GATE, GATED, LINEAR, SQUARE_GATE, SQUARE_GATED};
 
@@ -145,12 +145,12 @@ impl Function {
         }
     }
 
-    /// The cost of running it on `n` elements.
-    pub fn cost(&self, n: usize) -> Cost {
+    /// The cost of running it on `n` elements over a link.
+    pub fn cost(&self, link: &Link, n: usize) -> Cost {
         match &self.kind {
-            Kind::Curve { curve, .. } => curve_scaled_cost(n, curve, ACTIVATION),
-            Kind::Relu => relu_cost(n, LINEAR, ACTIVATION),
-            Kind::Relu2 => squared_relu_cost(n, LINEAR, ACTIVATION),
+            Kind::Curve { curve, .. } => curve_scaled_cost(link, n, curve, ACTIVATION),
+            Kind::Relu => relu_cost(link, n, LINEAR, ACTIVATION),
+            Kind::Relu2 => squared_relu_cost(link, n, LINEAR, ACTIVATION),
         }
     }
 }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn what_is_declared_makes_it_cheaper_or_better() {
         let bytes = |t| {
-            let cost = Function::new(Activation::Gelu, t).cost(1 << 12);
+            let cost = Function::new(Activation::Gelu, t).cost(&Link::LAN, 1 << 12);
             cost.bytes_client + cost.bytes_server
         };
         let any = bytes(None);

@@ -1,6 +1,7 @@
 //! The input of a pass over texts or images.
 
 use hushed_model::{Block, Item, Pixels, Program, Rows, Step, TextRows, TokenIds};
+use hushed_twopc::Link;
 
 /// Each party's input to a pass. Both give the same terms and the same number of rows.
 pub enum Input {
@@ -20,6 +21,30 @@ pub struct Terms {
     pub padded: bool,
     /// The table of token vectors is public, and the client looks up its ids locally.
     pub public_table: bool,
+}
+
+/// The terms of a pass, and the link of its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SessionTerms {
+    /// Of the pass.
+    pub terms: Terms,
+    /// By which forms are chosen.
+    pub link: Link,
+}
+
+impl Terms {
+    /// These terms in a session over a link.
+    #[must_use]
+    pub fn over(self, link: Link) -> SessionTerms {
+        SessionTerms { terms: self, link }
+    }
+}
+
+impl From<Terms> for SessionTerms {
+    /// Over [`Link::LAN`].
+    fn from(terms: Terms) -> Self {
+        terms.over(Link::LAN)
+    }
 }
 
 /// Where the padding of a text's first pass is.

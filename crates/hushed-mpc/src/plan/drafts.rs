@@ -44,16 +44,16 @@ impl Drafts {
         let longest = Request { max_tokens: request.max_tokens.max(2 + request.draft), ..request.clone() };
         let (rows, prefix) = longest.rows(&public)?;
         let program = Model::shapes_only(&public).program();
-        let terms = request.terms();
+        let terms = request.terms().over(request.link);
         let pass = |drafts: usize| {
             let before =
                 Before { public: prefix, held: rows.iter().sum(), ahead: request.ahead > 0, drafts: drafts > 0 };
             let plan = Plan::next_tokens(&program, before, &[1 + drafts], terms, request.answers);
-            plan.map(|plan| plan.at(request.pace))
+            plan.map(|plan| request.placed(plan))
         };
         let made = match request.ahead {
             0 => None,
-            rows => Some((Plan::ahead(&program, rows, terms)?.at(request.pace), rows)),
+            rows => Some((request.placed(Plan::ahead(&program, rows, terms)?), rows)),
         };
         Ok(Drafts { one: pass(0)?, all: pass(request.draft)?, made })
     }
@@ -71,19 +71,12 @@ impl Drafts {
     pub fn pays_from(&self, network: &Shape) -> Option<f64> {
         let time = |plan: &Plan, rows: usize| {
             let made = self.made.as_ref();
-            let made = made.map_or(0.0, |(made, of)| seconds(made, network) / *of as f64);
-            seconds(plan, network) + rows as f64 * made
+            let made = made.map_or(0.0, |(made, of)| made.seconds_over(network) / *of as f64);
+            plan.seconds_over(network) + rows as f64 * made
         };
         let (drafts, one) = (self.drafts(), time(&self.one, 1));
         share(drafts, time(&self.all, 1 + drafts) / one)
     }
-}
-
-/// The time of a pass over a network.
-fn seconds(plan: &Plan, network: &Shape) -> f64 {
-    let bytes = plan.bytes_up + plan.bytes_down + plan.ot_bytes;
-    let waits = plan.rounds as f64 * network.one_way.as_secs_f64();
-    plan.seconds + network.transmission(bytes).as_secs_f64() + waits
 }
 
 /// The p at which 1 + p + … + p^drafts reaches `tokens`.

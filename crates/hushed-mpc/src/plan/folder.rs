@@ -6,7 +6,7 @@ use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
 
 use super::{Before, Memory, Pace, Plan};
 use crate::formats::MAX_TOKENS;
-use crate::{Answers, MAX_PREFIX, Prefix, RunError, Terms};
+use crate::{Answers, Link, MAX_PREFIX, Prefix, RunError, Terms};
 
 /// The fewest tokens of a text with special ones: those two and one of its own.
 const FEWEST: usize = 3;
@@ -34,6 +34,10 @@ pub struct Request {
     pub prefix: Option<String>,
     /// The machine whose seconds are asked for.
     pub pace: Pace,
+    /// The link by which forms are chosen.
+    pub link: Link,
+    /// The network whose seconds are asked for, if that is another.
+    pub network: Option<Link>,
     /// Without one: the text begins with the public head of the folder, if it has one, as far as it is long enough.
     /// These tokens count as tokens of the text, and are not run.
     pub head: bool,
@@ -42,6 +46,11 @@ pub struct Request {
 impl Request {
     pub(super) fn terms(&self) -> Terms {
         Terms { padded: self.bucket.is_some(), public_table: self.public_table }
+    }
+
+    /// The plan on the machine and the network that are asked for.
+    pub(super) fn placed(&self, plan: Plan) -> Plan {
+        plan.at(self.pace).through(self.network.unwrap_or(self.link))
     }
 
     /// The rows of each text and of a public prefix, if the model takes them.
@@ -151,10 +160,10 @@ impl Plan {
         let public = public_of(folder)?;
         if public.images.is_some() {
             let plans = Plan::of_images(&public, request)?;
-            return Ok(plans.into_iter().map(|plan| plan.at(request.pace)).collect());
+            return Ok(plans.into_iter().map(|plan| request.placed(plan)).collect());
         }
         let (rows, prefix) = request.rows(&public)?;
-        let (terms, later) = (request.terms(), request.max_tokens - 1);
+        let (terms, later) = (request.terms().over(request.link), request.max_tokens - 1);
         let program = Model::shapes_only(&public).program();
         let next = |held, rows: &[usize]| {
             let before = Before { public: prefix, held, ahead: request.ahead > 0, ..Before::default() };
@@ -168,7 +177,7 @@ impl Plan {
         let held = rows.iter().sum::<usize>();
         let later = (0..later).map(|i| Ok(next(held + i, &[1])?));
         let plans = std::iter::once(Ok(first)).chain(later);
-        plans.map(|plan| plan.map(|plan| plan.at(request.pace))).collect()
+        plans.map(|plan| plan.map(|plan| request.placed(plan))).collect()
     }
 
     /// [`Plan::ahead`] of a folder's model. Reads the folder's public files.
@@ -180,7 +189,8 @@ impl Plan {
         match public.task() {
             Task::Generate => {
                 let program = Model::shapes_only(&public).program();
-                Ok(Plan::ahead(&program, request.ahead, request.terms())?.at(request.pace))
+                let terms = request.terms().over(request.link);
+                Ok(request.placed(Plan::ahead(&program, request.ahead, terms)?))
             }
             _ => Err(PlanError::NotGenerated),
         }
@@ -204,7 +214,7 @@ impl Plan {
         }
         let program = Model::shapes_only(public).program();
         opens(public, request.answers)?;
-        let plan = Plan::classes(&program, &rows, terms, request.answers)?;
+        let plan = Plan::classes(&program, &rows, terms.over(request.link), request.answers)?;
         Ok(vec![plan])
     }
 }

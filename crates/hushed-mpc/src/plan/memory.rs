@@ -53,6 +53,19 @@ impl Memory {
         self.weights - self.matrices + sessions as u64 * (self.session + self.stream)
     }
 
+    /// The most of each part.
+    pub(super) fn most(&self, other: &Memory) -> Memory {
+        Memory {
+            client: self.client.max(other.client),
+            weights: self.weights.max(other.weights),
+            session: self.session.max(other.session),
+            matrices: self.matrices.max(other.matrices),
+            stream: self.stream.max(other.stream),
+            stock: self.stock.max(other.stock),
+            text: self.text.max(other.text),
+        }
+    }
+
     /// Whether a server limited to `limit` bytes reads its weights from disk in every pass: it cannot hold them, and
     /// reading them takes less memory.
     pub fn streams(&self, sessions: usize, limit: u64) -> bool {
@@ -148,6 +161,8 @@ mod tests {
     use hushed_model::{NetworkConfig, Pool, network_shapes};
 
     use super::*;
+    use crate::plan::Plan;
+    use crate::{Answers, Terms};
 
     /// The peaks of freshly started `hushed embed` and `hushed serve`, in MB: client, server with one session. Medians
     /// of three; the server took 281 MB before the session.
@@ -159,7 +174,8 @@ mod tests {
         let minilm = NetworkConfig { layers: 6, width: 384, heads: 12, hidden: 1536, ..NetworkConfig::large() };
         let program = network_shapes(&minilm, Pool::Mean).program();
         for (tokens, client, server) in MEASURED {
-            let found = Memory::largest(&program, (0, tokens), tokens).unwrap();
+            let plan = Plan::twopc(&program, &[tokens], Terms::default(), true, Answers::Label);
+            let found = plan.unwrap().memory;
             let off = |found: u64, measured: f64| (found as f64 / 1e6 / measured - 1.0).abs();
             assert!(off(found.client, client) < 0.1, "{tokens}: {found:?}");
             assert!(off(found.server(1), server) < 0.17, "{tokens}: {found:?}");

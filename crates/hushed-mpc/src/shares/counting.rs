@@ -18,7 +18,7 @@ use hushed_twopc::he::{
     linear_ahead_cost, scale_rows_cost,
 };
 use hushed_twopc::share::Ring;
-use hushed_twopc::{Cost, TwopcError};
+use hushed_twopc::{Cost, Link, TwopcError};
 use serde::Serialize;
 
 use super::{Known, Local, Shares, hidden_spec, known_spec, opened_bits};
@@ -112,14 +112,22 @@ struct Work {
 }
 
 impl<'a> Counting<'a> {
-    /// A count of zero.
+    /// A count of zero, for a session over [`Link::LAN`].
     ///
     /// # Errors
     /// If the security table rejects the parameters.
     pub fn new() -> Result<Counting<'a>, RunError> {
+        Counting::over(Link::LAN)
+    }
+
+    /// A count of zero, for a session over this link.
+    ///
+    /// # Errors
+    /// As [`Counting::new`].
+    pub fn over(link: Link) -> Result<Counting<'a>, RunError> {
         let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
         Ok(Counting {
-            layouts: Layouts::new(params),
+            layouts: Layouts::over(link, params),
             visitor: None,
             ahead: 0,
             steps: Vec::new(),
@@ -145,6 +153,11 @@ impl<'a> Counting<'a> {
     /// The parameters of the RLWE products.
     pub fn params(&self) -> &Arc<RlweParams> {
         self.layouts.params()
+    }
+
+    /// The link.
+    pub fn link(&self) -> &Link {
+        self.layouts.link()
     }
 
     /// The bits that all steps have opened.
@@ -408,17 +421,17 @@ impl Shares for Counting<'_> {
     }
 
     fn exponentials(&mut self, x: &Length, widths: &[usize], to: Format) -> Result<Length, RunError> {
-        self.add(exponentials_cost(widths, to));
+        self.add(exponentials_cost(self.link(), widths, to));
         Ok(x.reduce_to(to.ring))
     }
 
     fn sigmoids(&mut self, x: &Length, to: Format) -> Result<Length, RunError> {
-        self.add(sigmoid_cost(x.elements, to));
+        self.add(sigmoid_cost(self.link(), x.elements, to));
         Ok(x.reduce_to(to.ring))
     }
 
     fn reciprocal(&mut self, x: &Length, bits: u32, _: f64, to: Format) -> Result<Length, RunError> {
-        self.add(reciprocal_cost(x.elements, bits, to.ring));
+        self.add(reciprocal_cost(self.link(), x.elements, bits, to.ring));
         Ok(x.reduce_to(to.ring))
     }
 
@@ -435,12 +448,12 @@ impl Shares for Counting<'_> {
 
     fn maxima(&mut self, x: &Length, rows: usize, columns: usize) -> Result<Length, RunError> {
         let bits = x.ring.bits();
-        self.add(max_rows_cost(rows, columns, x.ring, 0, bits));
+        self.add(max_rows_cost(self.link(), rows, columns, x.ring, (0, bits)));
         Ok(Length::new(x.ring, rows))
     }
 
     fn tournament(&mut self, x: &Length, rows: usize, columns: usize) -> Result<Vec<[Length; 2]>, RunError> {
-        self.add(argmax_levels_cost(rows, columns, x.ring));
+        self.add(argmax_levels_cost(self.link(), rows, columns, x.ring));
         let next = |width: &usize| (*width > 1).then(|| width.div_ceil(2));
         let widths = std::iter::successors(Some(columns), next);
         let level = |width: usize| Length::new(x.ring, rows * width);
@@ -448,7 +461,7 @@ impl Shares for Counting<'_> {
     }
 
     fn largest_of_few(&mut self, x: &Length, _: &Length, rows: usize, columns: usize) -> Result<[Length; 2], RunError> {
-        self.add(largest_of_few_cost(rows, columns, x.ring));
+        self.add(largest_of_few_cost(self.link(), rows, columns, x.ring));
         let one = Length::new(x.ring, rows);
         Ok([one.clone(), one])
     }
@@ -459,7 +472,7 @@ impl Shares for Counting<'_> {
     }
 
     fn apply(&mut self, f: &Function, x: &Length) -> Result<Length, RunError> {
-        self.add(f.cost(x.elements));
+        self.add(f.cost(self.link(), x.elements));
         Ok(x.reduce_to(ACTIVATION.ring))
     }
 
@@ -476,7 +489,7 @@ impl Shares for Counting<'_> {
     }
 
     fn open(&mut self, x: &Length, shift: u32, to: Ring) -> Result<Option<Vec<u64>>, RunError> {
-        self.add(open_rounded_cost(x.elements, shift, to));
+        self.add(open_rounded_cost(self.link(), x.elements, shift, to));
         self.work.opened_bits += opened_bits(x.elements, to);
         Ok(None)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hushed_math::rng::SecretRng;
 use hushed_model::Model;
 use hushed_model::testing::tiny_model_with;
-use hushed_mpc::{Layers, Protocol};
+use hushed_mpc::{Layers, Link, Protocol};
 use hushed_net::{Session, memory_pair};
 use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::Correlations;
@@ -14,7 +14,17 @@ use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::{Ctx, TwopcError};
 
 pub fn backend(session: Session, ot: Box<dyn Correlations>, layers: Arc<Layers>) -> Result<Protocol, TwopcError> {
-    let mut ctx = Ctx::new(session, SecretRng::from_os("test"), ot);
+    backend_over(Link::LAN, session, ot, layers)
+}
+
+/// A party over a link.
+pub fn backend_over(
+    link: Link,
+    session: Session,
+    ot: Box<dyn Correlations>,
+    layers: Arc<Layers>,
+) -> Result<Protocol, TwopcError> {
+    let mut ctx = Ctx::new(session, SecretRng::from_os("test"), ot).on(link);
     let he = HeContext::exchange(&mut ctx)?;
     Ok(Protocol::new(ctx, he, layers))
 }

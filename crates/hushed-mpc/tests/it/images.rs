@@ -135,6 +135,8 @@ fn what_does_not_fit_is_refused() {
             prefix: None,
             pace: Default::default(),
             head: true,
+            link: Default::default(),
+            network: None,
         };
         Plan::of_folder(&folder, &request)
     };

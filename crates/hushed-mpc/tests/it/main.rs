@@ -8,6 +8,7 @@ mod decode;
 mod drafts;
 mod golden;
 mod images;
+mod links;
 mod minilm;
 mod prefix;
 mod search;

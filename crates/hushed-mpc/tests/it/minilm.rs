@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hushed_model::testing::{data_lines, model_folder};
 use hushed_model::{Model, TokenIds, TooLong, cosine};
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Answers, Input, Layers, Protocol, Terms, embeddings};
+use hushed_mpc::{Answers, Input, Layers, Link, Protocol, Terms, embeddings};
 use hushed_net::memory_pair;
 
 /// Lines of data/sample.txt, from 0: three tokens, numbers, a command, German, and an ordinary question.
@@ -24,14 +24,14 @@ fn five_sentences_of_the_real_model() {
     let lengths = texts.each_ref().map(|t| t.ids().len());
     let private: Vec<Vec<f64>> = std::thread::scope(|scope| {
         let server = scope.spawn(|| {
-            let mut server = Protocol::establish(far, Arc::<Layers>::default()).unwrap();
+            let mut server = Protocol::establish(far, Arc::<Layers>::default(), Link::LAN).unwrap();
             for m in lengths {
                 let seen = embeddings(&mut server, &model, &Input::Lengths(vec![m], Terms::default()), Answers::Label)
                     .unwrap();
                 assert!(seen.is_none(), "the server gets no answer");
             }
         });
-        let mut client = Protocol::establish(near, Arc::<Layers>::default()).unwrap();
+        let mut client = Protocol::establish(near, Arc::<Layers>::default(), Link::LAN).unwrap();
         let mut run = |text: &TokenIds| {
             let input = Input::Texts(vec![text.clone()], Terms::default());
             embeddings(&mut client, &shapes, &input, Answers::Label).unwrap().unwrap()

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::common::{backend, run_pair, tiny_of};
+use crate::common::{backend, backend_over, run_pair, tiny_of};
 use hushed_model::testing::{TINY_LABELS, pruned, tiny_classifier_folder, tiny_generator, tiny_model};
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{Declared, FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine};
 use hushed_mpc::plan::{Exposure, Plan};
 use hushed_mpc::{
-    Acts, Answers, Clear, Index, Input, Protocol, PublicTable, RunError, StepCost, Terms, Wanted, embeddings, labels,
-    logits, opened_bits, out_of_range, search_opened_bits,
+    Acts, Answers, Clear, Index, Input, Link, Protocol, PublicTable, RunError, StepCost, Terms, Wanted, embeddings,
+    labels, logits, opened_bits, out_of_range, search_opened_bits,
 };
 use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;
@@ -31,7 +31,7 @@ fn tiny_with(hidden_act: &str, tolerance: Option<Tolerance>) -> Model {
     model
 }
 
-fn tokens(model: &Model) -> Vec<TokenIds> {
+pub fn tokens(model: &Model) -> Vec<TokenIds> {
     let ids = TEXTS.map(|t| model.tokens(t, TooLong::Refuse).unwrap());
     ids.to_vec()
 }
@@ -99,6 +99,16 @@ pub fn pass<T>(
     input: &Input,
     run: impl Fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec<T>>, RunError> + Sync,
 ) -> (Vec<T>, Vec<Step>) {
+    pass_over(Link::LAN, model, input, run)
+}
+
+/// The same over a link.
+pub fn pass_over<T>(
+    link: Link,
+    model: &Model,
+    input: &Input,
+    run: impl Fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec<T>>, RunError> + Sync,
+) -> (Vec<T>, Vec<Step>) {
     let shapes = Model::shapes_only(&model.public);
     let terms = input.terms();
     let lengths = Input::Lengths(input.lengths(), terms);
@@ -106,13 +116,13 @@ pub fn pass<T>(
     let (client_ot, server_ot) = IdealPair::new();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
-            let mut b = backend(server_session, Box::new(server_ot), Arc::default()).unwrap();
+            let mut b = backend_over(link, server_session, Box::new(server_ot), Arc::default()).unwrap();
             let before = b.ctx().session.stats();
             let answer = run(&mut b, model, &lengths).unwrap();
             assert!(answer.is_none());
             End::of(&mut b, before)
         });
-        let mut b = backend(client_session, Box::new(client_ot), Arc::default()).unwrap();
+        let mut b = backend_over(link, client_session, Box::new(client_ot), Arc::default()).unwrap();
         if terms.public_table {
             b.set_table(public_table(model));
         }

@@ -55,6 +55,7 @@ class Generator(Session):
         tokenizer_sha256: Optional[str] = None,
         template_sha256: Optional[str] = None,
         cache_dir: Optional[PathLike] = None,
+        net: Optional[str] = None,
         bucket: Optional[int] = None,
         public_prefix: Optional[PathLike] = None,
         ahead: Optional[int] = None,
@@ -74,6 +75,7 @@ class Generator(Session):
             tokenizer_sha256=tokenizer_sha256,
             template_sha256=template_sha256,
             cache_dir=cache_dir,
+            net=net,
         )
         connection.warn_if_unpinned()
         self._server = connection.server

@@ -111,4 +111,5 @@ def plan(
     public_table: bool,
     public_prefix: Union[str, PathLike[str], None],
     answers: str,
+    net: str,
 ) -> str: ...

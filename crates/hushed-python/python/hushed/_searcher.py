@@ -48,6 +48,7 @@ class Searcher(Session):
         tokenizer_sha256: Optional[str] = None,
         template_sha256: Optional[str] = None,
         cache_dir: Optional[PathLike] = None,
+        net: Optional[str] = None,
         bucket: Optional[int] = None,
         truncate: Optional[bool] = None,
         public_table: Optional[bool] = None,
@@ -64,6 +65,7 @@ class Searcher(Session):
             tokenizer_sha256=tokenizer_sha256,
             template_sha256=template_sha256,
             cache_dir=cache_dir,
+            net=net,
         )
         connection.warn_if_unpinned()
         self._server = connection.server

@@ -37,6 +37,7 @@ class Connection:
     bundle_sha256: Optional[str]
     tokenizer_sha256: Optional[str]
     template_sha256: Optional[str]
+    net: Optional[str]
 
     @classmethod
     def of(cls, server: Optional[str] = None, **given: Optional[PathLike]) -> "Connection":
@@ -57,12 +58,12 @@ class Connection:
             given.update(cert=variable("HUSHED_CLIENT_CERT"), key=variable("HUSHED_CLIENT_KEY"))
         if (given["cert"] is None) != (given["key"] is None):
             raise UsageError("cert= and key= go together: the client's certificate chain and its key", "usage")
-        given = {**dict.fromkeys(("bundle_sha256", "tokenizer_sha256", "template_sha256")), **given}
+        given = {**dict.fromkeys(("bundle_sha256", "tokenizer_sha256", "template_sha256", "net")), **given}
         if given["bundle"] is None and given["bundle_sha256"] is None:
             given.update(bundle=variable("HUSHED_BUNDLE"), bundle_sha256=variable("HUSHED_BUNDLE_SHA256"))
         if given["bundle"] is not None and given["bundle_sha256"] is not None:
             raise UsageError("give one of bundle= (a file) and bundle_sha256= (its hash), not both", "usage")
-        for name in ("token_file", "cache_dir", "tokenizer_sha256", "template_sha256"):
+        for name in ("token_file", "cache_dir", "tokenizer_sha256", "template_sha256", "net"):
             if given[name] is None:
                 given[name] = variable("HUSHED_" + name.upper())
         retry = whole(variable("HUSHED_RETRY") or "600", 0, "HUSHED_RETRY")

@@ -2,12 +2,13 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hushed_mpc::RunError;
+use hushed_mpc::{Link, NoLink, RunError};
 use hushed_net::channel::tcp;
 use hushed_net::{Party, Session, Shape, TlsClient, Trust};
 
@@ -77,6 +78,50 @@ impl FilePins {
     }
 }
 
+/// The link by which the forms of a session's steps are chosen (`2pc`). It changes bytes and messages, and no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Net {
+    /// This one.
+    Link(Link),
+    /// The named one that is nearest to the measured round trip. Its bandwidth is not measured.
+    Auto,
+}
+
+impl Default for Net {
+    fn default() -> Self {
+        Self::Link(Link::LAN)
+    }
+}
+
+impl FromStr for Net {
+    type Err = NoLink;
+
+    fn from_str(text: &str) -> Result<Self, NoLink> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            text => text.parse().map(Self::Link),
+        }
+    }
+}
+
+impl Net {
+    /// The link for a connection with this round trip.
+    fn link(self, round_trip: Duration) -> Link {
+        match self {
+            Self::Link(link) => link,
+            Self::Auto => nearest(round_trip),
+        }
+    }
+}
+
+/// The named link whose round trip differs from this one by the smallest factor.
+fn nearest(round_trip: Duration) -> Link {
+    let of = |time: Duration| time.as_secs_f64().max(1e-6).ln();
+    let off = |link: &Link| (of(link.round_trip()) - of(round_trip)).abs();
+    let all = Link::NAMED.into_iter().map(|(_, link)| link);
+    all.min_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or_default()
+}
+
 /// What decides the number of a text's tokens and is left to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unpinned {
@@ -116,6 +161,8 @@ pub struct ClientConfig {
     pub on_wait: Option<OnWait>,
     /// Ends a wait for a session once it is raised, with an error named `stopped`.
     pub stop: Option<Arc<AtomicBool>>,
+    /// The link by which the forms of steps are chosen.
+    pub net: Net,
     /// A slower network to imitate, for measurements.
     pub shape: Option<Shape>,
 }
@@ -136,6 +183,7 @@ impl ClientConfig {
             retry: Duration::ZERO,
             on_wait: None,
             stop: None,
+            net: Net::default(),
             shape: None,
         }
     }
@@ -190,8 +238,9 @@ pub(crate) fn patiently<T>(
     }
 }
 
-/// TCP, then TLS.
-pub(crate) fn open(config: &ClientConfig) -> Result<Session, ServeError> {
+/// TCP, then TLS. Also the link: either handshake waits for one round trip, and the shorter of the two waited for
+/// little else.
+pub(crate) fn open(config: &ClientConfig) -> Result<(Session, Link), ServeError> {
     let trust = match &config.trust {
         ServerTrust::CaFile(path) => Trust::from_ca_file(path)?,
         ServerTrust::Pin(pin) => Trust::from_pin(pin)?,
@@ -203,12 +252,15 @@ pub(crate) fn open(config: &ClientConfig) -> Result<Session, ServeError> {
     };
     let host = host(&config.server)?;
     let tls = TlsClient::new(trust, identity)?;
+    let began = Instant::now();
     let socket = tcp::connect(&config.server, config.deadlines.handshake)?;
+    let connected = Instant::now();
     let limits = config.deadlines.before_authentication();
     let channel = tls.connect(socket, &host, limits)?;
+    let round_trip = connected.elapsed().min(connected - began);
     let mut session = Session::new(Party::Client, Box::new(channel));
     session.shape(config.shape);
-    Ok(session)
+    Ok((session, config.net.link(round_trip)))
 }
 
 /// The host of `HOST:PORT`, without the brackets of an IPv6 address.
@@ -224,7 +276,24 @@ fn host(address: &str) -> Result<String, ServeError> {
 
 #[cfg(test)]
 mod tests {
-    use super::host;
+    use super::*;
+
+    #[test]
+    fn a_network_is_a_link_or_measured() {
+        assert_eq!(("auto".parse(), "wan".parse()), (Ok(Net::Auto), Ok(Net::Link(Link::WAN))));
+        assert!("fast".parse::<Net>().is_err());
+        for (microseconds, link) in [
+            (0, Link::LAN),
+            (900, Link::LAN),
+            (6_000, Link::WAN),
+            (25_000, Link::INTERNET),
+            (3_000_000, Link::INTERNET),
+        ] {
+            let round_trip = Duration::from_micros(microseconds);
+            assert_eq!(Net::Auto.link(round_trip), link, "{microseconds}");
+            assert_eq!(Net::default().link(round_trip), Link::LAN);
+        }
+    }
 
     #[test]
     fn hosts_of_addresses() {

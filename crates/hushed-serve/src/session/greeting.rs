@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use hushed_mpc::Link;
 use hushed_net::{Expect, Party, Session};
 
 use super::listener::Listener;
@@ -50,6 +51,8 @@ pub(crate) struct Guest {
     pub(crate) owner: Owner,
     /// Whether it only looks, and has no session.
     pub(crate) looks: bool,
+    /// The link that it proposes.
+    pub(crate) link: Link,
 }
 
 /// Receives a hello and decides on it; a client that is refused is told why. One that only looks gets no session.
@@ -61,7 +64,7 @@ pub(crate) fn admitted(
     agreed: &Agreed,
 ) -> Result<Guest, Stop> {
     let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
-    let admitted = known(&hello, listener, agreed).and_then(|hello| {
+    let admitted = known(&hello, listener, agreed).and_then(|(hello, link)| {
         let owner = listener.owner(hello.token.as_ref(), key);
         let looks = hello.looks && !agreed.fhe;
         if !looks {
@@ -69,7 +72,7 @@ pub(crate) fn admitted(
             listener.ask(&owner, agreed.least).map_err(Stop::Refuse)?;
             listener.admit(entry, session, &owner, Duration::from_secs(hello.patience.into()))?;
         }
-        Ok(Guest { owner, looks })
+        Ok(Guest { owner, looks, link })
     });
     if let Err(Stop::Refuse(refusal)) = admitted {
         session.send_vec(REPLY, Reply::Refused(refusal).encode())?;
@@ -77,9 +80,9 @@ pub(crate) fn admitted(
     admitted
 }
 
-/// Decodes a hello of this version and checks its token and what it agrees on. The version comes first: a client of
-/// another version can be told so and nothing else.
-fn known(hello: &[u8], listener: &Listener, agreed: &Agreed) -> Result<Hello, Stop> {
+/// Decodes a hello of this version and checks its token, what it agrees on and its link. The version comes first: a
+/// client of another version can be told so and nothing else.
+fn known(hello: &[u8], listener: &Listener, agreed: &Agreed) -> Result<(Hello, Link), Stop> {
     let refuse = |refusal| Err(Stop::Refuse(refusal));
     let hello = match Hello::decode(hello) {
         Ok(hello) => hello,
@@ -95,9 +98,13 @@ fn known(hello: &[u8], listener: &Listener, agreed: &Agreed) -> Result<Hello, St
     if hello.agreement != agreed.agreement {
         return refuse(Refusal::OtherAgreement { server: agreed.agreement });
     }
+    let [microseconds, kilobits] = hello.link;
+    let Ok(link) = Link::new(microseconds, kilobits) else {
+        return refuse(Refusal::NoLink);
+    };
     match agreed.bundle {
         Some(server) if hello.pinned.is_some_and(|pinned| pinned != server) => refuse(Refusal::OtherBundle { server }),
-        _ => Ok(hello),
+        _ => Ok((hello, link)),
     }
 }
 

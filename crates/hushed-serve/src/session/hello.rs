@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use hushed_mpc::Link;
 use hushed_net::{Expect, Party, Session};
 
 use super::connect::{ClientConfig, LOOK};
@@ -21,6 +22,8 @@ pub(crate) struct Asked {
     pub(crate) patience: Duration,
     /// Whether it only looks, and wants no session.
     pub(crate) looks: bool,
+    /// The link by which it wants forms to be chosen.
+    pub(crate) link: Link,
 }
 
 /// The client's first message, and the server's reply to it. In between, the client may have waited for a session: for
@@ -37,6 +40,7 @@ pub(crate) fn replied(
         token: config.token.clone(),
         patience: u16::try_from(asked.patience.as_secs()).unwrap_or(u16::MAX),
         looks: asked.looks,
+        link: [asked.link.microseconds(), asked.link.kilobits()],
     };
     session.send_vec(HELLO, hello.encode())?;
     let (began, mut waits) = (Instant::now(), false);

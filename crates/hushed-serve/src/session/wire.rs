@@ -50,6 +50,9 @@ pub struct Hello {
     pub patience: u16,
     /// Whether it only looks: it takes no session, and leaves after the handshake. `2pc` only.
     pub looks: bool,
+    /// The [`Link`](hushed_mpc::Link) that it proposes, unchecked: microseconds of a round trip, and kbit/s. `2pc`
+    /// only.
+    pub link: [u32; 2],
 }
 
 impl Hello {
@@ -61,6 +64,7 @@ impl Hello {
         out.extend_from_slice(&self.agreement.0);
         out.push(u8::from(self.pinned.is_some()) | u8::from(self.token.is_some()) << 1 | u8::from(self.looks) << 2);
         out.extend_from_slice(&self.patience.to_le_bytes());
+        self.link.iter().for_each(|figure| out.extend_from_slice(&figure.to_le_bytes()));
         if let Some(pinned) = &self.pinned {
             out.extend_from_slice(&pinned.0);
         }
@@ -86,6 +90,8 @@ impl Hello {
             return Err(WireFault::Undefined { field: "flags" });
         }
         let patience = u16::from_le_bytes(reader.array("patience")?);
+        let round_trip = u32::from_le_bytes(reader.array("round trip")?);
+        let link = [round_trip, u32::from_le_bytes(reader.array("bandwidth")?)];
         let pinned = match flags & 1 {
             1 => Some(Digest(reader.array("bundle")?)),
             _ => None,
@@ -102,7 +108,7 @@ impl Hello {
             _ => None,
         };
         reader.finish()?;
-        Ok(Self { nonce, agreement, pinned, token, patience, looks: flags & 4 == 4 })
+        Ok(Self { nonce, agreement, pinned, token, patience, looks: flags & 4 == 4, link })
     }
 }
 

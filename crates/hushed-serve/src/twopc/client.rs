@@ -84,9 +84,9 @@ impl Client {
     fn connect_once(config: &ClientConfig, patience: Duration) -> Result<Self, ServeError> {
         let failures = Failures::of(config);
         failures.check()?;
-        let (mut session, offer, began) = greeted(config, patience, false)?;
+        let Greeted { mut session, offer, began } = greeted(config, patience, false)?;
         session.set_limits(config.deadlines.within(config.deadlines.setup));
-        let mut backend = Protocol::establish(session, Arc::<Layers>::default())?;
+        let mut backend = Protocol::establish(session, Arc::<Layers>::default(), offer.link())?;
         let setup = Cost { time: began.elapsed(), stats: backend.ctx().session.stats() };
         Ok(Self {
             backend,
@@ -109,7 +109,7 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub fn look(config: &ClientConfig) -> Result<Offer, ServeError> {
-        let (session, offer, _) = greeted(config, Duration::ZERO, true)?;
+        let Greeted { session, offer, .. } = greeted(config, Duration::ZERO, true)?;
         // The handshake is complete: how the connection ends does not matter.
         let _ = session.close();
         Ok(offer)
@@ -494,19 +494,27 @@ impl Deref for Client {
     }
 }
 
+/// A session after its handshake.
+struct Greeted {
+    session: Session,
+    offer: Offer,
+    /// When it began, not counting the wait for it.
+    began: Instant,
+}
+
 /// Connects and makes the handshake, for a session or to look. Returns also when it began, or when a session was had
 /// after waiting for one.
-fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<(Session, Offer, Instant), ServeError> {
+fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<Greeted, ServeError> {
     let began = Instant::now();
     let pinned = pinned(config.bundle.as_ref())?;
-    let mut session = open(config)?;
-    let (welcome, bundle, waited) = greet(&mut session, config, pinned, (patience, looks))?;
+    let (mut session, link) = open(config)?;
+    let (welcome, bundle, waited) = greet(&mut session, config, pinned, (patience, looks, link))?;
     let model = Model::shapes_only(bundle.public());
     if !(welcome.answers).suits(&model.public, model.body.outputs()) {
         let fault = WireFault::Undefined { field: "answers" };
         return Err(ServeError::malformed("reply")(fault));
     }
-    Ok((session, Offer::new(model, bundle.hash(), welcome), began + waited))
+    Ok(Greeted { session, offer: Offer::new(model, bundle.hash(), welcome, link), began: began + waited })
 }
 
 /// The result of a pass. An error of one that was run as a whole is kept for the end, the first of them.

@@ -20,6 +20,7 @@ fn hello() -> Hello {
         token: Token::from_bytes(b"token"),
         patience: 600,
         looks: true,
+        link: [40_000, u32::MAX],
     }
 }
 
@@ -94,6 +95,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::TooManyTexts { limit: 6 },
         Refusal::PassTooLarge { limit: 7 },
         Refusal::PrivateTable,
+        Refusal::NoLink,
         Refusal::Stopping,
         Refusal::OtherProtocol { fhe: true },
         Refusal::WrongSize,
@@ -264,9 +266,9 @@ fn impossible_fields_are_refused() {
     assert_eq!(fault(&|b| b[70] = 8), Some(flags));
     let token = Some(WireFault::Undefined { field: "token" });
     // A token of no bytes, of too many, and of characters that are not visible.
-    assert_eq!(fault(&|b| b[105] = 0), token);
-    assert_eq!(fault(&|b| b[106] = 2), token);
-    assert_eq!(fault(&|b| b[107] = b' '), token);
+    assert_eq!(fault(&|b| b[113] = 0), token);
+    assert_eq!(fault(&|b| b[114] = 2), token);
+    assert_eq!(fault(&|b| b[115] = b' '), token);
     assert_eq!(fault(&|b| b.push(0)), Some(WireFault::Trailing));
 
     for answers in [Answers::Top(0), Answers::Top(101)] {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::Running;
 use hushed_model::{Model, cosine};
-use hushed_serve::{Bundle, BundlePin, Encoder, Options, Progress, Watch};
+use hushed_serve::{Bundle, BundlePin, Client, Encoder, Net, Options, Progress, TooLong, Watch};
 
 const TEXTS: [&str; 5] =
     ["a", "the quick brown fox, and 123 more!", "hello private world", "b", "c d e f g h i j k l m n"];
@@ -38,6 +38,29 @@ fn answers_keep_the_order_of_the_texts_over_several_sessions() {
     assert!(seen.iter().all(|step| step.texts == TEXTS.len()));
     let firsts: Vec<usize> = seen.iter().map(|step| step.text).collect();
     assert!(firsts.is_sorted() && firsts.last() == Some(&3));
+}
+
+/// The link that a client proposes decides messages and bytes, and no answer.
+#[test]
+fn sessions_follow_the_link_that_the_client_proposes() {
+    let server = Running::start(|_| ());
+    let model = Model::load(&server.folder.path().join("model")).unwrap();
+    let text = TEXTS[1];
+    let clear = model.embed(vec![model.tokens(text, TooLong::Refuse).unwrap()]).unwrap().remove(0);
+    let rounds = ["lan", "internet", "100ms/100mbit", "auto"].map(|net| {
+        let mut config = server.client();
+        config.net = net.parse::<Net>().unwrap();
+        let mut client = Client::connect(&config).unwrap();
+        if let Net::Link(link) = config.net {
+            assert_eq!(client.link(), link);
+        }
+        let before = client.stats();
+        let answer = client.embed(&[text], TooLong::Refuse, None).unwrap().remove(0);
+        assert!(cosine(&clear, &answer.values) > 0.999, "{net}");
+        client.stats().since(&before).rounds
+    });
+    let [lan, internet, far, _] = rounds;
+    assert!(internet < lan && far < lan, "{rounds:?}");
 }
 
 #[test]

@@ -34,6 +34,7 @@ fn hello() -> Vec<u8> {
         token: None,
         patience: 0,
         looks: false,
+        link: [500, 1_000_000],
     };
     hello.encode()
 }
@@ -86,6 +87,20 @@ fn malformed_hello() {
     other[38] ^= 1;
     let reply = Reply::decode(&answer(wire::HELLO, &other).unwrap()).unwrap();
     assert!(matches!(reply, Reply::Refused(Refusal::OtherAgreement { .. })));
+
+    // A link beyond what is accepted; the ends of what is accepted are welcome.
+    let over = |figures: [u32; 2]| {
+        let mut hello = good.clone();
+        hello[73..77].copy_from_slice(&figures[0].to_le_bytes());
+        hello[77..81].copy_from_slice(&figures[1].to_le_bytes());
+        Reply::decode(&answer(wire::HELLO, &hello).unwrap()).unwrap()
+    };
+    for nonsense in [[0, 0], [500, 999], [500, u32::MAX], [1_000_001, 50_000], [u32::MAX; 2]] {
+        assert_eq!(over(nonsense), Reply::Refused(Refusal::NoLink), "{nonsense:?}");
+    }
+    for end in [[0, 1_000], [1_000_000, 10_000_000]] {
+        assert!(matches!(over(end), Reply::Welcome(_)), "{end:?}");
+    }
 
     // A confirmation of nothing.
     let mut session = raw(&server);

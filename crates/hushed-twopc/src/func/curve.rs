@@ -35,6 +35,7 @@ use crate::gadget::{
     Sign, all, all_cost, bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost, square, square_cost,
     top_bits, top_bits_cost, truncate, truncate_cost,
 };
+use crate::link::Link;
 use crate::share::{BitShare, Ring, Share};
 
 /// How the function is composed from b.
@@ -261,7 +262,7 @@ fn turned(ctx: &mut Ctx, sign: &BitShare, b: &Share) -> Result<Share, TwopcError
 }
 
 /// The cost of [`curve_scaled`] for `n` elements.
-pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
+pub fn curve_scaled_cost(link: &Link, n: usize, curve: &Curve, to: Format) -> Cost {
     let (small, sum) = (curve.small(), curve.sum());
     let turned = match curve.kind {
         Kind::Rectified => Cost::ZERO,
@@ -272,7 +273,7 @@ pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
         Kind::Centred => truncate_cost(n, small, 0, ring),
         _ => truncate_cost(n, small, 0, sum) + truncate_cost(n, sum, 0, ring),
     };
-    top_bits_cost(n, curve.coarse().bits(), curve.read())
+    top_bits_cost(link, n, curve.coarse().bits(), curve.read())
         + mux_cost(n, curve.wide())
         + bit_to_arith_cost(n * curve.index_bits() as usize, curve.index_ring())
         + square_cost(n, curve.squares())

@@ -20,6 +20,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{Sign, leading_one, leading_one_cost, mul, mul_cost, mux, mux_cost, square, square_cost};
+use crate::link::Link;
 use crate::share::{BitShare, Ring, Share};
 
 /// Fraction bits of u, w, its powers and coefficients.
@@ -60,18 +61,18 @@ pub fn inverse_root(ctx: &mut Ctx, x: &Share, bits: u32, scale: f64, frac: u32, 
 }
 
 /// The cost of [`reciprocal`] for `n` numbers.
-pub fn reciprocal_cost(n: usize, bits: u32, to: Ring) -> Cost {
-    normalise_cost(n, bits) + polynomial_cost(n, to) + finish_cost(n, bits, to)
+pub fn reciprocal_cost(link: &Link, n: usize, bits: u32, to: Ring) -> Cost {
+    normalise_cost(link, n, bits) + polynomial_cost(n, to) + finish_cost(n, bits, to)
 }
 
 /// The cost of [`inverse_root`] for `n` numbers.
-pub fn inverse_root_cost(n: usize, bits: u32, to: Ring) -> Cost {
-    reciprocal_cost(n, bits, to)
+pub fn inverse_root_cost(link: &Link, n: usize, bits: u32, to: Ring) -> Cost {
+    reciprocal_cost(link, n, bits, to)
 }
 
-fn normalise_cost(n: usize, bits: u32) -> Cost {
+fn normalise_cost(link: &Link, n: usize, bits: u32) -> Cost {
     let ring = Ring::new(bits + 1);
-    leading_one_cost(n, ring)
+    leading_one_cost(link, n, ring)
         + mux_cost(n * bits as usize, ring)
         + rescale_cost(n, ring, bits.saturating_sub(FRAC), FULL)
 }
@@ -193,7 +194,7 @@ mod tests {
             move |ctx| reciprocal(ctx, &client, bits, scale, frac, to),
             move |ctx| reciprocal(ctx, &server, bits, scale, frac, to),
         );
-        assert_cost(&stats, reciprocal_cost(x.len(), bits, to));
+        assert_cost(&stats, reciprocal_cost(&Link::LAN, x.len(), bits, to));
         for (x, y) in x.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
             let (want, got) = (scale / *x as f64, y as f64 / 65536.0);
             assert!((got - want).abs() < want * 1.4e-4 + 3e-5, "{x}: {got} for {want}");
@@ -223,7 +224,7 @@ mod tests {
             move |ctx| inverse_root(ctx, &client, bits, scale, frac, to),
             move |ctx| inverse_root(ctx, &server, bits, scale, frac, to),
         );
-        assert_cost(&stats, inverse_root_cost(x.len(), bits, to));
+        assert_cost(&stats, inverse_root_cost(&Link::LAN, x.len(), bits, to));
         for (x, y) in x.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
             let (want, got) = (scale / (*x as f64).sqrt(), y as f64 / 65536.0);
             assert!((got - want).abs() < want * 4e-5 + 3e-5, "{x}: {got} for {want}");

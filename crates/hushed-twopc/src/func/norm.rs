@@ -220,7 +220,7 @@ pub fn unit_rows_cost(rows: usize, width: usize, from: Format, layouts: &Layouts
 
 fn inverse_deviation_cost(shape: NormShape, how: &Deviation, layouts: &Layouts) -> Result<RowsCost, TwopcError> {
     let NormShape { rows, width, .. } = shape;
-    let root = inverse_root_cost(rows, how.sum_bits(), how.root.ring);
+    let root = inverse_root_cost(layouts.link(), rows, how.sum_bits(), how.root.ring);
     Ok(RowsCost::from(root) + row_squares_cost(rows, width, how.squared.ring, layouts)?)
 }
 

@@ -10,6 +10,7 @@ use crate::error::TwopcError;
 use crate::gadget::{
     Sign, less_than_public, less_than_public_cost, mux, mux_cost, square, square_cost, truncate, truncate_cost,
 };
+use crate::link::Link;
 use crate::share::{Ring, Share};
 
 /// Bits of the result's precision that the comparison ignores.
@@ -28,9 +29,11 @@ pub fn relu(ctx: &mut Ctx, x: &Share, from: Format, to: Format) -> Result<Share,
 }
 
 /// The cost of [`relu`] for `n` elements.
-pub fn relu_cost(n: usize, from: Format, to: Format) -> Cost {
+pub fn relu_cost(link: &Link, n: usize, from: Format, to: Format) -> Cost {
     let ring = cut(from, to);
-    less_than_public_cost(n, ring, 1, SIGN_DROP, ring.bits()) + mux_cost(n, ring) + truncate_cost(n, ring, 0, to.ring)
+    less_than_public_cost(link, n, ring, 1, (SIGN_DROP, ring.bits()))
+        + mux_cost(n, ring)
+        + truncate_cost(n, ring, 0, to.ring)
 }
 
 /// max(x, 0)² in `to`, which has at most 24 fraction bits, for `x` in `from`, which has at least 12, with x < 2^7 and
@@ -42,8 +45,10 @@ pub fn squared_relu(ctx: &mut Ctx, x: &Share, from: Format, to: Format) -> Resul
 }
 
 /// The cost of [`squared_relu`] for `n` elements.
-pub fn squared_relu_cost(n: usize, from: Format, to: Format) -> Cost {
-    relu_cost(n, from, ROOT) + square_cost(n, ROOT.ring) + truncate_cost(n, ROOT.ring, 2 * ROOT.frac - to.frac, to.ring)
+pub fn squared_relu_cost(link: &Link, n: usize, from: Format, to: Format) -> Cost {
+    relu_cost(link, n, from, ROOT)
+        + square_cost(n, ROOT.ring)
+        + truncate_cost(n, ROOT.ring, 2 * ROOT.frac - to.frac, to.ring)
 }
 
 /// The largest x whose square [`squared_relu`] holds.
@@ -87,7 +92,7 @@ mod tests {
             let (client, server) = share(from.ring, &words, 8);
             let (a, b, stats) =
                 run_counted(|ctx| relu(ctx, &client, from, to).unwrap(), |ctx| relu(ctx, &server, from, to).unwrap());
-            let cost = relu_cost(x.len(), from, to);
+            let cost = relu_cost(&Link::LAN, x.len(), from, to);
             assert_cost(&stats, cost);
             for (x, y) in x.iter().zip(reveal(&a, &b)) {
                 let error = (to.decode(y) - x.max(0.0)).abs();
@@ -113,7 +118,7 @@ mod tests {
                 |ctx| squared_relu(ctx, &client, from, to).unwrap(),
                 |ctx| squared_relu(ctx, &server, from, to).unwrap(),
             );
-            assert_cost(&stats, squared_relu_cost(x.len(), from, to));
+            assert_cost(&stats, squared_relu_cost(&Link::LAN, x.len(), from, to));
             let unit = (-f64::from(to.frac)).exp2();
             for (x, y) in x.iter().zip(reveal(&a, &b)) {
                 let error = (to.decode(y) - x.max(0.0).powi(2)).abs();

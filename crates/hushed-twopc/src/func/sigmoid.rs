@@ -10,6 +10,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{Sign, truncate, truncate_cost};
+use crate::link::Link;
 use crate::share::Share;
 
 /// x/L, L = 1/[`KAPPA`]: |x/L| < 15, with room for a sum on the way.
@@ -30,8 +31,8 @@ pub fn sigmoid(ctx: &mut Ctx, x: &Share, to: Format) -> Result<Share, TwopcError
 }
 
 /// The cost of [`sigmoid`] for `n` elements.
-pub fn sigmoid_cost(n: usize, to: Format) -> Cost {
-    truncate_cost(n, ARGUMENT.ring, 0, SIGMOID.wide()) + curve_scaled_cost(n, &SIGMOID, to)
+pub fn sigmoid_cost(link: &Link, n: usize, to: Format) -> Cost {
+    truncate_cost(n, ARGUMENT.ring, 0, SIGMOID.wide()) + curve_scaled_cost(link, n, &SIGMOID, to)
 }
 
 /// The function of x/L that the protocol computes, in the clear and without rounding.
@@ -57,7 +58,7 @@ mod tests {
         let (client, server) = share(ARGUMENT.ring, &words, 31);
         let (a, b, stats) =
             run_counted(|ctx| sigmoid(ctx, &client, to).unwrap(), |ctx| sigmoid(ctx, &server, to).unwrap());
-        assert_cost(&stats, sigmoid_cost(x.len(), to));
+        assert_cost(&stats, sigmoid_cost(&Link::LAN, x.len(), to));
         reveal(&a, &b).iter().map(|&w| to.decode(w)).collect()
     }
 

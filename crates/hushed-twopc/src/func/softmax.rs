@@ -19,6 +19,7 @@ use crate::gadget::{
     Sign, less_than_public, less_than_public_cost, max_of_rows, max_of_rows_cost, mux, mux_cost, truncate,
     truncate_cost,
 };
+use crate::link::Link;
 use crate::share::Share;
 
 /// Scores s·log₂e: |s·log₂e| < 2^9, 12 fraction bits, and room for a difference of two scores.
@@ -68,12 +69,12 @@ pub fn approximation(row: &mut [f64]) {
 }
 
 /// The cost of [`exponentials`].
-pub fn exponentials_cost(widths: &[usize], to: Format) -> Cost {
+pub fn exponentials_cost(link: &Link, widths: &[usize], to: Format) -> Cost {
     let n = widths.iter().sum();
     let keep = SCORES.ring.bits() - CLIP_DROP;
-    max_of_rows_cost(widths, COARSE.ring, 0, COARSE.ring.bits())
+    max_of_rows_cost(link, widths, COARSE.ring, (0, COARSE.ring.bits()))
         + exp2_negative_cost(n)
-        + less_than_public_cost(n, SCORES.ring, 1, CLIP_DROP, keep)
+        + less_than_public_cost(link, n, SCORES.ring, 1, (CLIP_DROP, keep))
         + mux_cost(n, OUT.ring)
         + truncate_cost(n, OUT.ring, OUT.frac - to.frac, to.ring)
 }
@@ -151,7 +152,7 @@ mod tests {
             move |ctx| exponentials(ctx, &client, &vec![cols; rows], to),
             move |ctx| exponentials(ctx, &server, &vec![cols; rows], to),
         );
-        assert_cost(&stats, exponentials_cost(&vec![cols; rows], to));
+        assert_cost(&stats, exponentials_cost(&Link::LAN, &vec![cols; rows], to));
         let e: Vec<f64> = reveal(&a.unwrap(), &b.unwrap()).iter().map(|&w| to.decode(w)).collect();
         // Almost nothing is lost by clipping, and rounding errors are 2^−14: twenty add up to about 2·10^−4.
         let most = 9e-4;

@@ -9,6 +9,7 @@ use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_len};
+use crate::link::Link;
 use crate::ot::triple;
 use crate::share::{BitShare, Ring, SecretWords, Share};
 
@@ -19,38 +20,55 @@ struct Level {
     open: usize,
 }
 
-/// Sklansky's tree over `places` places. At span s the places with bit s set absorb the finished block before theirs.
-fn sklansky(places: usize) -> Vec<Level> {
+/// Sklansky's tree over `places` places, as far as the prefixes of the places from `first` on need it. At span s the
+/// places with bit s set absorb the finished block before theirs.
+fn sklansky(places: usize, first: usize) -> Vec<Level> {
     let spans = std::iter::successors(Some(1), |s| Some(2 * s)).take_while(|s| *s < places);
-    let level = |span: usize| {
-        let active = (0..places).filter(|i| i & span != 0);
-        let nodes = active.map(|i| (i, i / span * span - 1));
-        let (open, closed): (Vec<_>, Vec<_>) = nodes.partition(|(i, _)| *i >= 2 * span);
+    let mut needed: Vec<bool> = (0..places).map(|i| i >= first).collect();
+    let mut level = |span: usize| {
+        let active = (0..places).filter(|i| i & span != 0 && needed[*i]);
+        let nodes: Vec<(usize, usize)> = active.map(|i| (i, i / span * span - 1)).collect();
+        nodes.iter().for_each(|(_, j)| needed[*j] = true);
+        let (open, closed): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|(i, _)| *i >= 2 * span);
         let count = open.len();
         Level { nodes: [open, closed].concat(), open: count }
     };
-    spans.map(level).collect()
+    // What a level needs follows from the levels after it.
+    let spans: Vec<usize> = spans.collect();
+    let mut levels: Vec<Level> = spans.into_iter().rev().map(&mut level).collect();
+    levels.reverse();
+    levels
 }
 
 /// Cost of [`to_bits`] of `n` elements of `bits` bits.
 pub fn to_bits_cost(n: usize, bits: u32) -> Cost {
+    bits_from_cost(n, bits, 0)
+}
+
+/// Cost of [`bits_from`].
+pub(super) fn bits_from_cost(n: usize, bits: u32, low: u32) -> Cost {
     let words = n.div_ceil(64);
     let places = bits as usize - 1;
-    let tree = sklansky(places);
+    let tree = sklansky(places, (low as usize).saturating_sub(1));
     let tree = tree.iter().map(|level| triple::and_words_cost(words * level.nodes.len(), words * level.open));
     triple::and_private_cost(words * places) + tree.sum()
 }
 
 /// The bits of x mod 2^ℓ, least significant first: ℓ vectors of n bits. Exact.
 pub fn to_bits(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
+    bits_from(ctx, x, 0)
+}
+
+/// The bits of x mod 2^ℓ from place `low` < ℓ on: ℓ − `low` vectors. Exact.
+pub(super) fn bits_from(ctx: &mut Ctx, x: &Share, low: u32) -> Result<Vec<BitShare>, TwopcError> {
     let bits = x.ring().bits();
     let (n, words) = (x.len(), x.len().div_ceil(64));
     let own = bit_planes(x.words(), bits);
     let places = bits as usize - 1;
-    let low = &own[..places * words];
-    let mut g = triple::and_private(ctx, low)?;
-    let mut p = SecretWords::from(low.to_vec());
-    for Level { nodes, open } in sklansky(places) {
+    let below = &own[..places * words];
+    let mut g = triple::and_private(ctx, below)?;
+    let mut p = SecretWords::from(below.to_vec());
+    for Level { nodes, open } in sklansky(places, (low as usize).saturating_sub(1)) {
         let p_high = planes(&p, words, nodes.iter().map(|(i, _)| *i));
         let g_low = planes(&g, words, nodes.iter().map(|(_, j)| *j));
         let p_low = planes(&p, words, nodes[..open].iter().map(|(_, j)| *j));
@@ -71,13 +89,13 @@ pub fn to_bits(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
             _ => plane.xor(&plane_share(&g[(i - 1) * words..i * words], n)),
         }
     };
-    Ok((0..=places).map(bit).collect())
+    Ok((low as usize..=places).map(bit).collect())
 }
 
 /// Cost of [`prefix_or`] of `places` vectors of `n` bits.
 pub fn prefix_or_cost(n: usize, places: usize) -> Cost {
     let words = n.div_ceil(64);
-    let levels = sklansky(places);
+    let levels = sklansky(places, 0);
     let nodes = levels.iter().map(|level| level.nodes.len());
     nodes.map(|n| triple::and_words_cost(words * n, 0)).sum()
 }
@@ -94,7 +112,7 @@ pub fn prefix_or(ctx: &mut Ctx, bits: &[BitShare]) -> Result<Vec<BitShare>, Twop
     }
     // none[k]: no one bit among the k highest places so far.
     let mut none: Vec<BitShare> = bits.iter().rev().map(|b| b.not_by(me)).collect();
-    for Level { nodes, .. } in sklansky(bits.len()) {
+    for Level { nodes, .. } in sklansky(bits.len(), 0) {
         let side = |places: &mut dyn Iterator<Item = usize>| {
             let mut words = SecretWords::with_room(nodes.len() * n.div_ceil(64));
             places.for_each(|k| words.extend_from_slice(none[k].words()));
@@ -111,26 +129,38 @@ pub fn prefix_or(ctx: &mut Ctx, bits: &[BitShare]) -> Result<Vec<BitShare>, Twop
     Ok(none.iter().rev().map(|b| b.not_by(me)).collect())
 }
 
-/// Up to this many elements, [`leading_one`] compares with all powers of two at once.
+/// On a LAN, up to this many elements [`leading_one`] compares with all powers of two at once.
 const FEW: usize = 16;
 
+/// Whether [`leading_one`] compares `n` elements of `ring` with all powers of two at once.
+fn compared(link: &Link, n: usize, ring: Ring) -> bool {
+    match link.is_lan() {
+        true => n <= FEW,
+        false => link.price(&compared_cost(link, n, ring)) <= link.price(&highest_one_cost(n, ring.bits())),
+    }
+}
+
+fn compared_cost(link: &Link, n: usize, ring: Ring) -> Cost {
+    less_than_public_cost(link, n, ring, ring.bits() as usize - 1, (0, ring.bits()))
+}
+
 /// Cost of [`leading_one`] of `n` elements of `ring`.
-pub fn leading_one_cost(n: usize, ring: Ring) -> Cost {
-    match n <= FEW {
-        true => less_than_public_cost(n, ring, ring.bits() as usize - 1, 0, ring.bits()),
+pub fn leading_one_cost(link: &Link, n: usize, ring: Ring) -> Cost {
+    match compared(link, n, ring) {
+        true => compared_cost(link, n, ring),
         false => highest_one_cost(n, ring.bits()),
     }
 }
 
-/// [`highest_one`] for integers in 0 .. 2^(ℓ−1): ℓ − 1 vectors. For few elements, comparing with all powers of two
-/// takes half the rounds, and no more bytes than mostly empty bit planes.
+/// [`highest_one`] for integers in 0 .. 2^(ℓ−1): ℓ − 1 vectors. Comparing with all powers of two at once takes half the
+/// rounds and, for few elements, no more bytes than mostly empty bit planes.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] in a ring of fewer than two bits.
 pub fn leading_one(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
     let places = x.ring().bits() as usize - 1;
     expect_at_least("leading_one", "places", places as u64, 1)?;
-    if x.len() > FEW {
+    if !compared(&ctx.link(), x.len(), x.ring()) {
         let mut hot = highest_one(ctx, x)?;
         hot.truncate(places);
         return Ok(hot);
@@ -209,7 +239,7 @@ mod tests {
                 let (x0, x1) = share(ring, x, 1);
                 let (h0, h1, stats) =
                     run_counted(|ctx| leading_one(ctx, &x0).unwrap(), |ctx| leading_one(ctx, &x1).unwrap());
-                assert_cost(&stats, leading_one_cost(x.len(), ring));
+                assert_cost(&stats, leading_one_cost(&Link::LAN, x.len(), ring));
                 assert_eq!(h0.len(), bits as usize - 1);
                 for (j, (h0, h1)) in h0.iter().zip(&h1).enumerate() {
                     let at = |x: &u64| u64::from(*x != 0 && 63 - x.leading_zeros() == j as u32);
@@ -217,7 +247,7 @@ mod tests {
                 }
             }
         }
-        let few = leading_one_cost(1, Ring::new(34));
+        let few = leading_one_cost(&Link::LAN, 1, Ring::new(34));
         let planes = highest_one_cost(1, 34);
         assert!(few.rounds + 6 == planes.rounds && few.bytes() < planes.bytes());
     }

@@ -23,8 +23,27 @@ const STEP: Kind = Kind(0x0350);
 
 /// The most bits of the lowest digit, which has no carry in, and of the other digits below the wanted bits.
 const WIDTHS: [usize; 2] = [4, 3];
-/// The most bits of a digit of the result: three would take fewer OTs, but half as many bytes again.
-const WANTED: usize = 2;
+/// The most bits of a digit of the result that may be asked for: three take fewer OTs and steps than two, but half as
+/// many bytes again.
+pub(super) const WANTED: [usize; 2] = [2, 3];
+
+/// Places of which the carries are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    /// Their number.
+    pub(super) all: usize,
+    /// The first place into which the carry is wanted, or `all` for the carry out of all places alone.
+    pub(super) wanted: usize,
+    /// The most bits of a digit from there on, of [`WANTED`].
+    pub(super) width: usize,
+}
+
+impl Places {
+    /// For the carry out of all of them.
+    pub(super) fn carry_out(all: usize) -> Self {
+        Self { all, wanted: all, width: WANTED[0] }
+    }
+}
 
 /// A digit of the sum.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +63,10 @@ impl Digit {
     }
 }
 
-/// Cuts `places` into digits, lowest first. Digits from place `wanted` on give all their carries.
-fn digits(places: usize, wanted: usize) -> Vec<Digit> {
+/// Cuts `places` into digits, lowest first. Digits from the first wanted place on give all their carries.
+fn digits(Places { all: places, wanted, width }: Places) -> Vec<Digit> {
     let lowest = wanted.min(WIDTHS[0]);
-    let parts = [(0, lowest, WIDTHS[0], false), (lowest, wanted, WIDTHS[1], false), (wanted, places, WANTED, true)];
+    let parts = [(0, lowest, WIDTHS[0], false), (lowest, wanted, WIDTHS[1], false), (wanted, places, width, true)];
     let cut = |(from, to, width, all): (usize, usize, usize, bool)| {
         // As even as possible.
         let count = (to - from).div_ceil(width);
@@ -59,13 +78,13 @@ fn digits(places: usize, wanted: usize) -> Vec<Digit> {
 
 /// Rounds of a chain over this many places for one carry.
 pub(super) fn rounds(places: usize) -> u64 {
-    1 + digits(places, places).len() as u64
+    1 + digits(Places::carry_out(places)).len() as u64
 }
 
 /// Cost of [`carries`].
-pub(super) fn carries_cost(words: usize, places: usize, wanted: usize) -> Cost {
+pub(super) fn carries_cost(words: usize, places: Places) -> Cost {
     let halves = [words.div_ceil(2), words / 2];
-    let digits = digits(places, wanted);
+    let digits = digits(places);
     // The client chooses in digit k for half h of the words if h + k is even.
     let by_client = |half: usize, k: usize| (half + k).is_multiple_of(2);
     let mut cost = Cost::ZERO;
@@ -92,17 +111,15 @@ pub(super) fn carries_cost(words: usize, places: usize, wanted: usize) -> Cost {
     cost
 }
 
-/// XOR shares of the carries into places `wanted` + 1 to `places`, preceded by the carry into place `wanted` unless
-/// that is 0; if `wanted` is `places`, of the carry out of all `places` alone. `own` has this party's planes, `words`
-/// words each.
+/// XOR shares of the carries into the places after the first wanted one, up to that out of all places, preceded by the
+/// carry into the first wanted place unless that is 0. `own` has this party's planes, `words` words each.
 pub(super) fn carries(
     ctx: &mut Ctx,
     own: &[u64],
     words: usize,
-    places: usize,
-    wanted: usize,
+    places: Places,
 ) -> Result<Vec<SecretWords>, TwopcError> {
-    let digits = digits(places, wanted);
+    let (digits, wanted) = (digits(places), places.wanted);
     let mut halves = [0, 1].map(|number| Half::new(number, words, digits.len()));
     let me = ctx.party();
     let first = ctx.sends_first();
@@ -317,8 +334,8 @@ mod tests {
     #[test]
     fn digits_cover_all_places() {
         for places in 1..=63 {
-            for wanted in 0..=places {
-                let digits = digits(places, wanted);
+            for (wanted, width) in (0..=places).flat_map(|wanted| WANTED.map(|width| (wanted, width))) {
+                let digits = digits(Places { all: places, wanted, width });
                 let mut next = 0;
                 for d in &digits {
                     assert_eq!((d.place, d.all), (next, next >= wanted));
@@ -345,13 +362,15 @@ mod tests {
                 .collect();
             let (a, b): (Vec<u64>, Vec<u64>) = pairs.iter().copied().unzip();
             let words = a.len().div_ceil(64);
-            for wanted in [0, places / 2, places.saturating_sub(1), places] {
+            let firsts = [0, places / 2, places.saturating_sub(1), places];
+            for (wanted, width) in firsts.into_iter().flat_map(|wanted| WANTED.map(|width| (wanted, width))) {
+                let cut = Places { all: places, wanted, width };
                 let own = |v: &[u64]| bit_planes(v, places as u32);
                 let (x, y, stats) = run_counted(
-                    |ctx| carries(ctx, &own(&a), words, places, wanted).unwrap(),
-                    |ctx| carries(ctx, &own(&b), words, places, wanted).unwrap(),
+                    |ctx| carries(ctx, &own(&a), words, cut).unwrap(),
+                    |ctx| carries(ctx, &own(&b), words, cut).unwrap(),
                 );
-                let cost = carries_cost(words, places, wanted);
+                let cost = carries_cost(words, cut);
                 assert_cost(&stats, cost);
                 if wanted == places {
                     assert_eq!(cost.rounds, rounds(places));

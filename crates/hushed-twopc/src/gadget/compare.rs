@@ -3,8 +3,7 @@
 //! x = x_c + x_s mod 2^ℓ. The top bit of x is the XOR of the two top bits and the carry out of the lower m = ℓ − 1
 //! bits. There are two ways to compute the carry.
 //!
-//! **A chain** of look-ups ([`super::chain`]) takes the fewest OTs. It is used for many elements, and wherever it takes
-//! no more rounds.
+//! **A chain** of look-ups ([`super::chain`]) takes the fewest OTs.
 //!
 //! **A tree** over bits takes the fewest rounds. With g_i = a_i ∧ b_i (a bit of each party: one OT) and p_i = a_i ⊕ b_i
 //! (local), the carry is the combination of all (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), computed by a tree of
@@ -18,23 +17,31 @@
 //! | tree | 5 | 114 | 46 |
 //!
 //! Trees over leaves of several bits, each leaf compared and tested for equality, are not used: they are the subject of
-//! a patent (US 12346830). All elements go through together, 64 per word.
+//! a patent (US 12346830). The session's [`Link`] chooses between the two. All elements go through together, 64 per
+//! word.
 
-use super::chain;
+use super::chain::{self, Places};
 use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most};
+use crate::link::Link;
 use crate::ot::triple;
 use crate::share::{BitShare, Ring, SecretWords, Share};
 
-/// From this many elements on a comparison is a chain, whatever its rounds: the tree's additional OTs then cost more
-/// than a few latencies of a wide-area network.
+/// On a LAN, from this many elements on a comparison is a chain, whatever its rounds.
 const MANY: usize = 4096;
 
 /// Whether `n` elements with `places` bits below the highest go through a chain.
-fn chained(n: usize, places: usize) -> bool {
-    places > 1 && (n >= MANY || chain::rounds(places) <= tree_rounds(places))
+fn chained(link: &Link, n: usize, places: usize) -> bool {
+    if places < 2 {
+        return false;
+    }
+    if link.is_lan() {
+        return n >= MANY || chain::rounds(places) <= tree_rounds(places);
+    }
+    let words = n.div_ceil(64);
+    link.price(&chain::carries_cost(words, Places::carry_out(places))) <= link.price(&tree_cost(words, places))
 }
 
 fn tree_rounds(places: usize) -> u64 {
@@ -42,10 +49,10 @@ fn tree_rounds(places: usize) -> u64 {
 }
 
 /// Cost of [`msb`] for `n` elements of `bits` bits.
-pub fn msb_cost(n: usize, bits: u32) -> Cost {
+pub fn msb_cost(link: &Link, n: usize, bits: u32) -> Cost {
     let (words, places) = (n.div_ceil(64), bits as usize - 1);
-    match chained(n, places) {
-        true => chain::carries_cost(words, places, places),
+    match chained(link, n, places) {
+        true => chain::carries_cost(words, Places::carry_out(places)),
         false => tree_cost(words, places),
     }
 }
@@ -70,8 +77,8 @@ pub fn msb(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
         return Ok(top);
     }
     let places = low.len() / words;
-    let carry = match chained(x.len(), places) {
-        true => chain::carries(ctx, low, words, places, places)?.swap_remove(0),
+    let carry = match chained(&ctx.link(), x.len(), places) {
+        true => chain::carries(ctx, low, words, Places::carry_out(places))?.swap_remove(0),
         false => {
             let g = triple::and_private(ctx, low)?;
             carry_out(ctx, g, low.to_vec().into(), words)?
@@ -114,8 +121,14 @@ fn carry_out(ctx: &mut Ctx, mut g: SecretWords, mut p: SecretWords, words: usize
 }
 
 /// Cost of [`less_than_public`] for `n` elements of `ring` and `thresholds` thresholds.
-pub fn less_than_public_cost(n: usize, ring: Ring, thresholds: usize, drop_bits: u32, keep_bits: u32) -> Cost {
-    msb_cost(n * thresholds, keep_bits.min(ring.bits() - drop_bits))
+pub fn less_than_public_cost(
+    link: &Link,
+    n: usize,
+    ring: Ring,
+    thresholds: usize,
+    (drop_bits, keep_bits): (u32, u32),
+) -> Cost {
+    msb_cost(link, n * thresholds, keep_bits.min(ring.bits() - drop_bits))
 }
 
 /// For each threshold t the bits 1{x < t}, with x and t signed; all thresholds go through in the same rounds.
@@ -184,7 +197,7 @@ mod tests {
             let values: Vec<u64> = values.into_iter().map(|v| ring.reduce(v)).collect();
             let (x0, x1) = share(ring, &values, u64::from(bits));
             let (b0, b1, stats) = run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
-            assert_cost(&stats, msb_cost(values.len(), bits));
+            assert_cost(&stats, msb_cost(&Link::LAN, values.len(), bits));
             let want: Vec<u64> = values.iter().map(|v| ring.top_bit(*v)).collect();
             assert_eq!(reveal_bits(&b0, &b1), want, "{bits} bits");
         }
@@ -197,7 +210,7 @@ mod tests {
         let values: Vec<u64> = (0..MANY + 3).map(|_| ring.reduce(rng.next_u64())).collect();
         let (x0, x1) = share(ring, &values, 6);
         let (b0, b1, stats) = run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
-        assert_cost(&stats, msb_cost(values.len(), 23));
+        assert_cost(&stats, msb_cost(&Link::LAN, values.len(), 23));
         let want: Vec<u64> = values.iter().map(|v| ring.top_bit(*v)).collect();
         assert_eq!(reveal_bits(&b0, &b1), want);
     }
@@ -218,7 +231,7 @@ mod tests {
     #[test]
     fn formula_of_the_header() {
         for (n, bits, rounds, cots) in [(MANY, 95, 6, 20), (64, 114, 5, 46)] {
-            let (cost, words) = (msb_cost(n, 17), n.div_ceil(64) as u64);
+            let (cost, words) = (msb_cost(&Link::LAN, n, 17), n.div_ceil(64) as u64);
             assert_eq!((cost.bytes(), cost.rounds), (8 * words * bits, rounds));
             assert_eq!(cost.cots_client + cost.cots_server, 64 * words * cots);
         }
@@ -234,7 +247,7 @@ mod tests {
             |ctx| less_than_public(ctx, &x0, &thresholds, 0, 16).unwrap(),
             |ctx| less_than_public(ctx, &x1, &thresholds, 0, 16).unwrap(),
         );
-        assert_cost(&stats, less_than_public_cost(values.len(), ring, 3, 0, 16));
+        assert_cost(&stats, less_than_public_cost(&Link::LAN, values.len(), ring, 3, (0, 16)));
         for ((b0, b1), t) in b0.iter().zip(&b1).zip(thresholds) {
             let want: Vec<u64> = values.iter().map(|v| u64::from(*v < t)).collect();
             assert_eq!(reveal_bits(b0, b1), want, "threshold {t}");

@@ -10,36 +10,37 @@
 //! keeps the elements of every level, because the second largest is among those that the largest has met.
 
 use super::compare::{coarse, msb, msb_cost};
-use super::pairs::{largest, largest_cost, price};
+use super::pairs::{largest, largest_cost};
 use super::select::{mux, mux_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
+use crate::link::Link;
 use crate::share::{BitShare, Ring, Share};
 
-/// Cost of [`max_rows`].
-pub fn max_rows_cost(rows: usize, cols: usize, ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
-    max_of_rows_cost(&vec![cols; rows], ring, drop_bits, keep_bits)
+/// Cost of [`max_rows`] that drops and keeps these numbers of bits.
+pub fn max_rows_cost(link: &Link, rows: usize, cols: usize, ring: Ring, bits: (u32, u32)) -> Cost {
+    max_of_rows_cost(link, &vec![cols; rows], ring, bits)
 }
 
-/// Cost of [`max_of_rows`].
-pub fn max_of_rows_cost(widths: &[usize], ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
-    match exact_rows_of(widths, ring, (drop_bits, keep_bits)) {
-        Some(cols) => largest_cost(widths.len(), cols, ring, 1),
-        None => tournament_cost(widths, ring, (drop_bits, keep_bits), 1),
+/// Cost of [`max_of_rows`] that drops and keeps these numbers of bits.
+pub fn max_of_rows_cost(link: &Link, widths: &[usize], ring: Ring, bits: (u32, u32)) -> Cost {
+    match exact_rows_of(link, widths, ring, bits) {
+        Some(cols) => largest_cost(link, widths.len(), cols, ring, 1),
+        None => tournament_cost(link, widths, ring, bits, 1),
     }
 }
 
 /// The width to which rows are padded, if comparisons drop nothing and a tournament is not cheaper.
-fn exact_rows_of(widths: &[usize], ring: Ring, bits: (u32, u32)) -> Option<usize> {
+fn exact_rows_of(link: &Link, widths: &[usize], ring: Ring, bits: (u32, u32)) -> Option<usize> {
     let (drop_bits, keep_bits) = bits;
     let widest = *widths.iter().max()?;
     if drop_bits > 0 || keep_bits < ring.bits() {
         return None;
     }
     let cheaper = || {
-        let filled = largest_cost(widths.len(), widest, ring, 1);
-        price(&filled) < price(&tournament_cost(widths, ring, bits, 1))
+        let filled = largest_cost(link, widths.len(), widest, ring, 1);
+        link.price(&filled) < link.price(&tournament_cost(link, widths, ring, bits, 1))
     };
     let same = widths.iter().all(|width| *width == widest);
     (same || cheaper()).then_some(widest)
@@ -91,7 +92,7 @@ pub fn max_of_rows(
     }
     expect_len("max_rows", "elements", x.len(), widths.iter().sum())?;
     let bits = (drop_bits, keep_bits);
-    let [winners] = match exact_rows_of(widths, x.ring(), bits) {
+    let [winners] = match exact_rows_of(&ctx.link(), widths, x.ring(), bits) {
         Some(cols) => largest(ctx, [filled(x, widths, cols)], widths.len(), cols)?,
         None => tournament(ctx, [x.clone()], widths, bits, |_| ())?,
     };
@@ -99,8 +100,8 @@ pub fn max_of_rows(
 }
 
 /// Cost of [`largest_of_few`].
-pub fn largest_of_few_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
-    largest_cost(rows, cols, ring, 2)
+pub fn largest_of_few_cost(link: &Link, rows: usize, cols: usize, ring: Ring) -> Cost {
+    largest_cost(link, rows, cols, ring, 2)
 }
 
 /// The largest of each row of x (rows × cols, signed), and the element of `with` at the same place; `with` has the size
@@ -126,8 +127,8 @@ pub fn largest_of_few(
 }
 
 /// Cost of [`argmax_levels`].
-pub fn argmax_levels_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
-    tournament_cost(&vec![cols; rows], ring, (0, ring.bits()), 2)
+pub fn argmax_levels_cost(link: &Link, rows: usize, cols: usize, ring: Ring) -> Cost {
+    tournament_cost(link, &vec![cols; rows], ring, (0, ring.bits()), 2)
 }
 
 /// The levels of an exact tournament, each with its elements and their columns, both in the ring of x: from x itself,
@@ -209,13 +210,19 @@ impl Level {
     }
 }
 
-fn tournament_cost(widths: &[usize], ring: Ring, (drop_bits, keep_bits): (u32, u32), carried: usize) -> Cost {
+fn tournament_cost(
+    link: &Link,
+    widths: &[usize],
+    ring: Ring,
+    (drop_bits, keep_bits): (u32, u32),
+    carried: usize,
+) -> Cost {
     let compared = keep_bits.min(ring.bits() - drop_bits);
     let mut cost = Cost::ZERO;
     let mut widths = widths.to_vec();
     while widths.iter().any(|width| *width > 1) {
         let matches = widths.iter().map(|width| width / 2).sum();
-        cost = cost + msb_cost(matches, compared) + mux_cost(carried * matches, ring);
+        cost = cost + msb_cost(link, matches, compared) + mux_cost(carried * matches, ring);
         widths.iter_mut().for_each(|width| *width = width.div_ceil(2));
     }
     cost
@@ -234,7 +241,7 @@ mod tests {
             |ctx| max_rows(ctx, &x0, rows, cols, drop, keep).unwrap(),
             |ctx| max_rows(ctx, &x1, rows, cols, drop, keep).unwrap(),
         );
-        let cost = max_rows_cost(rows, cols, ring, drop, keep);
+        let cost = max_rows_cost(&Link::LAN, rows, cols, ring, (drop, keep));
         assert_cost(&stats, cost);
         reveal_signed(&y0, &y1)
     }
@@ -277,7 +284,7 @@ mod tests {
             |ctx| max_of_rows(ctx, &x0, &widths, 0, 20).unwrap(),
             |ctx| max_of_rows(ctx, &x1, &widths, 0, 20).unwrap(),
         );
-        assert_cost(&stats, max_of_rows_cost(&widths, ring, 0, 20));
+        assert_cost(&stats, max_of_rows_cost(&Link::LAN, &widths, ring, (0, 20)));
         assert_eq!(reveal_signed(&y0, &y1), maxima(&x, &widths));
     }
 
@@ -287,15 +294,15 @@ mod tests {
         let (ring, full) = (Ring::new(17), (0, 17));
         let behind: Vec<usize> = (0..12).flat_map(|_| 129..133).collect();
         let whole: Vec<usize> = (0..12).flat_map(|_| 1..65).collect();
-        assert_eq!(exact_rows_of(&behind, ring, full), Some(132));
-        assert_eq!(exact_rows_of(&whole, ring, full), None);
-        assert_eq!(exact_rows_of(&behind, ring, (2, 17)), None);
-        assert_eq!(exact_rows_of(&behind, ring, (0, 15)), None);
-        let rounds = |bits| tournament_cost(&behind, ring, bits, 1).rounds;
-        assert!(max_of_rows_cost(&behind, ring, 0, 17).rounds * 4 < rounds(full) * 3);
+        assert_eq!(exact_rows_of(&Link::LAN, &behind, ring, full), Some(132));
+        assert_eq!(exact_rows_of(&Link::LAN, &whole, ring, full), None);
+        assert_eq!(exact_rows_of(&Link::LAN, &behind, ring, (2, 17)), None);
+        assert_eq!(exact_rows_of(&Link::LAN, &behind, ring, (0, 15)), None);
+        let rounds = |bits| tournament_cost(&Link::LAN, &behind, ring, bits, 1).rounds;
+        assert!(max_of_rows_cost(&Link::LAN, &behind, ring, (0, 17)).rounds * 4 < rounds(full) * 3);
 
         let widths = [33, 34, 35, 36];
-        assert!(exact_rows_of(&widths, ring, full).is_some());
+        assert!(exact_rows_of(&Link::LAN, &widths, ring, full).is_some());
         let mut rng = SecretRng::insecure_from_seed(12);
         let n = widths.iter().sum::<usize>();
         let mut x: Vec<i64> = (0..n).map(|_| (rng.next_u64() % 60_001) as i64 - 30_000).collect();
@@ -306,7 +313,7 @@ mod tests {
             |ctx| max_of_rows(ctx, &x0, &widths, 0, 17).unwrap(),
             |ctx| max_of_rows(ctx, &x1, &widths, 0, 17).unwrap(),
         );
-        assert_cost(&stats, max_of_rows_cost(&widths, ring, 0, 17));
+        assert_cost(&stats, max_of_rows_cost(&Link::LAN, &widths, ring, (0, 17)));
         assert_eq!(reveal_signed(&y0, &y1), maxima(&x, &widths));
     }
 
@@ -322,7 +329,7 @@ mod tests {
                 |ctx| argmax_levels(ctx, &x0, rows, cols).unwrap(),
                 |ctx| argmax_levels(ctx, &x1, rows, cols).unwrap(),
             );
-            let cost = argmax_levels_cost(rows, cols, ring);
+            let cost = argmax_levels_cost(&Link::LAN, rows, cols, ring);
             assert_cost(&stats, cost);
             let open = |level: usize, k: usize| reveal_signed(&y0[level][k], &y1[level][k]);
             let last = y0.len() - 1;
@@ -375,7 +382,7 @@ mod tests {
                 |ctx| largest_of_few(ctx, &x0, &w0, rows, cols).unwrap(),
                 |ctx| largest_of_few(ctx, &x1, &w1, rows, cols).unwrap(),
             );
-            assert_cost(&stats, largest_of_few_cost(rows, cols, ring));
+            assert_cost(&stats, largest_of_few_cost(&Link::LAN, rows, cols, ring));
             let [most, found] = [0, 1].map(|k| reveal_signed(&y0[k], &y1[k]));
             for (r, row) in x.chunks(cols).enumerate() {
                 assert_eq!(Some(&most[r]), row.iter().max());

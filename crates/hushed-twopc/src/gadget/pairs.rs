@@ -2,7 +2,7 @@
 //! once, and the group's largest is the one that wins all its comparisons (among equals, the first).
 //!
 //! Groups of two are a tournament, with ⌈log₂ k⌉ levels and k − 1 comparisons for k numbers; one group of all of them
-//! is one level of k(k−1)/2. [`levels`] takes whatever costs least in messages and bytes, at [`MESSAGE`] per message.
+//! is one level of k(k−1)/2. [`levels`] takes whatever costs least over the session's [`Link`].
 
 use super::boolean::{all, all_cost};
 use super::compare::{msb, msb_cost};
@@ -10,15 +10,12 @@ use super::select::{mux, mux_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
+use crate::link::Link;
 use crate::share::{BitShare, Ring, Share};
 use std::collections::BTreeMap;
 
-/// The price of a message in bytes: what 1 Gbit/s carries in a one-way latency of 0.25 ms, and a third of what 400
-/// Mbit/s carry in one of 2 ms.
-const MESSAGE: u64 = 32_768;
-
-/// Group sizes that are tried, besides the whole row.
-const GROUPS: [usize; 3] = [2, 3, 4];
+/// The largest group that is tried, besides the whole row: on a LAN, and elsewhere.
+const GROUP: [usize; 2] = [4, 16];
 
 /// The most numbers that are compared in all pairs: 2,016 of them.
 const MOST: usize = 64;
@@ -35,7 +32,7 @@ pub(super) fn largest<const N: usize>(
     let Some(ring) = all_of.first().map(Share::ring) else {
         return Ok(all_of);
     };
-    for group in levels(rows, cols, ring, N) {
+    for group in levels(&ctx.link(), rows, cols, ring, N) {
         let (groups, resting) = (left / group, left % group);
         let row = |r: usize, from: usize, to: usize| r * left + from..r * left + to;
         let places = |from: usize, to: usize| (0..rows).flat_map(move |r| row(r, from, to));
@@ -56,24 +53,22 @@ pub(super) fn largest<const N: usize>(
 }
 
 /// The cost of [`largest`], with `carried` vectors in `given`.
-pub(super) fn largest_cost(rows: usize, cols: usize, ring: Ring, carried: usize) -> Cost {
+pub(super) fn largest_cost(link: &Link, rows: usize, cols: usize, ring: Ring, carried: usize) -> Cost {
     let (mut left, mut cost) = (cols, Cost::ZERO);
-    for group in levels(rows, cols, ring, carried) {
-        cost = cost + best_cost(rows * (left / group), group, ring, carried);
+    for group in levels(link, rows, cols, ring, carried) {
+        cost = cost + best_cost(link, rows * (left / group), group, ring, carried);
         left = left / group + left % group;
     }
     cost
 }
 
-/// The price of a cost in bytes: an OT takes as long as a byte or two.
-pub(super) fn price(cost: &Cost) -> u64 {
-    cost.bytes() + cost.cots_client + cost.cots_server + MESSAGE * cost.rounds
-}
-
 /// The group size of each level, until one number per row is left.
-fn levels(rows: usize, cols: usize, ring: Ring, carried: usize) -> Vec<usize> {
+fn levels(link: &Link, rows: usize, cols: usize, ring: Ring, carried: usize) -> Vec<usize> {
     let mut known = BTreeMap::from([(0, (0, 1)), (1, (0, 1))]);
-    cheapest(cols, &mut known, &|groups, group| price(&best_cost(rows * groups, group, ring, carried)));
+    let [on_lan, elsewhere] = GROUP;
+    let most = if link.is_lan() { on_lan } else { elsewhere };
+    let price = |groups, group| link.price(&best_cost(link, rows * groups, group, ring, carried));
+    cheapest(cols, most, &mut known, &price);
     let (mut left, mut levels) = (cols, Vec::new());
     while let Some(&(_, group)) = known.get(&left).filter(|_| left > 1) {
         levels.push(group);
@@ -83,16 +78,21 @@ fn levels(rows: usize, cols: usize, ring: Ring, carried: usize) -> Vec<usize> {
 }
 
 /// The least price for `left` numbers per row, and the group size to begin with.
-fn cheapest(left: usize, known: &mut BTreeMap<usize, (u64, usize)>, price: &impl Fn(usize, usize) -> u64) -> u64 {
+fn cheapest(
+    left: usize,
+    most: usize,
+    known: &mut BTreeMap<usize, (u64, usize)>,
+    price: &impl Fn(usize, usize) -> u64,
+) -> u64 {
     if let Some(&(found, _)) = known.get(&left) {
         return found;
     }
     let whole = Some(left).filter(|&all| all <= MOST);
-    let sizes = GROUPS.into_iter().filter(|&group| group <= left);
+    let sizes = (2..=most).filter(|&group| group <= left);
     let least = sizes.chain(whole).map(|group| {
         let (groups, resting) = (left / group, left % group);
         let now = price(groups, group);
-        (now + cheapest(groups + resting, known, price), group)
+        (now + cheapest(groups + resting, most, known, price), group)
     });
     let least = least.min().unwrap_or((0, 1));
     known.insert(left, least);
@@ -141,8 +141,8 @@ fn best<const N: usize>(ctx: &mut Ctx, all_of: [Share; N], rows: usize, left: us
 }
 
 /// The cost of [`best`], with `carried` vectors.
-fn best_cost(rows: usize, left: usize, ring: Ring, carried: usize) -> Cost {
-    msb_cost(rows * pairs(left), ring.bits())
+fn best_cost(link: &Link, rows: usize, left: usize, ring: Ring, carried: usize) -> Cost {
+    msb_cost(link, rows * pairs(left), ring.bits())
         + all_cost(rows * (left - 1), left - 1)
         + mux_cost(carried * rows * (left - 1), ring)
 }
@@ -165,7 +165,7 @@ mod tests {
         let ring = Ring::new(17);
         let comparisons = |rows: usize, cols: usize| {
             let mut left = cols;
-            let levels = levels(rows, cols, ring, 1);
+            let levels = levels(&Link::LAN, rows, cols, ring, 1);
             let level = levels.iter().map(|&group| {
                 let groups = left / group;
                 left = groups + left % group;
@@ -175,36 +175,49 @@ mod tests {
             assert_eq!(left, 1);
             all
         };
-        assert_eq!(levels(1, 9, ring, 1), [9]);
-        assert_eq!(levels(1, 1, ring, 1), [0; 0]);
+        assert_eq!(levels(&Link::LAN, 1, 9, ring, 1), [9]);
+        assert_eq!(levels(&Link::LAN, 1, 1, ring, 1), [0; 0]);
         assert!(comparisons(4096, 128) < 150);
-        let tournament = best_cost(12 * 64, 2, ring, 1).rounds * 8;
-        let now = largest_cost(12, 129, ring, 1);
+        let tournament = best_cost(&Link::LAN, 12 * 64, 2, ring, 1).rounds * 8;
+        let now = largest_cost(&Link::LAN, 12, 129, ring, 1);
         assert!(now.rounds * 3 < tournament * 2, "{}", now.rounds);
     }
 
     #[test]
     fn no_other_sizes_of_groups_cost_less() {
         // All ways down to one number, one by one.
-        fn least(left: usize, price: &dyn Fn(usize, usize) -> u64) -> u64 {
+        fn least(left: usize, most: usize, price: &dyn Fn(usize, usize) -> u64) -> u64 {
             if left < 2 {
                 return 0;
             }
-            let sizes = [2, 3, 4, left];
-            let sizes = sizes.into_iter().filter(|&group| group <= left);
-            let way = |g: usize| price(left / g, g) + least(left / g + left % g, price);
+            let sizes = (2..=most).chain([left]).filter(|&group| group <= left);
+            let way = |g: usize| price(left / g, g) + least(left / g + left % g, most, price);
             sizes.map(way).min().unwrap()
         }
-        for (rows, cols) in [(1, 50), (12, 33), (700, 20)] {
-            let ring = Ring::new(24);
-            let price = |groups: usize, group: usize| price(&best_cost(rows * groups, group, ring, 2));
-            let mut left = cols;
-            let found = levels(rows, cols, ring, 2).into_iter().map(|group| {
-                let now = price(left / group, group);
-                left = left / group + left % group;
-                now
-            });
-            assert_eq!(found.sum::<u64>(), least(cols, &price));
+        let slow = Link::new(80_000, 200_000).unwrap();
+        for (link, most) in [(Link::LAN, 4), (Link::INTERNET, 16), (slow, 16)] {
+            for (rows, cols) in [(1, 50), (12, 33), (700, 20)] {
+                let ring = Ring::new(24);
+                let cost = |groups: usize, group: usize| best_cost(&link, rows * groups, group, ring, 2);
+                let price = |groups: usize, group: usize| link.price(&cost(groups, group));
+                let mut left = cols;
+                let found = levels(&link, rows, cols, ring, 2).into_iter().map(|group| {
+                    let now = price(left / group, group);
+                    left = left / group + left % group;
+                    now
+                });
+                assert_eq!(found.sum::<u64>(), least(cols, most, &price));
+            }
         }
+    }
+
+    /// The longer a message takes, the larger the groups.
+    #[test]
+    fn a_slower_link_takes_fewer_levels() {
+        let ring = Ring::new(14);
+        let levels = |link| levels(&link, 192, 16, ring, 1).len();
+        assert!(levels(Link::INTERNET) < levels(Link::LAN));
+        let rounds = |link| largest_cost(&link, 1, 50_257, Ring::new(24), 2).rounds;
+        assert!(rounds(Link::INTERNET) < rounds(Link::LAN));
     }
 }

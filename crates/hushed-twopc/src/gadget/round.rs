@@ -23,16 +23,17 @@ use super::select::{bit_to_arith, bit_to_arith_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_most};
+use crate::link::Link;
 use crate::ot::CHECK_COST;
 use crate::share::{Ring, Share};
 use crate::wire::packed_len;
 use hushed_net::Party;
 
 /// Cost of [`round`] of `n` elements.
-pub fn round_cost(n: usize, shift: u32, to: Ring) -> Cost {
+pub fn round_cost(link: &Link, n: usize, shift: u32, to: Ring) -> Cost {
     match shift {
         0 => Cost::ZERO,
-        _ => msb_cost(n, shift + 1) + bit_to_arith_cost(n, to),
+        _ => msb_cost(link, n, shift + 1) + bit_to_arith_cost(n, to),
     }
 }
 
@@ -58,9 +59,9 @@ pub fn round(ctx: &mut Ctx, x: &Share, shift: u32, to: Ring) -> Result<Share, Tw
 }
 
 /// Cost of [`open_rounded`] of `n` elements to the client.
-pub fn open_rounded_cost(n: usize, shift: u32, to: Ring) -> Cost {
+pub fn open_rounded_cost(link: &Link, n: usize, shift: u32, to: Ring) -> Cost {
     let opened = Cost::exchange(0, packed_len(n, to.bits()) as u64);
-    round_cost(n, shift, to) + CHECK_COST + opened
+    round_cost(link, n, shift, to) + CHECK_COST + opened
 }
 
 /// Opens [`round`] of x to `who` alone, which learns that value and nothing about the bits below its last place.
@@ -118,7 +119,7 @@ mod tests {
                 |ctx| round(ctx, &client, shift, to).unwrap(),
                 |ctx| round(ctx, &server, shift, to).unwrap(),
             );
-            assert_cost(&stats, round_cost(values.len(), shift, to));
+            assert_cost(&stats, round_cost(&Link::LAN, values.len(), shift, to));
             let want: Vec<u64> = values.iter().map(|v| nearest(ring, *v, shift, to)).collect();
             assert_eq!(reveal(&a, &b), want, "{bits} {shift} {to:?}");
         }
@@ -131,7 +132,7 @@ mod tests {
         let (x0, x1) = share(ring, &values, 8);
         let open = |ctx: &mut Ctx, x: &Share| open_rounded(ctx, Party::Client, x, 23, to).unwrap();
         let (a, b, stats) = run_counted(|ctx| open(ctx, &x0), |ctx| open(ctx, &x1));
-        let cost = open_rounded_cost(values.len(), 23, to);
+        let cost = open_rounded_cost(&Link::LAN, values.len(), 23, to);
         assert_cost(&stats, cost);
         // Seven for the carry, two for the check of the OTs, one for the words.
         assert_eq!(cost.rounds, 10);

@@ -77,7 +77,7 @@ impl HeContext {
                 Keys::Published(published)
             }
         };
-        Ok(Self { layouts: Layouts::new(params), keys, levels })
+        Ok(Self { layouts: Layouts::over(ctx.link(), params), keys, levels })
     }
 
     /// Cost of the exchange, once OTs from server to client run.

@@ -173,6 +173,7 @@ mod tests {
     use super::super::window::OltShape;
     use super::super::wire::Wire;
     use super::*;
+    use crate::link::Link;
 
     const DEGREE: usize = 32;
 
@@ -351,7 +352,7 @@ mod tests {
             for batch in [1, 3] {
                 for side in [Encrypted::Left, Encrypted::Right] {
                     let packing = Packing::InterLeave;
-                    let tiling = OltTiling::choose(shape, batch, side, packing, &wire());
+                    let tiling = OltTiling::choose(shape, batch, side, packing, &wire(), &Link::LAN);
                     check(shape, batch, &tiling.unwrap());
                 }
             }

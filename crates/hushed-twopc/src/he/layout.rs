@@ -21,6 +21,7 @@ use super::price::{block_points, bytes_out};
 use super::window::{Encrypted, OltShape, OltTiling, Packing, Window};
 use super::wire::Wire;
 use crate::error::TwopcError;
+use crate::link::Link;
 use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededFormat};
 use std::sync::Arc;
 
@@ -75,16 +76,16 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of `spec` under `params`.
+    /// The layout of `spec` under `params`, for a session over `link`.
     ///
     /// # Errors
     /// [`HeError`] for impossible shapes and windows; [`RlweError::NoRoomForResponse`] if the noise does not fit even
     /// the full modulus; [`RlweError::RingBits`].
-    pub fn new(params: &Arc<RlweParams>, spec: &OltSpec) -> Result<Self, TwopcError> {
+    pub fn new(params: &Arc<RlweParams>, link: &Link, spec: &OltSpec) -> Result<Self, TwopcError> {
         let mut refused = RlweError::RingBits { ell: spec.ring_bits };
         for product_limbs in 1..=params.q_len() {
             for packing_limbs in 1..=product_limbs.min(packing_limbs(params)) {
-                match Self::with_limbs(params, spec, product_limbs, packing_limbs) {
+                match Self::with_limbs(params, link, spec, (product_limbs, packing_limbs)) {
                     Err(TwopcError::Rlwe(why @ RlweError::NoRoomForResponse { .. })) => refused = why,
                     done => return done,
                 }
@@ -152,31 +153,31 @@ impl Layout {
 
     fn with_limbs(
         params: &Arc<RlweParams>,
+        link: &Link,
         spec: &OltSpec,
-        product_limbs: usize,
-        packing_limbs: usize,
+        limbs: (usize, usize),
     ) -> Result<Self, TwopcError> {
+        let (product_limbs, packing_limbs) = limbs;
         let scale = RingScale::new(params, product_limbs, spec.ring_bits)?;
         // What is sent depends on the tiling through its noise, and the tiling depends on what is sent through its
         // bytes. A first tiling with whole inputs and the responses of noiseless ciphertexts gives the sizes for
         // choosing windows.
-        let limbs = (product_limbs, packing_limbs);
         let whole = SeededFormat::new(params, product_limbs, 0)?;
         let ideal = ResponseFormat::for_ring_at(params, packing_limbs, spec.ring_bits, 0)?;
-        let tiling = Self::tiling(spec, &wire(params, limbs, &whole, &ideal))?;
+        let tiling = Self::tiling(link, spec, &wire(params, limbs, &whole, &ideal))?;
         let Formats { input, response, .. } = formats(params, spec, &tiling, limbs)?;
-        let tiling = Self::tiling(spec, &wire(params, limbs, &input, &response))?;
+        let tiling = Self::tiling(link, spec, &wire(params, limbs, &input, &response))?;
         let Formats { input, response: format, noise } = formats(params, spec, &tiling, limbs)?;
         let settled = OltSpec { window: Some(tiling.window()), ..*spec };
-        let tiling = Self::tiling(&settled, &wire(params, limbs, &input, &format))?;
+        let tiling = Self::tiling(link, &settled, &wire(params, limbs, &input, &format))?;
         Ok(Self { tiling, product_limbs, packing_limbs, scale, input, format, noise })
     }
 
-    fn tiling(spec: &OltSpec, wire: &Wire) -> Result<OltTiling, HeError> {
+    fn tiling(link: &Link, spec: &OltSpec, wire: &Wire) -> Result<OltTiling, HeError> {
         let OltSpec { shape, batch, encrypted, packing, .. } = *spec;
         match spec.window {
             Some(window) => OltTiling::with_window(shape, batch, encrypted, packing, window, wire),
-            None => OltTiling::choose(shape, batch, encrypted, packing, wire),
+            None => OltTiling::choose(shape, batch, encrypted, packing, wire, link),
         }
     }
 }

@@ -4,9 +4,11 @@ use super::error::HeError;
 use super::interleave::automorphisms;
 use super::window::{Encrypted, OltShape, OltTiling, Packing, Window, check};
 use super::wire::{OltCost, Wire};
+use crate::link::{COT_NS, LAN_BYTE_NS, Link};
 
 /// Prices of traffic and of one core's work with the IFMA kernels. They only steer the choice of windows, but both
-/// parties must use the same ones, so they belong to the protocol's version. Where kernels are slower, all of them are:
+/// parties must use the same ones, so they belong to the protocol's version. What a byte takes is the
+/// [`Link`](crate::Link)'s where windows are chosen. Where kernels are slower, all of them are:
 /// by a factor of 1.2 to 2.9 on AVX2 (`docs/benchmarks.md`, "olt").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
@@ -44,8 +46,8 @@ pub struct Work {
 
 /// The prices used by both parties: 200 Mbit/s, one core.
 pub const PRICES: Prices = Prices {
-    byte_ns: 40,
-    cot_ns: 45,
+    byte_ns: LAN_BYTE_NS,
+    cot_ns: COT_NS,
     input_ns: 100_000,
     response_ns: 450_000,
     automorphism_ns: 26_000,
@@ -139,8 +141,8 @@ fn multiplier_coefficients(tiling: &OltTiling) -> usize {
 }
 
 impl OltTiling {
-    /// The cheapest windows for `batch` products of `shape` with `encrypted` travelling, at [`PRICES`]; of those that
-    /// take nearly the same time, the windows that send the least.
+    /// The cheapest windows for `batch` products of `shape` with `encrypted` travelling over `link`, at [`PRICES`]; of
+    /// those that take nearly the same time, the windows that send the least.
     ///
     /// # Errors
     /// [`HeError::Shape`] if a dimension is zero or the product's counts overflow.
@@ -150,6 +152,7 @@ impl OltTiling {
         encrypted: Encrypted,
         packing: Packing,
         wire: &Wire,
+        link: &Link,
     ) -> Result<Self, HeError> {
         check(shape, batch)?;
         let inner = match encrypted {
@@ -178,10 +181,11 @@ impl OltTiling {
             }
             mw *= 2;
         }
-        let least = all.iter().map(|(cost, _)| cost.nanoseconds).min().unwrap_or(0);
+        let time = |cost: &OltCost| cost.nanoseconds_over(link);
+        let least = all.iter().map(|(cost, _)| time(cost)).min().unwrap_or(0);
         // Within the accuracy of the prices, bytes decide: they are paid for on every network.
-        let quick = all.into_iter().filter(|(cost, _)| cost.nanoseconds <= least.saturating_add(least / CLOSE));
-        let best = quick.min_by_key(|(cost, _)| (cost.bytes_in + cost.bytes_out, cost.nanoseconds));
+        let quick = all.into_iter().filter(|(cost, _)| time(cost) <= least.saturating_add(least / CLOSE));
+        let best = quick.min_by_key(|(cost, _)| (cost.bytes_in + cost.bytes_out, time(cost)));
         let (_, window) = best.ok_or(HeError::Shape { k: shape.k, m: shape.m, n: shape.n, batch })?;
         Self::with_window(shape, batch, encrypted, packing, window, wire)
     }

@@ -5,7 +5,7 @@
 //! x_s⟩, a row times a column, of which only one number per row comes back. r_i·x_ij is a batch of products of 1×1 by
 //! 1×width, or by pieces of the row, with many products in a ciphertext. Factors and rows are encrypted, and both mixed
 //! terms have their results at the same places of the same leaves, so one response carries their sum. A few short rows
-//! are cheaper over OT; both parties choose by [`PRICES`].
+//! are cheaper over OT; both parties choose by what the session's [`Link`] weighs.
 //!
 //! The result is off by at most two units of the ring over RLWE (the one mixed term of the squares is doubled), and
 //! exact over OT.
@@ -16,13 +16,13 @@ use super::layout::answer::cost;
 use super::layout::known::Layouts;
 use super::matmul::{MatmulShape, matmul_by};
 use super::olt::{olt_encrypted, olt_multiplying};
-use super::price::PRICES;
 use super::window::{Encrypted, OltShape, Window};
 use super::wire::OltCost;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_len};
 use crate::gadget::{mul_rows, mul_rows_cost, square, square_cost};
+use crate::link::Link;
 use crate::share::{Ring, Share};
 use hushed_net::Party;
 use std::ops::Add;
@@ -52,16 +52,13 @@ impl Add for RowsCost {
 }
 
 impl RowsCost {
-    /// Time of a party on the network that the prices assume.
-    fn nanoseconds(&self) -> u64 {
-        let cots = self.cost.cots_client + self.cost.cots_server;
-        // The tiling's time includes its own bytes.
-        let bytes = self.cost.bytes() - (self.tiling.bytes_in + self.tiling.bytes_out);
-        self.tiling.nanoseconds + bytes * PRICES.byte_ns + cots * PRICES.cot_ns
+    /// What it weighs over a link.
+    fn price(&self, link: &Link) -> u64 {
+        link.price_with(&self.cost, self.tiling.work())
     }
 
-    fn cheaper(self, other: RowsCost) -> RowsCost {
-        if self.nanoseconds() < other.nanoseconds() { self } else { other }
+    fn cheaper(self, other: RowsCost, link: &Link) -> RowsCost {
+        if self.price(link) < other.price(link) { self } else { other }
     }
 
     fn over_rlwe(&self) -> bool {
@@ -80,7 +77,7 @@ pub fn row_squares_cost(rows: usize, width: usize, ring: Ring, layouts: &Layouts
     };
     let tiling = layouts.of(&spec)?.tiling.cost();
     let cost = tiling.traffic();
-    Ok(RowsCost { cost, tiling }.cheaper(over_ot))
+    Ok(RowsCost { cost, tiling }.cheaper(over_ot, layouts.link()))
 }
 
 /// Σ_j x_ij² mod 2^ℓ for a rows × width matrix x: one number per row, off by at most two units.
@@ -131,7 +128,7 @@ fn scaling(
     for scaling in scalings(rows, width, ring, layouts.params().n()) {
         let tiling = cost(layouts.of_sum(scaling.mixed)?.iter());
         let cost = RowsCost { cost: tiling.traffic(), tiling };
-        if cost.nanoseconds() < best.0.nanoseconds() {
+        if cost.price(layouts.link()) < best.0.price(layouts.link()) {
             best = (cost, Some(scaling));
         }
     }

@@ -250,6 +250,7 @@ pub(super) fn check(shape: OltShape, batch: usize) -> Result<(), HeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Link;
 
     fn wire() -> Wire {
         Wire {
@@ -279,7 +280,8 @@ mod tests {
         for (shape, limit) in
             [(OltShape { k: 128, m: 768, n: 768 }, 5_000_000), (OltShape { k: 1, m: 50257, n: 768 }, 1_447_034)]
         {
-            let tiling = OltTiling::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire()).unwrap();
+            let tiling =
+                OltTiling::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire(), &Link::LAN).unwrap();
             let cost = tiling.cost();
             assert!(cost.bytes_in + cost.bytes_out <= limit, "{tiling:?}");
         }
@@ -290,7 +292,7 @@ mod tests {
         let wire = wire();
         let tall = OltShape { k: 2000, m: 64, n: 3 };
         let price = |shape, side| {
-            let tiling = OltTiling::choose(shape, 1, side, Packing::InterLeave, &wire).unwrap();
+            let tiling = OltTiling::choose(shape, 1, side, Packing::InterLeave, &wire, &Link::LAN).unwrap();
             tiling.cost().nanoseconds
         };
         assert!(price(tall, Encrypted::Right) < price(tall, Encrypted::Left));
@@ -302,7 +304,7 @@ mod tests {
     fn impossible_shapes_and_windows_are_refused() {
         let wire = wire();
         let shape = OltShape { k: 0, m: 1, n: 1 };
-        let chosen = OltTiling::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire);
+        let chosen = OltTiling::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire, &Link::LAN);
         assert!(chosen.is_err());
         let shape = OltShape { k: 4, m: 4, n: 4 };
         for window in [

@@ -1,6 +1,7 @@
 //! Sizes of ciphertexts on the wire, and the cost of a tiling.
 
 use crate::cost::Cost;
+use crate::link::{LAN_BYTE_NS, Link};
 use std::ops::Add;
 
 /// Sizes of ciphertexts on the wire and the primes that determine the work per leaf; fixed by the parameter preset.
@@ -39,11 +40,21 @@ pub struct OltCost {
     pub bytes_in: u64,
     /// Bytes of all responses.
     pub bytes_out: u64,
-    /// Estimated time at [`PRICES`](super::price::PRICES), nanoseconds.
+    /// Estimated time at [`PRICES`](super::price::PRICES), nanoseconds, bytes included.
     pub nanoseconds: u64,
 }
 
 impl OltCost {
+    /// The work without the bytes, nanoseconds.
+    pub(crate) fn work(&self) -> u64 {
+        self.nanoseconds.saturating_sub((self.bytes_in + self.bytes_out).saturating_mul(LAN_BYTE_NS))
+    }
+
+    /// Estimated time over a link, nanoseconds: by it forms are chosen.
+    pub(crate) fn nanoseconds_over(&self, link: &Link) -> u64 {
+        self.work().saturating_add((self.bytes_in + self.bytes_out).saturating_mul(link.byte_ns_beside_work()))
+    }
+
     /// Traffic of products whose ciphertexts the client sends before it opens a response.
     pub fn traffic(&self) -> Cost {
         Cost {

@@ -53,6 +53,7 @@ fn sums(plan: &Plan) -> Value {
         "ot_bytes": plan.ot_bytes,
         "rounds": plan.rounds,
         "seconds": plan.seconds,
+        "seconds_in_all": plan.seconds_in_all,
         "memory": plan.memory,
     })
 }

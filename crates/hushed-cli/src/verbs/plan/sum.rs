@@ -11,6 +11,7 @@ pub(super) struct Sum {
     pub(super) ot_bytes: u64,
     pub(super) rounds: u64,
     pub(super) seconds: f64,
+    pub(super) seconds_in_all: f64,
 }
 
 impl Sum {
@@ -21,6 +22,7 @@ impl Sum {
             ot_bytes: sum.ot_bytes + plan.ot_bytes,
             rounds: sum.rounds + plan.rounds,
             seconds: sum.seconds + plan.seconds,
+            seconds_in_all: sum.seconds_in_all + plan.seconds_in_all,
         })
     }
 
@@ -32,17 +34,19 @@ impl Sum {
             "ot_bytes": self.ot_bytes,
             "rounds": self.rounds,
             "seconds": self.seconds,
+            "seconds_in_all": self.seconds_in_all,
         } })
     }
 
     pub(super) fn text(&self) -> String {
         format!(
-            "{:.2} MB up, {:.2} MB down, {:.2} MB of OTs, {} rounds, {:.2} s",
+            "{:.2} MB up, {:.2} MB down, {:.2} MB of OTs, {} rounds, {:.2} s, {:.2} s with the network",
             self.bytes_up as f64 / 1e6,
             self.bytes_down as f64 / 1e6,
             self.ot_bytes as f64 / 1e6,
             self.rounds,
-            self.seconds
+            self.seconds,
+            self.seconds_in_all
         )
     }
 }

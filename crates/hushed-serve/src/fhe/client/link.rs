@@ -34,9 +34,15 @@ pub(super) struct Link<'a> {
 impl<'a> Link<'a> {
     /// Connects and performs the handshake.
     pub(super) fn open(config: &'a ClientConfig) -> Result<Link<'a>, ServeError> {
-        let mut session = open(config)?;
+        let (mut session, _) = open(config)?;
         // Its sessions are short: nobody waits for one.
-        let asked = Asked { agreement: agreement(), pinned: None, patience: Duration::ZERO, looks: false };
+        let asked = Asked {
+            agreement: agreement(),
+            pinned: None,
+            patience: Duration::ZERO,
+            looks: false,
+            link: hushed_mpc::Link::default(),
+        };
         let (reply, _) = replied(&mut session, config, &asked)?;
         let welcome = match reply {
             Reply::Fhe(welcome) => welcome,

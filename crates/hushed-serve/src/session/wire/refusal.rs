@@ -174,6 +174,9 @@ pub enum Refusal {
         "its model takes only texts that begin with the token of its folder or chat template; add --begin, or ask in a chat"
     )]
     NoHead,
+    /// A link that there is not.
+    #[error("it takes links with a round trip of up to 1 s and 1 Mbit/s to 10 Gbit/s; give another --net")]
+    NoLink,
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
     Unknown {
@@ -231,6 +234,7 @@ impl Refusal {
             Self::TooManyDrafts { limit } => (32, limit, none),
             Self::AboveOpenedBits { limit } => (33, limit, none),
             Self::NoHead => (35, 0, none),
+            Self::NoLink => (36, 0, none),
             Self::Idle => (ABORT_IDLE, 0, none),
             Self::Unknown { code } => (code, 0, none),
         }
@@ -275,6 +279,7 @@ impl Refusal {
             32 => Self::TooManyDrafts { limit: number },
             33 => Self::AboveOpenedBits { limit: number },
             35 => Self::NoHead,
+            36 => Self::NoLink,
             ABORT_IDLE => Self::Idle,
             code => Self::Unknown { code },
         }

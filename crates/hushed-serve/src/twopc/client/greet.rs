@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use hushed_mpc::Link;
 use hushed_net::{Expect, Session};
 
 use super::cache;
@@ -46,10 +47,10 @@ pub(super) fn greet(
     session: &mut Session,
     config: &ClientConfig,
     pinned: Pinned,
-    (patience, looks): (Duration, bool),
+    (patience, looks, link): (Duration, bool, Link),
 ) -> Result<(Welcome, Bundle, Duration), ServeError> {
     let agreement = bundle::agreement_hash()?;
-    let asked = Asked { agreement, pinned: pinned.hash(), patience, looks };
+    let asked = Asked { agreement, pinned: pinned.hash(), patience, looks, link };
     let (reply, waited) = replied(session, config, &asked)?;
     let welcome = match reply {
         Reply::Welcome(welcome) => welcome,

@@ -2,7 +2,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_model::{Model, Public};
-use hushed_mpc::Answers;
+use hushed_mpc::{Answers, Link};
 
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -15,11 +15,12 @@ pub struct Offer {
     pub(super) model: Model,
     bundle_hash: Digest,
     pub(super) welcome: Welcome,
+    link: Link,
 }
 
 impl Offer {
-    pub(super) fn new(model: Model, bundle_hash: Digest, welcome: Welcome) -> Self {
-        Self { model, bundle_hash, welcome }
+    pub(super) fn new(model: Model, bundle_hash: Digest, welcome: Welcome, link: Link) -> Self {
+        Self { model, bundle_hash, welcome, link }
     }
 
     /// The public part of the server's model.
@@ -32,6 +33,12 @@ impl Offer {
     #[must_use]
     pub fn bundle_hash(&self) -> Digest {
         self.bundle_hash
+    }
+
+    /// The link by which the forms of a session's steps are chosen.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        self.link
     }
 
     /// Maximum tokens per text that this server accepts.

@@ -91,17 +91,17 @@ pub(super) fn serve(
     let (mut session, key) = shared.listener.session(entry, socket)?;
     let greeted = greet(shared, entry, &mut session, key);
     outcome.stats = session.stats();
-    let owner = match greeted {
-        Ok(Guest { owner, looks: false }) => owner,
+    let (owner, link) = match greeted {
+        Ok(Guest { owner, looks: false, link }) => (owner, link),
         Ok(Guest { looks: true, .. }) => {
             outcome.embedded = None;
             return closed(session, Ok(()));
         }
         Err(stop) => return closed(session, Err(stop)),
     };
-    tracing::info!(session = entry.number(), client = owner.name(), %peer, "session opened");
+    tracing::info!(session = entry.number(), client = owner.name(), %peer, %link, "session opened");
     outcome.client = Some(owner.clone());
-    let mut backend = Protocol::establish(session, Arc::clone(&shared.layers))?;
+    let mut backend = Protocol::establish(session, Arc::clone(&shared.layers), link)?;
     let result = texts(shared, entry, &owner, &mut backend, outcome);
     let session = backend.into_ctx().session;
     outcome.stats = session.stats();

@@ -151,7 +151,7 @@ fn curves_over_their_range() {
             |ctx| curve_scaled(ctx, &curve, &client, from.frac, to).unwrap(),
             |ctx| curve_scaled(ctx, &curve, &server, from.frac, to).unwrap(),
         );
-        let cost = curve_scaled_cost(x.len(), &curve, to);
+        let cost = curve_scaled_cost(&Link::LAN, x.len(), &curve, to);
         assert_cost(&stats, cost);
         let (mut worst, mut sum) = (0.0f64, 0.0);
         for (x, y) in x.iter().zip(reveal(&a, &b)) {
@@ -174,7 +174,7 @@ fn a_narrower_domain_is_cheaper_and_still_holds_what_it_must() {
     let cost = |reach: f64| {
         let curve = GELU_EIGHT.reaching(reach);
         assert!(curve.range() >= reach.min(GELU_EIGHT.range()));
-        curve_scaled_cost(1000, &curve, to)
+        curve_scaled_cost(&Link::LAN, 1000, &curve, to)
     };
     let reaches = [3.0, 3.8, 12.0, 26.0, 55.0, 114.0, f64::INFINITY];
     let bytes: Vec<u64> = reaches.map(|r| cost(r).bytes_client + cost(r).bytes_server).into();

@@ -14,6 +14,7 @@ use crate::he::interleave::automorphisms;
 use crate::he::price::{Answering, PRICES};
 use crate::he::window::{OltShape, OltTiling, Packing, Window};
 use crate::he::wire::OltCost;
+use crate::link::Link;
 use hushed_rlwe::{NoiseBound, ResponseFormat, RlweParams};
 use std::ops::Range;
 use std::sync::Arc;
@@ -105,18 +106,23 @@ impl Answer {
 
     /// The responses to two transformations with results of the same shape, which are added: in common ones if these
     /// are cheaper. `spared` are the same transformations with room for each other's noise.
-    pub(super) fn of_sum(params: &Arc<RlweParams>, terms: [Arc<Layout>; 2], spared: [Arc<Layout>; 2]) -> Vec<Self> {
+    pub(super) fn of_sum(
+        params: &Arc<RlweParams>,
+        link: &Link,
+        terms: [Arc<Layout>; 2],
+        spared: [Arc<Layout>; 2],
+    ) -> Vec<Self> {
         let all = |layout: &Arc<Layout>| Term::new(Arc::clone(layout), Cells::from(0, layout), true);
         let together = [&terms, &spared].map(|terms| Self::together(params, terms.iter().map(all).collect()));
         let alone = terms.map(Self::alone).into();
         let all = together.into_iter().flatten().map(|answer| vec![answer]).chain([alone]);
-        all.min_by_key(|answers| cost(answers).nanoseconds).unwrap_or_default()
+        all.min_by_key(|answers| cost(answers).nanoseconds_over(link)).unwrap_or_default()
     }
 
     /// The responses to one transformation of all rows, or to two of which the first takes the first rows, whichever is
     /// cheaper. `spared` are the same two with room for each other's noise.
     pub(super) fn of_rows(
-        params: &Arc<RlweParams>,
+        (params, link): (&Arc<RlweParams>, &Link),
         all: Arc<Layout>,
         terms: [Arc<Layout>; 2],
         spared: [Arc<Layout>; 2],
@@ -127,8 +133,9 @@ impl Answer {
             Self::together(params, vec![Term::new(first, above, true), Term::new(rest, below, true)])
         };
         let alone = Self::alone(all);
-        let cheapest = [terms, spared].into_iter().filter_map(two).min_by_key(|answer| answer.cost().nanoseconds);
-        match cheapest.filter(|answer| answer.cost().nanoseconds < alone.cost().nanoseconds) {
+        let time = |answer: &Self| answer.cost().nanoseconds_over(link);
+        let cheapest = [terms, spared].into_iter().filter_map(two).min_by_key(time);
+        match cheapest.filter(|answer| time(answer) < time(&alone)) {
             Some(answer) => answer,
             None => alone,
         }

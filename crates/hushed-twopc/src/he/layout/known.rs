@@ -4,6 +4,7 @@ use super::answer::Answer;
 use super::{Layout, OltSpec};
 use crate::error::TwopcError;
 use crate::he::window::OltShape;
+use crate::link::Link;
 use hushed_rlwe::RlweParams;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A cache of product layouts: the same shapes recur layer after layer.
 pub struct Layouts {
     params: Arc<RlweParams>,
+    link: Link,
     known: Mutex<HashMap<OltSpec, Arc<Layout>>>,
     sums: Mutex<HashMap<[OltSpec; 2], Arc<[Answer]>>>,
     rows: Mutex<HashMap<OltSpec, Arc<Answer>>>,
@@ -21,9 +23,14 @@ pub struct Layouts {
 const MAX_LAYOUTS: usize = 1 << 10;
 
 impl Layouts {
-    /// An empty cache.
+    /// An empty cache for sessions over [`Link::LAN`].
     pub fn new(params: Arc<RlweParams>) -> Self {
-        Self { params, known: Mutex::default(), sums: Mutex::default(), rows: Mutex::default() }
+        Self::over(Link::LAN, params)
+    }
+
+    /// An empty cache for sessions over this link.
+    pub fn over(link: Link, params: Arc<RlweParams>) -> Self {
+        Self { params, link, known: Mutex::default(), sums: Mutex::default(), rows: Mutex::default() }
     }
 
     /// The parameters.
@@ -31,12 +38,17 @@ impl Layouts {
         &self.params
     }
 
+    /// The link by which layouts are chosen.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
     /// The layout of `spec`.
     ///
     /// # Errors
     /// As [`Layout::new`].
     pub fn of(&self, spec: &OltSpec) -> Result<Arc<Layout>, TwopcError> {
-        let make = || Ok(Arc::new(Layout::new(&self.params, spec)?));
+        let make = || Ok(Arc::new(Layout::new(&self.params, &self.link, spec)?));
         known(&self.known, *spec, make)
     }
 
@@ -49,7 +61,7 @@ impl Layouts {
             let [one, other] = specs.map(|spec| self.of(&OltSpec { spare_bits, ..spec }));
             Ok::<_, TwopcError>([one?, other?])
         };
-        known(&self.sums, specs, || Ok(Answer::of_sum(&self.params, with_spare(0)?, with_spare(1)?).into()))
+        known(&self.sums, specs, || Ok(Answer::of_sum(&self.params, &self.link, with_spare(0)?, with_spare(1)?).into()))
     }
 
     /// The responses to a product of rows with weights: to one transformation, or to two with a part of the rows each.
@@ -65,7 +77,7 @@ impl Layouts {
         known(&self.rows, *spec, || {
             let all = self.of(spec)?;
             Ok(Arc::new(match first < rows && rows <= first + first / 4 {
-                true => Answer::of_rows(&self.params, all, two(0)?, two(1)?),
+                true => Answer::of_rows((&self.params, &self.link), all, two(0)?, two(1)?),
                 false => Answer::alone(all),
             }))
         })

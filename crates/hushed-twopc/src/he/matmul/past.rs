@@ -22,7 +22,6 @@ use crate::he::wire::OltCost;
 use crate::he::{HeContext, HeError};
 use crate::share::{Ring, Share};
 use hushed_net::{Expect, Session};
-use hushed_rlwe::RlweParams;
 use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -164,16 +163,16 @@ impl PastShape {
             let cells = self.cells(&rest, &layout);
             terms.push((Term::new(layout, cells, true), Operand::Rest(rest)));
         }
-        self.joined(terms, layouts.params())
+        self.joined(terms, layouts)
     }
 
     /// Terms over different moduli answer apart. Of those over the same, X, the blocks and the rest share responses in
     /// the cheapest way: a term with a small mw takes many responses for all that are with it.
-    fn joined(&self, mut terms: Vec<(Term, Operand)>, params: &Arc<RlweParams>) -> Result<Vec<Planned>, TwopcError> {
+    fn joined(&self, mut terms: Vec<(Term, Operand)>, layouts: &Layouts) -> Result<Vec<Planned>, TwopcError> {
         const WAYS: [[usize; 3]; 5] = [[0, 0, 0], [0, 0, 1], [0, 1, 1], [0, 1, 0], [0, 1, 2]];
         let join = |terms: Vec<(Term, Operand)>| {
             let (terms, operands): (Vec<_>, Vec<_>) = terms.into_iter().unzip();
-            Some((Answer::together(params, terms)?, operands))
+            Some((Answer::together(layouts.params(), terms)?, operands))
         };
         let mut planned = Vec::new();
         let limbs = |(term, _): &(Term, Operand)| term.layout.packing_limbs;
@@ -191,7 +190,7 @@ impl PastShape {
             let ways = WAYS.iter().map(by_label).chain([apart]).flatten();
             let OltShape { k, m, n } = self.product.shape;
             let none = HeError::Shape { k, m, n, batch: self.product.batch };
-            planned.extend(ways.min_by_key(|way| cost_of(way).nanoseconds).ok_or(none)?);
+            planned.extend(ways.min_by_key(|way| cost_of(way).nanoseconds_over(layouts.link())).ok_or(none)?);
         }
         Ok(planned)
     }
