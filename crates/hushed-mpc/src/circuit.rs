@@ -435,7 +435,7 @@ impl<S: Shares> Pass<'_, S> {
 
     fn pool(&mut self, step: &Step, values: &mut Held<S>, how: Pool) -> Result<Acts<S::Share>, RunError> {
         let mut x = Self::last_or_copy(step, values)?;
-        if self.all {
+        if self.all || x.rows.texts().iter().all(|text| text.total == 1) {
             let y = self.on.step(step.id, |on| settled(on, step.id, &x))?;
             return Ok(Acts::new(y, LINEAR, x.rows, x.width));
         }
