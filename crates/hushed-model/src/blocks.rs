@@ -4,6 +4,7 @@
 //! Letters: `m` rows (tokens) of a text, `d` width, `h` heads, `dh` head width. Matrices are row-major. A linear layer
 //! computes `Y = X·Wᵀ + b` with `W` of shape `outputs × inputs`, as in a Hugging Face folder.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -141,6 +142,8 @@ pub struct Attention {
     pub heads: Heads,
     /// How positions rotate Q and K.
     pub rope: Option<Rope>,
+    /// What is added to the scores by distance; most models have none.
+    pub distances: Option<Distances>,
     /// The function from scores to weights.
     pub weigh: Weigh,
     /// Which keys a row may see.
@@ -292,6 +295,31 @@ impl Rope {
     }
 }
 
+/// A bias of the scores by the distance from a row to a key, in T5's buckets (Raffel et al. 2020): up to 7 rows each
+/// distance has its own, then every half octave, and from 91 on there is one. Keys after the row have other buckets
+/// than those before it.
+#[derive(Clone)]
+pub struct Distances {
+    /// Buckets × heads, added to the scaled scores; `None` if only the shape is known.
+    pub table: Option<Arc<Matrix<f32>>>,
+}
+
+impl Distances {
+    /// Rows of the table.
+    pub const BUCKETS: usize = 32;
+
+    /// The row of the table for the score of this key in this row.
+    pub fn bucket(row: usize, key: usize) -> usize {
+        const FINE: usize = 8;
+        let (distance, side) = (row.abs_diff(key), usize::from(key > row) * Self::BUCKETS / 2);
+        let octaves = |halves: &usize| distance * distance >= (FINE * FINE) << (halves + 1);
+        side + match distance < FINE {
+            true => distance,
+            false => FINE + (0..7).take_while(octaves).count(),
+        }
+    }
+}
+
 /// How scores become weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weigh {
@@ -312,14 +340,20 @@ pub enum Mask {
     Full,
     /// Row i of a text sees its rows 0 to i.
     Causal,
+    /// Row i of a text sees its rows from i − reach to i + reach.
+    Window {
+        /// Rows to either side.
+        reach: usize,
+    },
 }
 
 impl Mask {
-    /// How many keys row i of a text of `real` tokens sees: always the first ones.
-    pub fn keys(self, i: usize, real: usize) -> usize {
+    /// The keys that row i of a text of `real` tokens sees. Only a row of padding sees none.
+    pub fn keys(self, i: usize, real: usize) -> Range<usize> {
         match self {
-            Mask::Full => real,
-            Mask::Causal => real.min(i + 1),
+            Mask::Full => 0..real,
+            Mask::Causal => 0..real.min(i + 1),
+            Mask::Window { reach } => i.saturating_sub(reach).min(real)..real.min(i + reach + 1),
         }
     }
 }

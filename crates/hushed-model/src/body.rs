@@ -2,6 +2,7 @@
 
 use crate::blocks::{Embedding, Tolerance};
 use crate::decoder::DecoderNetwork;
+use crate::embedder::EmbedderNetwork;
 use crate::network::Network;
 use crate::program::{Block, Program};
 use crate::vit::VisionNetwork;
@@ -13,6 +14,8 @@ pub enum Body {
     Encoder(Network),
     /// Decoders like GPT-2 and LLaMA: the logits of the next token.
     Decoder(DecoderNetwork),
+    /// Encoders with norms before their blocks, and decoders whose rows are pooled: one vector per text.
+    Embedder(EmbedderNetwork),
     /// Vision transformers: one number per class of an image.
     Vision(VisionNetwork),
 }
@@ -23,6 +26,7 @@ impl Body {
         match self {
             Body::Encoder(network) => network.program(),
             Body::Decoder(decoder) => decoder.program(),
+            Body::Embedder(embedder) => embedder.program(),
             Body::Vision(vision) => vision.program(),
         }
     }
@@ -31,7 +35,7 @@ impl Body {
     pub fn program_of_all_rows(&self) -> Program {
         match self {
             Body::Decoder(decoder) => decoder.program_of_all_rows(),
-            Body::Encoder(_) | Body::Vision(_) => self.program(),
+            Body::Encoder(_) | Body::Embedder(_) | Body::Vision(_) => self.program(),
         }
     }
 
@@ -39,7 +43,7 @@ impl Body {
     pub fn program_of_all_logits(&self) -> Program {
         match self {
             Body::Decoder(decoder) => decoder.program_of_all_logits(),
-            Body::Encoder(_) | Body::Vision(_) => self.program(),
+            Body::Encoder(_) | Body::Embedder(_) | Body::Vision(_) => self.program(),
         }
     }
 
@@ -48,6 +52,7 @@ impl Body {
         match self {
             Body::Encoder(network) => Some(&network.embedding),
             Body::Decoder(decoder) => Some(&decoder.embedding),
+            Body::Embedder(embedder) => Some(&embedder.embedding),
             Body::Vision(_) => None,
         }
     }
@@ -57,6 +62,7 @@ impl Body {
         match self {
             Body::Encoder(network) => Some(&mut network.embedding),
             Body::Decoder(decoder) => Some(&mut decoder.embedding),
+            Body::Embedder(embedder) => Some(&mut embedder.embedding),
             Body::Vision(_) => None,
         }
     }
@@ -66,6 +72,7 @@ impl Body {
         match self {
             Body::Encoder(network) => network.outputs(),
             Body::Decoder(decoder) => decoder.head.outputs,
+            Body::Embedder(embedder) => embedder.norm.width,
             Body::Vision(vision) => vision.classes.outputs,
         }
     }
@@ -77,7 +84,9 @@ impl Body {
                 let blocks = network.layers.iter_mut().map(|l| &mut l.feed_forward);
                 blocks.for_each(|block| declare(block, tolerance));
             }
-            Body::Decoder(DecoderNetwork { layers, .. }) | Body::Vision(VisionNetwork { layers, .. }) => {
+            Body::Decoder(DecoderNetwork { layers, .. })
+            | Body::Embedder(EmbedderNetwork { layers, .. })
+            | Body::Vision(VisionNetwork { layers, .. }) => {
                 let blocks = layers.iter_mut().map(|layer| &mut layer.feed_forward);
                 blocks.for_each(|block| declare(block, tolerance));
             }

@@ -341,13 +341,13 @@ fn variances(x: &PlainActs, kind: NormKind, public: usize) -> Ranges {
     Ranges::Norm { first_variance, variance, centred, mean: (kind == NormKind::LayerNorm).then_some(means) }
 }
 
-/// The scores of every row of a token, up to the last key that the mask allows.
+/// The scores of every row of a token with the keys that it sees.
 fn each_row(s: &PlainScores, mask: Mask, public: usize, mut measure: impl FnMut(&[f64])) {
     for (heads, rows) in s.texts.iter().zip(s.rows.texts()) {
         for scores in heads {
             let first = if scores.rows() > public { public } else { 0 };
             for i in first..rows.real.min(scores.rows()) {
-                measure(&scores.row(i)[..mask.keys(i, rows.real)]);
+                measure(&scores.row(i)[mask.keys(i, rows.real)]);
             }
         }
     }

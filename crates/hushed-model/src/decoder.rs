@@ -46,6 +46,9 @@ pub enum NormOrder {
     Before,
     /// After each block, before the residual sum, instead.
     After,
+    /// Before each block; what the first one makes is also what attention's result is added to: the norm after the
+    /// embedding, in the first layer of a model that has it in the place of a norm before attention.
+    First,
     /// Before each block, and these after it.
     Around(Box<[Norm; 2]>),
 }
@@ -88,7 +91,7 @@ pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer], read: Quer
     for (i, layer) in layers.iter().enumerate() {
         p.layer(Some(i));
         let after = match &layer.order {
-            NormOrder::Before => [None, None],
+            NormOrder::Before | NormOrder::First => [None, None],
             NormOrder::After => [Some(&layer.attention_norm), Some(&layer.feed_forward_norm)],
             NormOrder::Around(after) => [Some(&after[0]), Some(&after[1])],
         };
@@ -97,6 +100,9 @@ pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer], read: Quer
             true => p.step("attention.norm", Block::Norm(layer.attention_norm.clone()), &[x]),
             false => x,
         };
+        if matches!(layer.order, NormOrder::First) {
+            x = y;
+        }
         let queries = match i + 1 == layers.len() {
             true => read,
             false => Queries::All,

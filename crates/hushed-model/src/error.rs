@@ -310,14 +310,6 @@ pub enum Problem {
         /// `num_attention_heads`, or `n_heads`.
         heads: usize,
     },
-    /// The scores of this architecture have a term that no protocol computes.
-    #[error(
-        "config.json: the attention of {model_type} adds a relative position bias to its scores, which neither protocol computes; use a model with absolute positions: bert, roberta, xlm-roberta, distilbert"
-    )]
-    AttentionBias {
-        /// As `config.json` names it.
-        model_type: &'static str,
-    },
     /// The header of a weights file is invalid: overlapping, overflowing or missing pieces, not UTF-8, not JSON.
     #[error("{file}: its header is invalid ({source}); fetch the file again")]
     Header {

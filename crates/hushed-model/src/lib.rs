@@ -10,6 +10,7 @@ pub mod blocks;
 pub mod body;
 pub mod calibrate;
 pub mod decoder;
+pub mod embedder;
 pub mod error;
 pub mod folder;
 #[cfg(feature = "testing")]
@@ -34,12 +35,13 @@ pub mod vit;
 pub use arch::config::{Biases, Form, HeadNorms, NetworkConfig, Norms, WeightScale};
 pub use arch::{Architecture, Task};
 pub use blocks::{
-    Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind, NormReach, Pairs,
-    Patches, Pool, QUICK_GELU, Queries, Rope, RopeScaling, Tolerance, Weigh,
+    Activation, Attention, Classifier, Distances, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
+    NormReach, Pairs, Patches, Pool, QUICK_GELU, Queries, Rope, RopeScaling, Tolerance, Weigh,
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate, calibrate_layers};
 pub use decoder::{DecoderNetwork, NormOrder};
+pub use embedder::EmbedderNetwork;
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
     Declared, FUNCTIONS, Matryoshka, Public, PublicFiles, Report, Similarity, Stored, Summary, Warning, check,

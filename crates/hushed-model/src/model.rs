@@ -121,7 +121,9 @@ impl Model {
     pub fn encoder(&self) -> Result<&Network, ModelError> {
         match &self.body {
             Body::Encoder(network) => Ok(network),
-            Body::Decoder(_) | Body::Vision(_) => Err(not_an_encoder(self.public.config.architecture)),
+            Body::Decoder(_) | Body::Embedder(_) | Body::Vision(_) => {
+                Err(not_an_encoder(self.public.config.architecture))
+            }
         }
     }
 
@@ -132,7 +134,9 @@ impl Model {
     pub fn encoder_mut(&mut self) -> Result<&mut Network, ModelError> {
         match &mut self.body {
             Body::Encoder(network) => Ok(network),
-            Body::Decoder(_) | Body::Vision(_) => Err(not_an_encoder(self.public.config.architecture)),
+            Body::Decoder(_) | Body::Embedder(_) | Body::Vision(_) => {
+                Err(not_an_encoder(self.public.config.architecture))
+            }
         }
     }
 }

@@ -112,15 +112,21 @@ impl Step {
         let inside = |parts: &[&'static str]| parts.iter().fold(self.id, |id, part| id.part(part));
         let norms = match &self.block {
             Block::Norm(norm) => [Some((self.id, norm)), None, None],
-            Block::Attention(a) => [
-                a.query_norm.as_deref().map(|norm| (inside(&QUERY_NORM), norm)),
-                a.key_norm.as_deref().map(|norm| (inside(&KEY_NORM), norm)),
-                a.sub_norm.as_ref().map(|norm| (inside(&[SUB_NORM]), norm)),
-            ],
+            Block::Attention(a) => {
+                let [query, key] = self.head_norms();
+                [query, key, a.sub_norm.as_ref().map(|norm| (inside(&[SUB_NORM]), norm))]
+            }
             Block::FeedForward(f) => [f.sub_norm.as_ref().map(|norm| (inside(&[SUB_NORM]), norm)), None, None],
             _ => [None, None, None],
         };
         norms.into_iter().flatten()
+    }
+
+    /// The norms of queries and of keys, with their names.
+    pub fn head_norms(&self) -> [Option<(StepId, &Norm)>; 2] {
+        let Block::Attention(a) = &self.block else { return [None, None] };
+        [(&a.query_norm, QUERY_NORM), (&a.key_norm, KEY_NORM)]
+            .map(|(norm, parts)| Some((parts.into_iter().fold(self.id, StepId::part), norm.as_deref()?)))
     }
 
     /// The norm before the last linear layer of its block, with its name.

@@ -44,6 +44,7 @@ use crate::circuit::input::Padding;
 use crate::circuit::pool::{maximum, pool};
 use crate::circuit::prefix::JOINED;
 use crate::circuit::product::Product;
+use crate::circuit::scores::Scores;
 use crate::circuit::weigh::weigh;
 
 /// The activations of a batch of texts: rows × width.
@@ -202,12 +203,6 @@ pub fn supported(program: &Program) -> Result<(), RunError> {
         Block::Head(Classifier { classes, .. }) | Block::Classes(classes) if classes.outputs < 2 => {
             Some("a head of one number, whose label says nothing; protocol fhe gives the number")
         }
-        Block::Attention(a) if a.query_norm.is_some() || a.key_norm.is_some() => {
-            Some("norms of queries and keys; they run in the clear")
-        }
-        Block::Attention(_) | Block::FeedForward(_) | Block::Linear(_) if !reads_a_norm(program, step) => {
-            Some("a block that reads rows without a norm before it; it runs in the clear")
-        }
         _ => {
             let wide = step.norms().any(|(_, norm)| norm.width > MOST_WIDTH);
             wide.then_some("a norm of so many columns: 8192 at most")
@@ -220,12 +215,6 @@ pub fn supported(program: &Program) -> Result<(), RunError> {
         }
     }
     Ok(())
-}
-
-/// Whether the first operand of a step is a norm's result.
-fn reads_a_norm(program: &Program, step: &Step) -> bool {
-    let from = step.operands.first().and_then(|edge| program.steps().get(edge.from));
-    from.is_some_and(|step| matches!(step.block, Block::Norm(_)))
 }
 
 /// Rounds the answer of a pass to its last place and reveals it to the client: one row per text, with its words'
@@ -324,6 +313,16 @@ impl<S: Shares> Pass<'_, S> {
         Ok(Acts::new(y, ACTIVATION, x.rows, x.width))
     }
 
+    /// The norm of queries or keys, if there is one, with its gain times a factor: of as many columns at a time as it
+    /// has, each its own row. The gain is multiplied in here, as the rotation that follows mixes columns.
+    fn head_norm(&mut self, norm: Option<(StepId, &Norm)>, x: S::Share, factor: f64) -> Result<S::Share, RunError> {
+        let Some((id, norm)) = norm else { return Ok(x) };
+        let rows = x.elements() / norm.width.max(1);
+        let y = self.normalised(id, Acts::new(x, LINEAR, Rows::unpadded(&[rows]), norm.width), norm, 1.0)?;
+        let id = id.part("affine");
+        self.on.step(id, |on| on.product(id, &y.share, rows, &Product::affine(norm, factor)))
+    }
+
     fn attention(&mut self, step: &Step, values: &mut Held<S>, a: &Attention) -> Result<Acts<S::Share>, RunError> {
         let (x, residual) = Self::operand(step, values)?;
         let asking = Asking { rows: &x.rows, queries: if self.all { Queries::All } else { a.queries } };
@@ -337,6 +336,9 @@ impl<S: Shares> Pass<'_, S> {
                 });
             }
         };
+        let [query_norm, key_norm] = step.head_norms();
+        let q = self.head_norm(query_norm, q, Scores::of_queries(a))?;
+        let k = self.head_norm(key_norm, k, 1.0)?;
         let (width, rows) = (a.heads.query_columns(), &asking);
         let padding = self.terms.padded.then_some(self.padding);
         let on = &mut *self.on;
@@ -433,7 +435,7 @@ impl<S: Shares> Pass<'_, S> {
 
     fn pool(&mut self, step: &Step, values: &mut Held<S>, how: Pool) -> Result<Acts<S::Share>, RunError> {
         let mut x = Self::last_or_copy(step, values)?;
-        if self.all {
+        if self.all || x.rows.texts().iter().all(|text| text.total == 1) {
             let y = self.on.step(step.id, |on| settled(on, step.id, &x))?;
             return Ok(Acts::new(y, LINEAR, x.rows, x.width));
         }
@@ -499,7 +501,7 @@ impl<S: Shares> Pass<'_, S> {
         Ok(values.put_back(step, 0, left)?)
     }
 
-    /// A product with all rows, in [`LINEAR`].
+    /// A product with all rows, in [`LINEAR`]. Rows that no norm has made are cut to [`ACTIVATION`] first.
     fn wide(
         &mut self,
         step: &Step,
@@ -509,7 +511,13 @@ impl<S: Shares> Pass<'_, S> {
     ) -> Result<S::Share, RunError> {
         let id = step.id.part(part);
         let rows = x.rows.total();
-        self.on.step(id, |on| on.product(id, &x.share, rows, product))
+        self.on.step(id, |on| match x.format {
+            ACTIVATION => on.product(id, &x.share, rows, product),
+            finer => {
+                let cut = on.rescale(&x.share, finer.frac - ACTIVATION.frac, ACTIVATION.ring)?;
+                on.product(id, &cut, rows, product)
+            }
+        })
     }
 }
 
@@ -522,7 +530,7 @@ pub(crate) fn reach_of(norm: &Norm) -> NormReach {
 fn settled<S: Shares>(on: &mut S, id: StepId, x: &Acts<S::Share>) -> Result<S::Share, RunError> {
     match &x.norm {
         Some(norm) => {
-            let product = Product::affine(norm);
+            let product = Product::affine(norm, 1.0);
             on.product(id.part("affine"), &x.share, x.rows.total(), &product)
         }
         None => Ok(x.share.shift_left(LINEAR.frac - x.format.frac)),

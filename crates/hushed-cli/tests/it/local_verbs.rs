@@ -154,9 +154,10 @@ fn each_protocol_is_named_where_it_runs() {
         ("camembert", &["2pc", "fhe"][..]),
         ("distilbert-classifier", &["2pc"]),
         ("electra-classifier", &["2pc"]),
-        ("albert", &[]),
+        ("albert", &["2pc"]),
         ("mistral", &["2pc"]),
-        ("qwen3", &[]),
+        ("qwen3", &["2pc"]),
+        ("olmo2", &["2pc"]),
     ] {
         let folder = variant_folder(name, |_| ());
         let dir = folder.path().to_string_lossy().into_owned();

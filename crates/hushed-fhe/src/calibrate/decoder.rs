@@ -85,7 +85,7 @@ impl DecoderSeen {
             seen.resize(heads.len(), HeadSeen::default());
             for (head, scores) in seen.iter_mut().zip(heads) {
                 for i in 0..rows.real {
-                    let row = scores.row(i).get(..mask.keys(i, rows.real));
+                    let row = scores.row(i).get(mask.keys(i, rows.real));
                     head.row(row.unwrap_or_default());
                 }
             }

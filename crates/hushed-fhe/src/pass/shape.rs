@@ -84,6 +84,13 @@ pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError>
     let start = layer.start;
     let steps = program.steps().get(layer).unwrap_or_default();
     let kinds = steps.iter().map(|step| step.id.kind());
+    let attention = steps.iter().find(|step| matches!(&step.block, Block::Attention(a) if a.distances.is_some()));
+    if let Some(step) = attention {
+        return Err(FheError::Unsupported {
+            what: format!("{}: a bias of the scores by distance", step.id),
+            remedy: "such a model runs in protocol 2pc",
+        });
+    }
     // Operands are steps of the layer, or the step before it.
     let near = |step: &Step| step.operands.iter().all(|edge| edge.from + 1 >= start);
     match start > 0 && kinds.eq(SHAPE) && steps.iter().all(near) {

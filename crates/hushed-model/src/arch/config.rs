@@ -58,6 +58,8 @@ pub struct NetworkConfig {
     pub padding_id: Option<u32>,
     /// Names of the classes, if the model is a classifier.
     pub labels: Option<Vec<String>>,
+    /// Whether a decoder's rows are pooled into one vector, in the place of its head.
+    pub pooled: bool,
     /// Whether a language model's head uses the token table as its weights.
     pub tied: bool,
     /// Whether one class excludes the others, so that the largest logit is the answer: not with several labels at once,
@@ -110,6 +112,8 @@ pub struct Form {
     pub fused: bool,
     /// The rotary positions of each layer, where they differ; `None` for a layer without.
     pub ropes: Vec<Option<Rope>>,
+    /// How many rows to either side each layer of an encoder sees, where some see only so many; `None` for all.
+    pub windows: Vec<Option<usize>>,
 }
 
 /// Where the norms of a layer are.
@@ -146,6 +150,7 @@ impl Default for Form {
             no_output_bias: false,
             fused: false,
             ropes: Vec::new(),
+            windows: Vec::new(),
         }
     }
 }
@@ -188,6 +193,7 @@ impl NetworkConfig {
             padding_id: Some(0),
             labels: None,
             exclusive: true,
+            pooled: false,
             tied: false,
             end_tokens: Vec::new(),
         }
@@ -269,7 +275,7 @@ impl NetworkConfig {
     /// What the model is used for.
     pub fn task(&self) -> Task {
         match &self.labels {
-            _ if self.architecture.decodes() => Task::Generate,
+            _ if self.architecture.decodes() && !self.pooled => Task::Generate,
             Some(_) => Task::Classify,
             None => Task::Embed,
         }

@@ -13,6 +13,10 @@ pub enum Architecture {
     Electra,
     /// `albert`.
     Albert,
+    /// `mpnet`.
+    MpNet,
+    /// `modernbert`.
+    ModernBert,
     /// `gpt2`.
     Gpt2,
     /// `llama`.
@@ -53,7 +57,7 @@ pub enum Task {
 }
 
 /// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 20] = [
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 22] = [
     ("bert", Architecture::Bert),
     ("roberta", Architecture::Roberta),
     ("xlm-roberta", Architecture::Roberta),
@@ -61,6 +65,8 @@ pub(crate) const MODEL_TYPES: [(&str, Architecture); 20] = [
     ("distilbert", Architecture::DistilBert),
     ("electra", Architecture::Electra),
     ("albert", Architecture::Albert),
+    ("mpnet", Architecture::MpNet),
+    ("modernbert", Architecture::ModernBert),
     ("gpt2", Architecture::Gpt2),
     ("llama", Architecture::Llama),
     ("mistral", Architecture::Mistral),
@@ -103,8 +109,15 @@ impl Architecture {
             | Architecture::DistilBert
             | Architecture::Electra
             | Architecture::Albert
+            | Architecture::MpNet
+            | Architecture::ModernBert
             | Architecture::Vit => false,
         }
+    }
+
+    /// Whether it is a decoder whose rows may be pooled into an embedding.
+    pub(crate) fn pools_like_llama(self) -> bool {
+        self.decodes() && self != Architecture::Gpt2
     }
 
     /// Whether it reads images.

@@ -23,7 +23,7 @@ use crate::vit::VisionNetwork;
 
 use config::NetworkConfig;
 use decoders::{bitnet, gemma, gpt2, granite, llama, mistral, olmo, phi, qwen, smollm};
-use encoders::{Encoder, albert, bert, distilbert, electra, roberta};
+use encoders::{Encoder, albert, bert, distilbert, electra, modernbert, mpnet, roberta};
 pub use kind::{Architecture, Task};
 use vision::vit;
 
@@ -36,6 +36,8 @@ impl Architecture {
             Architecture::DistilBert => distilbert::read(f),
             Architecture::Electra => electra::read(f),
             Architecture::Albert => albert::read(f),
+            Architecture::MpNet => mpnet::read(f),
+            Architecture::ModernBert => modernbert::read(f),
             Architecture::Gpt2 => gpt2::read(f),
             Architecture::Llama => llama::read(f),
             Architecture::Mistral => mistral::read(f),
@@ -60,6 +62,8 @@ impl Architecture {
             Architecture::DistilBert => distilbert::fields(),
             Architecture::Electra => electra::fields(),
             Architecture::Albert => albert::fields(),
+            Architecture::MpNet => mpnet::fields(),
+            Architecture::ModernBert => modernbert::fields(),
             Architecture::Gpt2 => gpt2::fields(),
             Architecture::Llama => llama::fields(),
             Architecture::Mistral => mistral::fields(),
@@ -82,6 +86,7 @@ impl Architecture {
             Architecture::DistilBert => Some(&distilbert::ENCODER),
             Architecture::Electra => Some(&electra::ENCODER),
             Architecture::Albert => Some(&albert::ENCODER),
+            Architecture::MpNet => Some(&mpnet::ENCODER),
             _ => None,
         }
     }
@@ -102,6 +107,10 @@ impl Architecture {
 pub(crate) fn body<S: Source>(config: &NetworkConfig, pool: Pool, source: &mut S) -> Result<Body, S::Error> {
     Ok(match config.architecture {
         Architecture::Vit => Body::Vision(vision(config, source)?),
+        Architecture::ModernBert => Body::Embedder(modernbert::network(&mut LayerReader { config, source }, pool)?),
+        decoder if decoder.decodes() && config.pooled => {
+            Body::Embedder(decoders::embedder(&mut LayerReader { config, source }, pool)?)
+        }
         decoder if decoder.decodes() => Body::Decoder(self::decoder(config, source)?),
         _ => Body::Encoder(encoder(config, pool, source)?),
     })

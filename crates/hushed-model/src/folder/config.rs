@@ -16,9 +16,6 @@ use crate::folder::json::{self, Fields};
 /// The file's name in a model folder.
 pub(crate) const CONFIG: &str = "config.json";
 
-/// An architecture whose attention adds a bias that depends on the distance of two tokens.
-const RELATIVE: &str = "mpnet";
-
 impl NetworkConfig {
     /// Parses `config.json`; `None` if and only if a problem was added. Of an unknown architecture nothing else is
     /// said.
@@ -75,10 +72,6 @@ fn architecture(f: &mut Fields<'_>) -> Option<Architecture> {
         f.problem(Problem::MissingField { file: CONFIG.to_owned(), field: FIELD });
         return None;
     };
-    if given.as_str() == Some(RELATIVE) {
-        f.problem(Problem::AttentionBias { model_type: RELATIVE });
-        return None;
-    }
     let known = MODEL_TYPES.iter().find(|(name, _)| given.as_str() == Some(name));
     if known.is_none() {
         let names: Vec<&str> = MODEL_TYPES.iter().map(|(name, _)| *name).collect();
@@ -173,13 +166,6 @@ mod tests {
             assert_eq!(config.map(|c| c.positions), left);
             assert!(problems.iter().all(|p| matches!(p, Problem::OutOfRange { .. })));
         }
-    }
-
-    #[test]
-    fn a_relative_bias_is_named() {
-        let (_, problems) = parse(&GOOD.replace("\"bert\"", "\"mpnet\""));
-        let [problem @ Problem::AttentionBias { .. }] = &problems[..] else { panic!("{problems:?}") };
-        assert!(problem.to_string().contains("relative position bias"));
     }
 
     /// The names that published configurations use.

@@ -119,7 +119,8 @@ impl PublicFiles {
                 files.insert(SENTENCE, bytes);
             }
         }
-        let generates = files.get(CONFIG).is_some_and(|b| config::generates(b));
+        // A decoder beside modules.json embeds.
+        let generates = files.get(CONFIG).is_some_and(|b| config::generates(b)) && !files.contains_key(MODULES);
         if !generates {
             files.remove(GENERATION);
         }
@@ -194,6 +195,11 @@ impl PublicFiles {
             config.tolerance = Some(declared.activation);
             config.norms = declared.norms;
         }
+        let modules = bytes(MODULES).and_then(|b| pooling::modules(b, problems));
+        let pooled = modules.is_some_and(|m| m.pooled);
+        if let Some(config) = &mut config {
+            config.pooled = pooled && config.architecture.pools_like_llama();
+        }
         // Without a configuration the tokenizer is still checked, with no limit on its ids.
         let vocabulary = config.as_ref().map_or(usize::MAX, |c| c.vocabulary);
         let padding_id = config.as_ref().and_then(|c| c.padding_id);
@@ -211,14 +217,13 @@ impl PublicFiles {
         if let (Some(config), Some(tokenizer)) = (&config, &tokenizer) {
             positions_fit(config, tokenizer, problems);
         }
-        let modules = bytes(MODULES).and_then(|b| pooling::modules(b, problems));
         if let (Some(config), Some(_)) = (&mut config, bytes(MODULES)) {
             if task == Task::Generate || sees {
                 problems.push(Problem::UnsupportedValue {
                     file: CONFIG.to_owned(),
                     field: "model_type",
-                    value: "a decoder or a model of images".to_owned(),
-                    supported: "an encoder of text, beside modules.json".into(),
+                    value: "a decoder without Pooling, GPT-2 or a model of images".to_owned(),
+                    supported: "an encoder of text, or a decoder like LLaMA with Pooling, beside modules.json".into(),
                 });
             }
             // A sentence encoder, whatever it was derived from; without pooling, a cross-encoder is written this way
@@ -238,7 +243,7 @@ impl PublicFiles {
         if let (Some(read), Some(b)) = (&config, bytes(CONFIG))
             && read.architecture.encoder().is_some()
             && let Some(value) = config::other_head(b, read.architecture)
-            && !modules.is_some_and(|m| m.pooled)
+            && !pooled
         {
             problems.push(Problem::UnsupportedValue {
                 file: CONFIG.to_owned(),
@@ -256,7 +261,7 @@ impl PublicFiles {
             (_, Task::Generate) => Pool::Last,
             _ => Pool::Mean, // as sentence-transformers does if the folder says nothing
         };
-        if modules.is_some_and(|m| m.pooled) {
+        if pooled {
             match bytes(POOLING) {
                 Some(b) => {
                     let width = config.as_ref().map(|c| c.width);

@@ -152,6 +152,24 @@ impl<S: Source> LayerReader<'_, S> {
         Ok(Linear { inputs, outputs, bias, weights, stored, ternary: self.config.ternary.is_some() })
     }
 
+    /// Linear layers of the same input without biases, whose matrices are stored above each other as one.
+    pub(crate) fn above_each_other<const N: usize>(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        outputs: [usize; N],
+    ) -> Result<[Linear; N], S::Error> {
+        let all = self.matrix(&format!("{name}.weight"), outputs.iter().sum(), inputs)?;
+        let mut first = 0;
+        Ok(outputs.map(|outputs| {
+            let rows = first..first + outputs;
+            first += outputs;
+            let weights = all.as_ref().map(|all| Arc::new(all.rows_of(rows)));
+            let bias = weights.as_ref().map(|_| vec![0.0; outputs].into());
+            Linear { inputs, outputs, weights, stored: None, bias, ternary: false }
+        }))
+    }
+
     /// The head of a language model, without a bias.
     pub(crate) fn head(&mut self, embedding: &Embedding) -> Result<Linear, S::Error> {
         let (inputs, outputs) = (embedding.width, embedding.vocabulary);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::product::{times_transposed, transposed};
-use super::{PlainActs, functions, head_columns};
+use super::{PlainActs, add_distances, functions, head_columns};
 use crate::blocks::{Attention, Queries};
 use crate::error::ModelError;
 use crate::matrix::Matrix;
@@ -67,9 +67,12 @@ impl PlainCache {
             for i in 0..m {
                 let row = p.row_mut(i);
                 row.iter_mut().for_each(|s| *s *= h.scale);
+                if let Some(distances) = &a.distances {
+                    add_distances(id, row, distances, [j, self.rows + i])?;
+                }
                 let seen = match a.queries {
                     Queries::All => a.mask.keys(self.rows + i, n),
-                    Queries::First | Queries::Last => n,
+                    Queries::First | Queries::Last => 0..n,
                 };
                 functions::weigh(row, seen, a.weigh);
             }

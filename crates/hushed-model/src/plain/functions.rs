@@ -1,5 +1,7 @@
 //! Scalar and row functions in f64.
 
+use std::ops::Range;
+
 use crate::blocks::{Activation, QUICK_GELU, Weigh};
 
 /// The exact function, up to a few units in the last place.
@@ -20,16 +22,23 @@ pub fn activation(f: Activation, x: f64) -> f64 {
     }
 }
 
-/// Turns a row of scores into weights over its first `seen` keys; the others, which are masked, become 0.
-pub fn weigh(row: &mut [f64], seen: usize, by: Weigh) {
+/// Turns a row of scores into weights over the keys that it sees; the others, which are masked, become 0.
+pub fn weigh(row: &mut [f64], seen: Range<usize>, by: Weigh) {
     match by {
         Weigh::Softmax => softmax(row, seen),
         Weigh::Sigmoid { bias } => {
-            let (row, masked) = row.split_at_mut(seen.min(row.len()));
-            row.iter_mut().for_each(|s| *s = logistic(*s + bias));
-            masked.fill(0.0);
+            only(row, seen).iter_mut().for_each(|s| *s = logistic(*s + bias));
         }
     }
+}
+
+/// The part of a row that is seen; the rest becomes 0.
+fn only(row: &mut [f64], seen: Range<usize>) -> &mut [f64] {
+    let end = seen.end.min(row.len());
+    let start = seen.start.min(end);
+    row[..start].fill(0.0);
+    row[end..].fill(0.0);
+    &mut row[start..end]
 }
 
 /// 1/(1 + e^{−x}).
@@ -37,15 +46,14 @@ fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Softmax over the first `seen` of a row of scores; the others, which are masked, become 0.
-pub fn softmax(row: &mut [f64], seen: usize) {
-    let (row, masked) = row.split_at_mut(seen.min(row.len()));
+/// Softmax over the part of a row of scores that is seen; the rest, which is masked, becomes 0.
+pub fn softmax(row: &mut [f64], seen: Range<usize>) {
+    let row = only(row, seen);
     // The maximum cancels; subtracting it keeps the exponentials within (0, 1].
     let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     row.iter_mut().for_each(|v| *v = (*v - max).exp());
     let sum = row.iter().sum::<f64>();
     row.iter_mut().for_each(|v| *v /= sum);
-    masked.fill(0.0);
 }
 
 /// Rounds a row to 8 bits as BitNet b1.58 does before a linear layer (Ma et al. 2024): to multiples of a 127th of its
@@ -82,7 +90,7 @@ mod tests {
     #[test]
     fn sigmoid_weights_stand_alone() {
         let mut row = [3.0, 800.0, -800.0, 5.0];
-        weigh(&mut row, 3, Weigh::Sigmoid { bias: -2.0 });
+        weigh(&mut row, 0..3, Weigh::Sigmoid { bias: -2.0 });
         assert!((row[0] - 0.731_058_578_630_004_9).abs() < 1e-15);
         assert_eq!(row[1..], [1.0, 0.0, 0.0]);
     }
@@ -126,8 +134,13 @@ mod tests {
     #[test]
     fn softmax_ignores_padding_and_large_scores() {
         let mut row = [1000.0, 1000.0 + 3f64.ln(), 9999.0];
-        softmax(&mut row, 2);
+        softmax(&mut row, 0..2);
         assert!((row[0] - 0.25).abs() < 1e-12 && (row[1] - 0.75).abs() < 1e-12);
         assert_eq!(row[2], 0.0);
+        let mut row = [7.0, 3.0, 3.0, 9999.0];
+        softmax(&mut row, 1..3);
+        assert_eq!(row, [0.0, 0.5, 0.5, 0.0]);
+        softmax(&mut row, 4..4);
+        assert_eq!(row, [0.0; 4]);
     }
 }

@@ -7,7 +7,9 @@ mod run;
 
 use rayon::prelude::*;
 
-use crate::blocks::{Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Patches, Pool, Rope, Weigh};
+use crate::blocks::{
+    Activation, Distances, Embedding, Heads, Linear, Mask, Norm, NormKind, Patches, Pool, Rope, Weigh,
+};
 use crate::error::ModelError;
 use crate::images::Pixels;
 use crate::matrix::Matrix;
@@ -45,6 +47,27 @@ impl PlainActs {
         let width = self.values.cols();
         self.rows.blocks().map(move |(rows, _)| &self.values.data()[rows.start * width..rows.end * width])
     }
+}
+
+impl PlainScores {
+    /// Adds a bias by distance, of texts in which every row makes queries.
+    fn add(&mut self, at: StepId, distances: &Distances) -> Result<(), ModelError> {
+        for heads in &mut self.texts {
+            for (head, scores) in heads.iter_mut().enumerate() {
+                (0..scores.rows())
+                    .try_for_each(|row| add_distances(at, scores.row_mut(row), distances, [head, row]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds the biases of a head to a row of its scores.
+fn add_distances(at: StepId, scores: &mut [f64], d: &Distances, [head, row]: [usize; 2]) -> Result<(), ModelError> {
+    let table = here(at, &d.table)?;
+    let each = scores.iter_mut().enumerate();
+    each.for_each(|(key, s)| *s += f64::from(table.row(Distances::bucket(row, key))[head]));
+    Ok(())
 }
 
 /// Columns `head·dh .. (head+1)·dh` of a block of rows: `m × dh`.

@@ -256,7 +256,10 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
             return self.linear(id.part("output"), &o, &a.output);
         }
         let at = id.part("scores");
-        let s = scores(at, &q, &k, &a.heads)?; // h of m × m
+        let mut s = scores(at, &q, &k, &a.heads)?; // h of m × m
+        if let Some(distances) = &a.distances {
+            s.add(at, distances)?;
+        }
         self.show(at, What::Values, Moment::Output, Seen::Scores(&s));
         let at = id.part("weigh");
         let mask = match a.queries {

@@ -158,6 +158,7 @@ fn blocks(model: &mut Model) -> Vec<&mut Block> {
     match &mut model.body {
         Body::Encoder(network) => (network.layers.iter_mut()).map(|layer| &mut layer.feed_forward).collect(),
         Body::Decoder(decoder) => (decoder.layers.iter_mut()).map(|layer| &mut layer.feed_forward).collect(),
+        Body::Embedder(embedder) => (embedder.layers.iter_mut()).map(|layer| &mut layer.feed_forward).collect(),
         Body::Vision(vision) => (vision.layers.iter_mut()).map(|layer| &mut layer.feed_forward).collect(),
     }
 }

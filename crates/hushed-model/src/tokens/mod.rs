@@ -133,9 +133,7 @@ impl Tokenizer {
         pipeline::name_model(&mut object);
         let kind = pipeline::kind(&object, problems);
         let around = match task {
-            Task::Embed | Task::Classify => {
-                pipeline::special_around(&object, problems).map(|(first, last)| [Some(first), Some(last)])
-            }
+            Task::Embed | Task::Classify => pipeline::special_around(&object, problems),
             Task::Generate => pipeline::special_before(&object, problems).map(|first| [first, None]),
         };
         let table = Vocabulary::parse(kind?, &object, vocabulary, problems);
@@ -143,7 +141,7 @@ impl Tokenizer {
             return None;
         }
         let (kind, table, around) = (kind?, table?, around?);
-        // A generator's may be added outside the vocabulary.
+        // A decoder's may be added outside the vocabulary.
         let listed = around.each_ref().map(|name| name.as_ref().and_then(|name| table.find(name)));
         let mask = table.find(kind.mask());
         let names = pipeline::specials(&object);
@@ -159,7 +157,8 @@ impl Tokenizer {
         {
             problems.push(Problem::SpecialTokenDiffers { token: kind.padding().to_owned(), tokenizer, config });
         }
-        let padding = padding.or(padding_id).unwrap_or(0);
+        let named_padding = padding.or(padding_id);
+        let padding = named_padding.unwrap_or(0);
 
         if task == Task::Generate {
             pipeline::decodes_bytes(kind, &object, problems);
@@ -184,9 +183,9 @@ impl Tokenizer {
         let mut found = [None; 2];
         for ((found, name), listed) in found.iter_mut().zip(&around).zip(listed) {
             let Some(name) = name else { continue };
-            *found = listed.or_else(|| match task {
-                Task::Generate => library.token_to_id(name),
-                Task::Embed | Task::Classify => None,
+            *found = listed.or_else(|| match kind {
+                Kind::Bytes | Kind::Pieces => library.token_to_id(name),
+                Kind::WordPiece | Kind::Unigram => None,
             });
             if found.is_none() {
                 problems.push(Problem::NoSuchToken { token: name.clone() });
@@ -203,7 +202,7 @@ impl Tokenizer {
         let around = found;
         let mask = mask.or_else(|| library.token_to_id(kind.mask()));
         let reserved = match task {
-            Task::Embed | Task::Classify => around.into_iter().chain([Some(padding), mask]).flatten().collect(),
+            Task::Embed | Task::Classify => around.into_iter().chain([named_padding, mask]).flatten().collect(),
             Task::Generate => special.clone(),
         };
         let bytes = (task == Task::Generate)

@@ -271,27 +271,36 @@ pub(super) fn hide_specials(object: &mut Map<String, Value>) {
 }
 
 /// The special tokens before and after a text, from `BertProcessing`, `RobertaProcessing` or a `TemplateProcessing` of
-/// the shape `[CLS] A [SEP]`.
-pub(super) fn special_around(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<(String, String)> {
+/// the shape `[CLS] A [SEP]` or, of a decoder that embeds, `A [EOS]`.
+pub(super) fn special_around(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<[Option<String>; 2]> {
     let mut posts = chain(object.get("post_processor"), "processors").filter(|part| !is_byte_level(part));
     let post = posts.next().filter(|_| posts.next().is_none());
     let found = post.and_then(|p| match p.get("type")?.as_str()? {
         "BertProcessing" | "RobertaProcessing" => {
-            Some((p.get("cls")?.get(0)?.as_str()?.to_owned(), p.get("sep")?.get(0)?.as_str()?.to_owned()))
+            let token = |name: &str| Some(p.get(name)?.get(0)?.as_str()?.to_owned());
+            Some([Some(token("cls")?), Some(token("sep")?)])
         }
         "TemplateProcessing" => {
-            let [first, text, last] = p.get("single")?.as_array()?.as_slice() else {
-                return None;
+            let (first, text, last) = match p.get("single")?.as_array()?.as_slice() {
+                [first, text, last] => (Some(first), text, last),
+                [text, last] => (None, text, last),
+                _ => return None,
             };
             (text.get("Sequence")?.get("id")?.as_str()? == "A").then_some(())?;
             let token = |piece: &Value| Some(piece.get("SpecialToken")?.get("id")?.as_str()?.to_owned());
-            Some((token(first)?, token(last)?))
+            let first = match first {
+                Some(first) => Some(token(first)?),
+                None => None,
+            };
+            Some([first, Some(token(last)?)])
         }
         _ => None,
     });
     if found.is_none() {
-        Fields::new(TOKENIZER, object, problems)
-            .unsupported_part("post_processor", "BertProcessing, RobertaProcessing, or a template [CLS] A [SEP]");
+        Fields::new(TOKENIZER, object, problems).unsupported_part(
+            "post_processor",
+            "BertProcessing, RobertaProcessing, or a template [CLS] A [SEP] or A [SEP]",
+        );
     }
     found
 }

@@ -6,6 +6,7 @@ mod calibration;
 mod chat;
 mod decoders;
 mod drafts;
+mod embedders;
 mod folders;
 mod golden;
 mod gpt2;

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use hushed_model::{Attention, Heads, Queries, Rope, StepId, Weigh};
+use hushed_model::{Attention, Distances, Heads, Queries, Rope, StepId, Weigh, here};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::he::{Grows, MatmulShape, OltShape, PastShape};
@@ -73,7 +73,24 @@ pub fn scores<S: Shares>(
             let before = on.times_known(&q, &keys, &shape, KEY_BITS)?;
             s = side_by_side([before, s], asking.rows * heads.count);
         }
-        Ok(on.narrow(&s, how.shift, how.format.ring))
+        let s = on.narrow(&s, how.shift, how.format.ring);
+        let Some(distances) = &a.distances else { return Ok(s) };
+        // The biases are added to the server's share.
+        let table = match on.knows(Party::Server) {
+            true => Some(here(step, &distances.table)?),
+            false => None,
+        };
+        let (m, n) = (asking.rows, keys.rows);
+        let biases = on.known(Party::Server, s.elements(), || {
+            let of = |head: usize, row: usize, key: usize| {
+                let bias = table.map_or(0.0, |table| table.row(Distances::bucket(row, key))[head]);
+                how.format.signed(how.factor * f64::from(bias))
+            };
+            let row = |head: usize, row: usize| (0..n).map(move |key| of(head, row, key));
+            let all = (0..heads.count).flat_map(|head| (0..m).flat_map(move |i| row(head, i)));
+            all.collect::<Vec<_>>().repeat(group.texts.len())
+        });
+        Ok(on.add_known(&s, &biases))
     };
     rows.groups().into_iter().map(product).collect()
 }

@@ -1,6 +1,6 @@
 //! The input of a pass over texts or images.
 
-use hushed_model::{Block, Item, Pixels, Program, Rows, Step, TextRows, TokenIds};
+use hushed_model::{Block, Item, Pixels, Pool, Program, Rows, Step, TextRows, TokenIds};
 use hushed_twopc::Link;
 
 /// Each party's input to a pass. Both give the same terms and the same number of rows.
@@ -52,16 +52,19 @@ impl From<Terms> for SessionTerms {
 pub(crate) enum Padding {
     /// After the text: positions come from a table, and those of later rows from a lookup by the client.
     Behind,
-    /// Before it: scores depend on the distance between rows, so a text may begin anywhere. Later rows then have the
-    /// same distances as without padding, and the last row is the same for both parties.
+    /// Before it, where the last row of a text is read or others follow it: scores depend on the distance between rows,
+    /// so a text may begin anywhere. Later rows then have the same distances as without padding, and the last row is
+    /// the same for both parties.
     InFront,
 }
 
 impl Padding {
     /// The side that suits a program.
     pub(crate) fn of(program: &Program) -> Padding {
-        let turned = |step: &Step| matches!(&step.block, Block::Attention(a) if a.rope.is_some());
-        match program.steps().iter().any(turned) && program.embedding().is_some_and(|e| !e.placed) {
+        let any = |of: fn(&Step) -> bool| program.steps().iter().any(of);
+        let turned = any(|step| matches!(&step.block, Block::Attention(a) if a.rope.is_some()));
+        let others = any(|step| matches!(&step.block, Block::Pool(how) if *how != Pool::Last));
+        match turned && !others && program.embedding().is_some_and(|e| !e.placed) {
             true => Padding::InFront,
             false => Padding::Behind,
         }

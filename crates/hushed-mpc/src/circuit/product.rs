@@ -29,8 +29,8 @@ pub struct Product {
 enum Part {
     /// The layer, with factors for its weights and its bias.
     Layer { linear: Linear, weights: f64, bias: f64 },
-    /// The operand itself with its gain and offset, which a residual sum reads.
-    Operand,
+    /// The operand itself with its gain and offset, times a factor: what a residual sum reads.
+    Operand(f64),
 }
 
 /// A product ready to run: weights, and bias in [`LINEAR`], at the party that has the numbers.
@@ -106,19 +106,16 @@ impl Product {
     fn new(norm: Option<&Norm>, width: usize, parts: Vec<Part>) -> Product {
         let outputs = parts.iter().map(|part| match part {
             Part::Layer { linear, .. } => linear.outputs,
-            Part::Operand => width,
+            Part::Operand(_) => width,
         });
         Product { norm: norm.cloned(), inputs: width, outputs: outputs.sum(), parts }
     }
 
-    /// Query (with the factor of the scores), key and value, and the operand for the residual sum.
+    /// Query (with the factor of the scores, unless a norm reads it), key and value, and the operand for the residual
+    /// sum.
     pub fn attention_input(norm: Option<&Norm>, a: &Attention, residual: bool) -> Self {
-        let mut parts = vec![
-            scaled(&a.query, Scores::of(a.weigh).factor * a.heads.scale),
-            scaled(&a.key, 1.0),
-            scaled(&a.value, 1.0),
-        ];
-        parts.extend(residual.then_some(Part::Operand));
+        let mut parts = vec![query(a), scaled(&a.key, 1.0), scaled(&a.value, 1.0)];
+        parts.extend(residual.then_some(Part::Operand(1.0)));
         Product::new(norm, a.query.inputs, parts)
     }
 
@@ -128,10 +125,9 @@ impl Product {
         Product::new(norm, a.key.inputs, parts)
     }
 
-    /// Only the query, with the factor of the scores.
+    /// Only the query, as in [`Product::attention_input`].
     pub fn query(norm: Option<&Norm>, a: &Attention) -> Self {
-        let factor = Scores::of(a.weigh).factor * a.heads.scale;
-        Product::new(norm, a.query.inputs, vec![scaled(&a.query, factor)])
+        Product::new(norm, a.query.inputs, vec![query(a)])
     }
 
     /// The wide layer of a feed-forward block, scaled for its activation; with a gate, the gate is scaled and the layer
@@ -142,14 +138,14 @@ impl Product {
             Some(gate) => vec![scaled(gate, scale), scaled(&f.up, 1.0)],
             None => vec![scaled(&f.up, scale)],
         };
-        parts.extend(residual.then_some(Part::Operand));
+        parts.extend(residual.then_some(Part::Operand(1.0)));
         Product::new(norm, f.up.inputs, parts)
     }
 
     /// The single layer of a feed-forward block whose activation was pruned, and the operand for the residual sum.
     pub fn merged(norm: Option<&Norm>, w: &Linear, residual: bool) -> Self {
         let mut parts = vec![scaled(w, 1.0)];
-        parts.extend(residual.then_some(Part::Operand));
+        parts.extend(residual.then_some(Part::Operand(1.0)));
         Product::new(norm, w.inputs, parts)
     }
 
@@ -173,9 +169,9 @@ impl Product {
         Product::new(norm, linear.inputs, vec![scaled(linear, 1.0)])
     }
 
-    /// A norm's gain and offset.
-    pub fn affine(norm: &Norm) -> Self {
-        Product::new(Some(norm), norm.width, vec![Part::Operand])
+    /// A norm's gain and offset, times a factor.
+    pub fn affine(norm: &Norm, factor: f64) -> Self {
+        Product::new(Some(norm), norm.width, vec![Part::Operand(factor)])
     }
 
     /// The shape of the linear step for this many rows.
@@ -218,12 +214,12 @@ impl Product {
                         }
                     })?;
                 }
-                Part::Operand => {
+                Part::Operand(factor) => {
                     rows.make_room(self.outputs);
                     let mut row = vec![0.0; self.inputs];
                     for i in 0..self.inputs {
                         row[i] = 1.0;
-                        rows.add(&row, 0.0, 1.0, 1.0);
+                        rows.add(&row, 0.0, *factor, *factor);
                         row[i] = 0.0;
                     }
                 }
@@ -249,6 +245,11 @@ impl Product {
         let weights = PreparedWeights::transposed(m, n, WEIGHT_BITS, largest, weights);
         Ok(Layer { numbers: Some((weights.map_err(TwopcError::from)?, bias)) })
     }
+}
+
+/// The query's layer. A factor before a norm would only change its ε: the factor of the scores is then in its gain.
+fn query(a: &Attention) -> Part {
+    scaled(&a.query, if a.query_norm.is_some() { 1.0 } else { Scores::of_queries(a) })
 }
 
 fn scaled(linear: &Linear, scale: f64) -> Part {
@@ -283,7 +284,7 @@ mod tests {
         for part in &product.parts {
             let (map, weights, bias) = match part {
                 Part::Layer { linear, weights, bias } => (LinearMap::of(id, linear).unwrap(), *weights, *bias),
-                Part::Operand => (LinearMap::identity(product.inputs), 1.0, 1.0),
+                Part::Operand(factor) => (LinearMap::identity(product.inputs), *factor, *factor),
             };
             let map = match &product.norm {
                 Some(norm) => {
@@ -325,7 +326,7 @@ mod tests {
         let norms = [NormKind::LayerNorm, NormKind::RmsNorm].map(norm);
         for norm in [None, Some(&norms[0]), Some(&norms[1])] {
             for scale in [1.0, -std::f64::consts::LOG2_E / 3.0] {
-                let parts = vec![scaled(&linear, scale), Part::Operand];
+                let parts = vec![scaled(&linear, scale), Part::Operand(scale)];
                 let product = Product::new(norm, INPUTS, parts);
                 let found = product.integers(id, None).unwrap();
                 let (weights, bias) = slow(&product, id);

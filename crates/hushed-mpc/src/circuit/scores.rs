@@ -1,7 +1,7 @@
 //! How scores are passed to the function that weighs them: the factor in the queries, the format, and what is added
 //! where they are masked.
 
-use hushed_model::Weigh;
+use hushed_model::{Attention, Weigh};
 use hushed_twopc::func::Format;
 use hushed_twopc::func::sigmoid::{self, ARGUMENT};
 use hushed_twopc::func::softmax::SCORES;
@@ -25,6 +25,11 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
+    /// The factor of a block's queries, with the model's own scale of the scores.
+    pub(crate) fn of_queries(a: &Attention) -> f64 {
+        Scores::of(a.weigh).factor * a.heads.scale
+    }
+
     pub(crate) fn of(weigh: Weigh) -> Scores {
         let product = 2 * QUERY.frac;
         match weigh {

@@ -3,6 +3,8 @@
 //! Only the scores that the mask lets a row see are weighed; only the client knows which keys are padding. The bias of
 //! a sigmoid is public, and one party adds it.
 
+use std::ops::Range;
+
 use hushed_model::{Attention, Mask, Queries, Weigh};
 use hushed_net::Party;
 use hushed_twopc::func::sigmoid;
@@ -29,8 +31,7 @@ pub fn weigh<S: Shares>(
         let public = past.prefix().rows();
         let (m, n) = (asking.rows, public + past.before(&group).rows);
         let matrices = group.texts.len() * heads.count;
-        // A single row is the last one, or there is no mask.
-        let seen = Seen { rows: m, keys: n, causal: mask == Mask::Causal && m > 1 };
+        let seen = Seen { rows: m, keys: n, mask };
         let mut s = seen.of(s, matrices);
         if let Some(padding) = padding {
             let behind = padding != Padding::InFront;
@@ -59,40 +60,50 @@ pub fn weigh<S: Shares>(
     scores.iter().zip(rows.groups()).map(weights).collect()
 }
 
-/// The keys that rows see through the mask, which is public.
+/// The keys that the last `rows` of `keys` rows see through the mask, which is public. A single row without others
+/// before it sees all: it is the last one of a text, or there is no mask.
 struct Seen {
     rows: usize,
     keys: usize,
-    /// Row i of m sees the first n − m + i + 1 of n keys; otherwise all.
-    causal: bool,
+    mask: Mask,
 }
 
 impl Seen {
+    /// The keys that each row sees.
+    fn each(&self) -> impl Iterator<Item = Range<usize>> {
+        let (mask, keys) = (self.mask, self.keys);
+        (keys - self.rows..keys).map(move |row| mask.keys(row, keys))
+    }
+
     /// How many keys each row sees.
     fn widths(&self) -> Vec<usize> {
-        let hidden = |row: usize| usize::from(self.causal) * (self.rows - 1 - row);
-        (0..self.rows).map(|row| self.keys - hidden(row)).collect()
+        self.each().map(|seen| seen.len()).collect()
+    }
+
+    /// Whether every row sees every key.
+    fn all(&self) -> bool {
+        self.each().all(|seen| seen.len() == self.keys)
     }
 
     /// The places of these keys in this many matrices of rows × keys.
     fn places(&self, matrices: usize) -> impl Iterator<Item = usize> {
-        let widths = self.widths().repeat(matrices);
-        let (rows, keys) = (widths.into_iter().enumerate(), self.keys);
-        rows.flat_map(move |(row, width)| row * keys..row * keys + width)
+        let all: Vec<Range<usize>> = self.each().collect();
+        let (rows, keys) = (all.repeat(matrices).into_iter().enumerate(), self.keys);
+        rows.flat_map(move |(row, seen)| row * keys + seen.start..row * keys + seen.end)
     }
 
     /// Gathers the elements at these places.
     fn of<S: Local>(&self, x: &S, matrices: usize) -> S {
         let count = matrices * self.widths().iter().sum::<usize>();
-        match self.causal {
-            true => x.gather(count, || self.places(matrices).collect()),
-            false => x.clone(),
+        match self.all() {
+            true => x.clone(),
+            false => x.gather(count, || self.places(matrices).collect()),
         }
     }
 
     /// Restores whole matrices, with zeros elsewhere.
     fn spread<S: Shares>(&self, on: &S, x: S::Share, matrices: usize) -> S::Share {
-        if !self.causal {
+        if self.all() {
             return x;
         }
         let (ring, count) = (x.ring(), x.elements());

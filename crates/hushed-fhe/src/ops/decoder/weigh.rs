@@ -32,7 +32,7 @@ use crate::slots::Slots;
 pub fn causal(at: StepId, block: &Attention) -> Result<(), FheError> {
     match block.mask {
         Mask::Causal => Ok(()),
-        Mask::Full => Err(FheError::Unsupported {
+        Mask::Full | Mask::Window { .. } => Err(FheError::Unsupported {
             what: format!("{at}: attention without a causal mask, in a decoder"),
             remedy: "decoders with causal attention can be run",
         }),

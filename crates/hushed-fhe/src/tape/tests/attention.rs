@@ -57,6 +57,7 @@ fn layer() -> Attention {
         output: linear(4, 0.5),
         heads: Heads { count: HEADS, keys: HEADS, width: DH, scale: 0.5 },
         rope: None,
+        distances: None,
         weigh: Weigh::Softmax,
         mask: Mask::Full,
         queries: Queries::All,

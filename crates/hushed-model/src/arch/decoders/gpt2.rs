@@ -146,6 +146,7 @@ impl<S: Source> LayerReader<'_, S> {
                 output: self.stored_transposed(&name("attn.c_proj"), d, d)?,
                 heads: self.config.split(),
                 rope: None,
+                distances: None,
                 weigh: Weigh::Softmax,
                 mask: Mask::Causal,
                 queries: Queries::All,

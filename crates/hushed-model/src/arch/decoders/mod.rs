@@ -20,9 +20,10 @@ use super::common::{self, Epsilon, Factor, Hidden, Layers, Vocabulary, Width};
 use super::config::{HeadNorms, NetworkConfig, Norms, ROPE};
 use super::kind::Architecture;
 use crate::blocks::{
-    Activation, Attention, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Queries, Rope, RopeScaling,
+    Activation, Attention, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool, Queries, Rope, RopeScaling,
 };
 use crate::decoder::{DecoderNetwork, Layer, NormOrder};
+use crate::embedder::EmbedderNetwork;
 use crate::folder::config::ends;
 use crate::folder::fields::{
     COMMON, Entry, GENERATION, OFF, Table,
@@ -309,6 +310,21 @@ pub(super) fn down(i: usize) -> String {
 
 /// The layers of a configuration that [`read`] made.
 pub(super) fn network<S: Source>(from: &mut LayerReader<'_, S>) -> Result<DecoderNetwork, S::Error> {
+    let (table, layers, norm) = parts(from)?;
+    let head = from.head(&table)?;
+    let (weights, stored) = from.scaled(from.config.form.logit_scale, (head.weights.clone(), head.stored.clone()));
+    let head = Linear { weights, stored, ..head };
+    Ok(DecoderNetwork { embedding: from.enlarged(table), layers, norm, head })
+}
+
+/// The same without its head.
+pub(super) fn embedder<S: Source>(from: &mut LayerReader<'_, S>, pool: Pool) -> Result<EmbedderNetwork, S::Error> {
+    let (table, layers, norm) = parts(from)?;
+    Ok(EmbedderNetwork { embedding: from.enlarged(table), layers, norm, pool })
+}
+
+/// The token vectors as they are stored, the layers, and the norm after them.
+fn parts<S: Source>(from: &mut LayerReader<'_, S>) -> Result<(Embedding, Vec<Layer>, Norm), S::Error> {
     let c = from.config;
     let (tokens, stored) = from.numbers("embed_tokens.weight", c.vocabulary, c.width)?;
     let table = Embedding {
@@ -322,19 +338,16 @@ pub(super) fn network<S: Source>(from: &mut LayerReader<'_, S>) -> Result<Decode
     };
     let layers = (0..c.layers).map(|i| from.llama_layer(i)).collect::<Result<_, _>>()?;
     let norm = from.rms_norm("norm", c.width)?;
-    let head = from.head(&table)?;
-    let scale = |factor, numbers| from.scaled(factor, numbers);
-    let (tokens, stored) = scale(c.form.embedding_scale, (table.tokens.clone(), table.stored.clone()));
-    let (weights, head_stored) = scale(c.form.logit_scale, (head.weights.clone(), head.stored.clone()));
-    Ok(DecoderNetwork {
-        embedding: Embedding { tokens, stored, ..table },
-        layers,
-        norm,
-        head: Linear { weights, stored: head_stored, ..head },
-    })
+    Ok((table, layers, norm))
 }
 
 impl<S: Source> LayerReader<'_, S> {
+    /// The token vectors with their factor.
+    fn enlarged(&self, table: Embedding) -> Embedding {
+        let (tokens, stored) = self.scaled(self.config.form.embedding_scale, (table.tokens, table.stored));
+        Embedding { tokens, stored, ..table }
+    }
+
     fn llama_layer(&mut self, i: usize) -> Result<Layer, S::Error> {
         let c = self.config;
         let (d, hidden, heads) = (c.width, c.hidden, c.split());
@@ -378,6 +391,7 @@ impl<S: Source> LayerReader<'_, S> {
                 output: self.scaled_layer(c.form.residual_scale, output),
                 heads,
                 rope: c.form.ropes.get(i).copied().unwrap_or(c.rope),
+                distances: None,
                 weigh: c.weigh,
                 mask: Mask::Causal,
                 queries: Queries::All,
@@ -434,23 +448,5 @@ impl<S: Source> LayerReader<'_, S> {
             offset: gain.as_ref().map(|_| vec![0.0; width].into()),
             gain,
         })
-    }
-
-    /// Linear layers of the same input without biases, whose matrices are stored above each other as one.
-    fn above_each_other<const N: usize>(
-        &mut self,
-        name: &str,
-        inputs: usize,
-        outputs: [usize; N],
-    ) -> Result<[Linear; N], S::Error> {
-        let all = self.matrix(&format!("{name}.weight"), outputs.iter().sum(), inputs)?;
-        let mut first = 0;
-        Ok(outputs.map(|outputs| {
-            let rows = first..first + outputs;
-            first += outputs;
-            let weights = all.as_ref().map(|all| Arc::new(all.rows_of(rows)));
-            let bias = weights.as_ref().map(|_| vec![0.0; outputs].into());
-            Linear { inputs, outputs, weights, stored: None, bias, ternary: false }
-        }))
     }
 }

@@ -45,6 +45,7 @@ pub(crate) const ENCODER: Encoder = Encoder {
         feed_forward_norm: "full_layer_layer_norm",
     },
     projection: "encoder.embedding_hidden_mapping_in",
+    distances: None,
     shared: true,
     head: Head {
         architectures: &["AlbertForSequenceClassification"],

@@ -42,6 +42,7 @@ pub(super) const FIELDS: &[Entry] = &[
 pub(crate) const ENCODER: Encoder = Encoder {
     tensors: TENSORS,
     projection: "",
+    distances: None,
     shared: false,
     head: Head {
         architectures: &["BertForSequenceClassification"],

@@ -48,6 +48,7 @@ pub(crate) const ENCODER: Encoder = Encoder {
         feed_forward_norm: "output_layer_norm",
     },
     projection: "",
+    distances: None,
     shared: false,
     head: Head {
         architectures: &["DistilBertForSequenceClassification"],

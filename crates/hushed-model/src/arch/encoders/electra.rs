@@ -34,6 +34,7 @@ const FIELDS: &[Entry] = &[
 pub(crate) const ENCODER: Encoder = Encoder {
     tensors: bert::TENSORS,
     projection: "embeddings_project",
+    distances: None,
     shared: false,
     head: Head {
         architectures: &["ElectraForSequenceClassification"],

@@ -4,13 +4,15 @@ pub(crate) mod albert;
 pub(crate) mod bert;
 pub(crate) mod distilbert;
 pub(crate) mod electra;
+pub(crate) mod modernbert;
+pub(crate) mod mpnet;
 pub(crate) mod roberta;
 
 use std::sync::Arc;
 
 use super::common::{self, Positions};
 use super::config::NetworkConfig;
-use crate::blocks::{Activation, Attention, Classifier, Embedding, FeedForward, Mask, Pool, Queries, Weigh};
+use crate::blocks::{Activation, Attention, Classifier, Distances, Embedding, FeedForward, Mask, Pool, Queries, Weigh};
 use crate::error::Problem;
 use crate::folder::config::labels;
 use crate::folder::fields::{
@@ -28,6 +30,8 @@ pub(crate) struct Encoder {
     pub tensors: Tensors,
     /// The linear layer from the columns of the tables to those of the layers, where there are fewer.
     pub projection: &'static str,
+    /// The table of a bias of the scores by distance, which all layers share, where there is one.
+    pub distances: Option<&'static str>,
     /// Whether all layers are one, whose name has no number.
     pub shared: bool,
     pub head: Head,
@@ -123,14 +127,27 @@ impl Encoder {
             Some(columns) => Some(Box::new(from.linear(self.projection, columns, c.width)?)),
             None => None,
         };
+        let distances = match self.distances {
+            Some(name) => {
+                let table = from.matrix(&format!("{name}.weight"), Distances::BUCKETS, c.heads)?;
+                Some(Distances { table: table.map(Arc::new) })
+            }
+            None => None,
+        };
+        let distances = distances.as_ref();
         let layers = match self.shared {
-            true => vec![self.layer(from, 0)?; c.layers],
-            false => (0..c.layers).map(|i| self.layer(from, i)).collect::<Result<_, _>>()?,
+            true => vec![self.layer(from, 0, distances)?; c.layers],
+            false => (0..c.layers).map(|i| self.layer(from, i, distances)).collect::<Result<_, _>>()?,
         };
         Ok(Network { embedding, embedding_norm, projection, layers, pool, classifier: self.classifier(from)? })
     }
 
-    fn layer<S: Source>(&self, from: &mut LayerReader<'_, S>, i: usize) -> Result<Layer, S::Error> {
+    fn layer<S: Source>(
+        &self,
+        from: &mut LayerReader<'_, S>,
+        i: usize,
+        distances: Option<&Distances>,
+    ) -> Result<Layer, S::Error> {
         let c = from.config;
         let (d, hidden) = (c.width, c.hidden);
         let t = &self.tensors;
@@ -146,6 +163,7 @@ impl Encoder {
                 output: from.linear(&name(t.output), d, d)?,
                 heads: c.split(),
                 rope: None,
+                distances: distances.cloned(),
                 weigh: Weigh::Softmax,
                 mask: Mask::Full,
                 queries: Queries::All,

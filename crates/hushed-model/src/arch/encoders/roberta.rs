@@ -13,6 +13,7 @@ use crate::folder::json::typed;
 pub(crate) const ENCODER: Encoder = Encoder {
     tensors: bert::TENSORS,
     projection: "",
+    distances: None,
     shared: false,
     head: Head {
         architectures: &[

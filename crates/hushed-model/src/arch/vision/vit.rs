@@ -169,6 +169,7 @@ impl<S: Source> LayerReader<'_, S> {
                 output: self.linear(&name("attention.output.dense"), d, d)?,
                 heads: self.config.split(),
                 rope: None,
+                distances: None,
                 weigh: Weigh::Softmax,
                 mask: Mask::Full,
                 queries: Queries::All,
