@@ -1,8 +1,7 @@
 //! The layers of a model of any architecture.
 
 use crate::blocks::{Embedding, Tolerance};
-use crate::decoder::DecoderNetwork;
-use crate::embedder::EmbedderNetwork;
+use crate::decoder::{DecoderNetwork, EmbedderNetwork};
 use crate::network::Network;
 use crate::program::{Block, Program};
 use crate::vit::VisionNetwork;

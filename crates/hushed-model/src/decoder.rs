@@ -8,7 +8,7 @@
 //! several heads may share keys and values, and the activation of one wide layer gates another. Of its successors, some
 //! have norms after each block too, or only there ([`NormOrder`]), and norms of queries and keys.
 
-use crate::blocks::{Attention, Embedding, Linear, Norm, Pool, Queries};
+use crate::blocks::{Attention, Embedding, Linear, Mask, Norm, Pool, Queries};
 use crate::program::{Block, Builder, Program, Value};
 
 /// The layers of a decoder, with their numbers or as shapes only.
@@ -82,6 +82,45 @@ impl DecoderNetwork {
         let last = p.step("norm", Block::Norm(self.norm.clone()), &[last]);
         p.step("head", Block::Vocabulary(self.head.clone()), &[last]);
         p.finish()
+    }
+}
+
+/// Encoders of text made of these layers, with their numbers or as shapes only: decoders whose rows are pooled in the
+/// place of a head (Qwen3-Embedding), and ModernBERT. The rows are normalised and pooled into one. Where one row is all
+/// that is pooled, the last layer gives that row alone.
+#[derive(Clone)]
+pub struct EmbedderNetwork {
+    /// Token vectors.
+    pub embedding: Embedding,
+    /// In order.
+    pub layers: Vec<Layer>,
+    /// Applied to the rows before they are pooled.
+    pub norm: Norm,
+    /// Pooling to one row per text.
+    pub pool: Pool,
+}
+
+impl EmbedderNetwork {
+    /// The program of these layers.
+    pub fn program(&self) -> Program {
+        let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
+        let read = self.read();
+        let x = layers(&mut p, x, &self.layers, read);
+        let x = p.step("norm", Block::Norm(self.norm.clone()), &[x]);
+        p.step("pool", Block::Pool(self.pool), &[x]);
+        p.finish()
+    }
+
+    /// The rows of which the last layer makes queries: the pooled one, if it sees all keys and a norm alone reads what
+    /// its attention reads.
+    fn read(&self) -> Queries {
+        let Some(last) = self.layers.last() else { return Queries::All };
+        match (self.pool, last.attention.mask) {
+            _ if matches!(last.order, NormOrder::After | NormOrder::First) => Queries::All,
+            (Pool::Last, Mask::Full | Mask::Causal) => Queries::Last,
+            (Pool::First, Mask::Full) => Queries::First,
+            _ => Queries::All,
+        }
     }
 }
 

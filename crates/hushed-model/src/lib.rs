@@ -10,7 +10,6 @@ pub mod blocks;
 pub mod body;
 pub mod calibrate;
 pub mod decoder;
-pub mod embedder;
 pub mod error;
 pub mod folder;
 #[cfg(feature = "testing")]
@@ -40,8 +39,7 @@ pub use blocks::{
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate, calibrate_layers};
-pub use decoder::{DecoderNetwork, NormOrder};
-pub use embedder::EmbedderNetwork;
+pub use decoder::{DecoderNetwork, EmbedderNetwork, NormOrder};
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
     Declared, FUNCTIONS, Matryoshka, Public, PublicFiles, Report, Similarity, Stored, Summary, Warning, check,

@@ -88,7 +88,7 @@ impl Seen {
     /// The places of these keys in this many matrices of rows × keys.
     fn places(&self, matrices: usize) -> impl Iterator<Item = usize> {
         let all: Vec<Range<usize>> = self.each().collect();
-        let (rows, keys) = (all.repeat(matrices).into_iter().enumerate(), self.keys);
+        let (rows, keys) = ((0..matrices).flat_map(move |_| all.clone()).enumerate(), self.keys);
         rows.flat_map(move |(row, seen)| row * keys + seen.start..row * keys + seen.end)
     }
 

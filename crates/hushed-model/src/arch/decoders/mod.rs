@@ -22,8 +22,7 @@ use super::kind::Architecture;
 use crate::blocks::{
     Activation, Attention, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool, Queries, Rope, RopeScaling,
 };
-use crate::decoder::{DecoderNetwork, Layer, NormOrder};
-use crate::embedder::EmbedderNetwork;
+use crate::decoder::{DecoderNetwork, EmbedderNetwork, Layer, NormOrder};
 use crate::folder::config::ends;
 use crate::folder::fields::{
     COMMON, Entry, GENERATION, OFF, Table,
@@ -120,7 +119,7 @@ pub(super) struct Rotary {
 
 /// θ.
 #[derive(Clone, Copy)]
-struct Theta(f64);
+pub(super) struct Theta(pub f64);
 
 impl<'de> Deserialize<'de> for Theta {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

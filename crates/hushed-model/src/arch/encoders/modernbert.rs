@@ -1,21 +1,21 @@
-//! ModernBERT (Warner et al. 2024): an encoder with norms before its blocks, rotary positions, a gate and no biases. Every
-//! third layer sees the whole text, the others a window around each row, with angles of their own.
+//! ModernBERT (Warner et al. 2024): an encoder with norms before its blocks, rotary positions, a gate and no biases.
+//! Every third layer sees the whole text, the others a window around each row, with angles of their own.
 
 use serde::Deserialize;
 
 use crate::arch::common::{self, BLOCK_FIELDS, Epsilon, Hidden, Layers, Positions, TokenId, Vocabulary, Width, models};
 use crate::arch::config::{Form, NetworkConfig, ROPE};
+use crate::arch::decoders::{LayerType, Theta};
 use crate::arch::kind::Architecture;
 use crate::blocks::{Activation, Attention, Embedding, FeedForward, Mask, Norm, NormKind, Pool, Queries, Rope, Weigh};
-use crate::decoder::{Layer, NormOrder};
-use crate::embedder::EmbedderNetwork;
+use crate::decoder::{EmbedderNetwork, Layer, NormOrder};
 use crate::folder::fields::{
     COMMON, Entry, OFF, Table,
     Use::{Nothing, Only},
     read_by, unused,
 };
 use crate::folder::json::Fields;
-use crate::folder::json::typed::{self, Size, real};
+use crate::folder::json::typed::{self, Size};
 use crate::layers::{LayerReader, Source};
 use crate::program::Block;
 
@@ -39,13 +39,6 @@ struct Config {
     rope_parameters: Option<Angles>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum LayerType {
-    FullAttention,
-    SlidingAttention,
-}
-
 /// Since version 5 of `transformers`.
 #[derive(Clone, Copy, Deserialize)]
 struct Angles {
@@ -65,15 +58,6 @@ struct Unscaled {
 #[serde(rename_all = "lowercase")]
 enum Unchanged {
     Default,
-}
-
-#[derive(Clone, Copy)]
-struct Theta(f64);
-
-impl<'de> Deserialize<'de> for Theta {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        real(from, 1.0, 1e12).map(Theta)
-    }
 }
 
 const FIELDS: &[Entry] = &[
