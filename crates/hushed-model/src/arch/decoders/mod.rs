@@ -12,8 +12,6 @@ pub(crate) mod phi;
 pub(crate) mod qwen;
 pub(crate) mod smollm;
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Deserializer};
 
 use super::common::{self, Epsilon, Factor, Hidden, Layers, Vocabulary, Width};
