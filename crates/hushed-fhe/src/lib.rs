@@ -71,8 +71,7 @@ pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
 pub use pass::{
-    DecoderPass, ForwardPass, Look, PackedDecoderPass, PackedPass, Pass, Texts, Viewer, can_run, forward_pass,
-    head_is_public,
+    DecoderPass, ForwardPass, Look, PackedDecoderPass, Pass, Texts, Viewer, can_run, forward_pass, head_is_public,
 };
 pub use plan::keys::KeyDemand;
 pub use plan::placement::Placement;

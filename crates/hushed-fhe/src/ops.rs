@@ -13,7 +13,6 @@ pub mod head;
 pub mod key_mask;
 pub(crate) mod levels;
 pub mod mask;
-pub mod merged;
 pub mod norm;
 pub mod packed;
 pub mod paired;

@@ -4,15 +4,16 @@
 //! | layout | encoders | decoders |
 //! |---|---|---|
 //! | a batch, one vector per column | `encoder.rs` | `decoder.rs` |
-//! | packed rows: one text, or a few | `packed.rs` | `packed_decoder.rs` |
+//! | packed rows: one text, or a few | `encoder.rs` | `packed_decoder.rs` |
 
 mod beside;
 mod blocks;
 mod decoder;
 mod encoder;
 mod forward;
-mod packed;
 mod packed_decoder;
+#[cfg(test)]
+mod packed_tests;
 mod shape;
 
 use hushed_model::Program;
@@ -29,14 +30,13 @@ use crate::plan::public_plan::AnswerRows;
 pub use decoder::DecoderPass;
 pub use encoder::Pass;
 pub use forward::{ForwardPass, Look, Viewer};
-pub use packed::PackedPass;
 pub use packed_decoder::PackedDecoderPass;
 pub use shape::{can_run, head_is_public};
 
 /// A pass over these texts.
 ///
 /// # Errors
-/// As [`Pass::new`], [`PackedPass::new`], [`DecoderPass::new`] and [`PackedDecoderPass::new`].
+/// As [`Pass::new`], [`Pass::packed`], [`DecoderPass::new`] and [`PackedDecoderPass::new`].
 pub fn forward_pass<'a, S: Slots>(
     on: &'a S,
     program: &'a Program,
@@ -57,7 +57,7 @@ pub fn forward_pass<'a, S: Slots>(
             let pass = DecoderPass::new(on, program, choices, placement, layout, bound)?;
             Box::new(pass.answering(answer).masked_by(real)?)
         }
-        Texts::Packed(rows) => Box::new(PackedPass::new(on, program, choices, placement, rows, bound)?),
+        Texts::Packed(rows) => Box::new(Pass::packed(on, program, choices, placement, rows, bound)?),
         Texts::PackedLast(layout, answer) => {
             let read = (layout, answer);
             Box::new(PackedDecoderPass::new(on, program, choices, placement, read, bound)?)

@@ -5,7 +5,7 @@
 //! no refresh and no key. It says where vectors may be refreshed ([`Op::Mark`]), as only there their numbers are within
 //! their bound.
 //!
-//! The encoder of a batch runs like this ([`crate::Pass`]), a layer at a time; the other passes do not yet.
+//! Encoders run like this ([`crate::Pass`]), a layer at a time; decoders do not yet.
 
 pub(crate) mod answer;
 pub(crate) mod assign;
@@ -18,6 +18,7 @@ pub(crate) mod levels;
 pub(crate) mod norm;
 mod operations;
 pub(crate) mod order;
+pub(crate) mod packed;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod scales;
@@ -29,6 +30,9 @@ pub(crate) mod values;
 use std::ops::Range;
 use std::sync::Arc;
 
+use hushed_ckks::Complex64;
+use hushed_ckks::lintrans::LinTransError;
+use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_lower::LinearMap;
 use hushed_model::StepId;
 
@@ -78,6 +82,8 @@ pub(crate) enum Op {
     LinearSum { map: usize, columns: Range<usize>, first: bool },
     /// Finishes the sums of a map.
     Finished,
+    /// A grid of maps of the vectors of all operands.
+    Maps { grid: usize },
     /// `result[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`.
     Dot,
     /// Σ_k a_k ⊗ b_k.
@@ -86,6 +92,8 @@ pub(crate) enum Op {
     Mul,
     /// Σ_k c_k·x_k.
     Combine { numbers: usize },
+    /// Σ_k v_k ⊗ x_k.
+    CombineVectors { vectors: usize },
     /// c_k·x_k; a vector alone, with all of them.
     Scaled { numbers: usize },
     /// x_k + c_k.
@@ -112,6 +120,8 @@ pub(crate) enum Op {
     Parts { width: usize },
     /// Real parts.
     Real,
+    /// a − i·b of each pair.
+    Conjugate,
     /// The same vectors read as `factor` times themselves.
     ReadAs { factor: f64 },
     /// A row of a block.
@@ -135,8 +145,11 @@ pub(crate) enum Op {
 pub(crate) enum Mark {
     /// Vectors at the scale of a refresh, divided by the bound if that is above 1.
     Vectors,
-    /// A vector at any scale within 1 in the rows of these masks: a public one, or the second operand.
+    /// A vector at any scale within 1 in the rows of these masks: a public one, or the second operand; without a mask,
+    /// in all.
     Statistic { mask: Option<usize> },
+    /// The same, refreshed only if a chain has too few levels for what is before and after it.
+    Spare,
 }
 
 /// What operations name: by number, so that a tape can be compared and hashed without the model's weights.
@@ -148,15 +161,34 @@ pub(crate) struct Constants {
     pub numbers: Vec<Vec<f64>>,
     /// Plaintext vectors, one per vector of a block or one for all.
     pub vectors: Vec<Vec<Plain>>,
+    /// Grids of maps.
+    pub grids: Vec<Grid>,
     /// Functions of a slot.
     pub functions: Vec<SlotFunction>,
 }
 
+/// A grid of maps, made when it is used.
+#[derive(Clone)]
+pub(crate) struct Grid {
+    /// Whether it is of the vectors of each operand and of their conjugates.
+    pub conjugates: bool,
+    pub make: Arc<MakeGrid>,
+}
+
+/// A grid, and how its rotations are split.
+pub(crate) type SplitGrid = Result<(MapGrid, GridSplit), LinTransError>;
+
+type MakeGrid = dyn Fn() -> SplitGrid + Send + Sync;
+
 /// A plaintext vector, made when it is used.
 #[derive(Clone)]
-pub(crate) struct Plain {
-    pub texts: Arc<Texts>,
-    pub holds: Holds,
+pub(crate) enum Plain {
+    /// Numbers of a batch.
+    Batch { texts: Arc<Texts>, holds: Holds },
+    /// Numbers of packed rows.
+    Numbers(Arc<dyn Fn() -> Vec<f64> + Send + Sync>),
+    /// Pairs of packed rows.
+    Pairs(Arc<dyn Fn() -> Vec<Complex64> + Send + Sync>),
 }
 
 /// What a plaintext vector holds.
@@ -212,13 +244,13 @@ impl Texts {
     }
 }
 
-impl Plain {
+impl Holds {
     /// The numbers.
-    pub fn numbers(&self) -> Vec<f64> {
-        let (texts, m) = (&self.texts, self.texts.layout.rows());
+    fn numbers(&self, texts: &Texts) -> Vec<f64> {
+        let m = texts.layout.rows();
         let number = |numbers: &[f64], i: usize| numbers.get(i).copied().unwrap_or(0.0);
         let one = |there: bool, number: f64| if there { number } else { 0.0 };
-        let at = |text: usize, row: usize| match &self.holds {
+        let at = |text: usize, row: usize| match self {
             Holds::Rows(numbers) => number(numbers, row),
             Holds::TextRows(numbers) => one(texts.length(text) > 0, number(numbers, row)),
             Holds::Texts(numbers) => number(numbers, text),
@@ -240,6 +272,17 @@ impl Plain {
     }
 }
 
+impl Plain {
+    /// The numbers; the real parts of pairs.
+    pub fn numbers(&self) -> Vec<f64> {
+        match self {
+            Plain::Batch { texts, holds } => holds.numbers(texts),
+            Plain::Numbers(make) => make(),
+            Plain::Pairs(make) => make().into_iter().map(|z| z.re).collect(),
+        }
+    }
+}
+
 impl Op {
     /// Whether the scale of its result can be chosen.
     pub fn chooses_scale(&self) -> bool {
@@ -247,7 +290,9 @@ impl Op {
             self,
             Op::Linear { .. }
                 | Op::LinearSum { .. }
+                | Op::Maps { .. }
                 | Op::Combine { .. }
+                | Op::CombineVectors { .. }
                 | Op::Scaled { .. }
                 | Op::MulVectors { .. }
                 | Op::Apply { .. }
@@ -266,6 +311,7 @@ impl Op {
                 | Op::Rotate { .. }
                 | Op::Rotations { .. }
                 | Op::Pair { .. }
+                | Op::Conjugate
                 | Op::Row { .. }
                 | Op::Cut { .. }
                 | Op::Split { .. }
@@ -282,10 +328,12 @@ impl Op {
             Op::Apply { function } => constants.functions.get(*function).map_or(0, SlotFunction::levels),
             Op::Linear { .. }
             | Op::Finished
+            | Op::Maps { .. }
             | Op::Dot
             | Op::DotProduct
             | Op::Mul
             | Op::Combine { .. }
+            | Op::CombineVectors { .. }
             | Op::Scaled { .. }
             | Op::MulVectors { .. } => 1,
             _ => 0,

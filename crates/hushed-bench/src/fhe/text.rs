@@ -7,7 +7,7 @@ use hushed_fhe::ops::packed::rows::PackedRows;
 use hushed_fhe::packing::{Layout, Spread};
 use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, assumed_choices, packed_placement, reference};
-use hushed_fhe::{Acts, Choices, FheError, ForwardPass, PackedPass, Placement, Slots};
+use hushed_fhe::{Acts, Choices, FheError, ForwardPass, Pass, Placement, Slots};
 use hushed_model::{Matrix, Network, PlainActs, Program, Rows, plain};
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ fn layer<S: Slots>(
 ) -> Result<Acts<S::Value>, FheError> {
     let rows = PackedRows::new(layout, vec![ROWS])?;
     let bound = input_bound(program.width());
-    let mut pass = PackedPass::new(on, program, choices, placement.clone(), rows, bound)?;
+    let mut pass = Pass::packed(on, program, choices, placement.clone(), rows, bound)?;
     let x = pass.start(vectors)?;
     pass.layer(0, x)
 }

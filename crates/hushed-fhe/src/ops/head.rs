@@ -36,7 +36,6 @@ use crate::choices::ClassifierChoice;
 use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::functions::Function;
-use crate::ops::levels::above;
 use crate::slots::Slots;
 
 /// The bound on the approximated tanh, for arguments up to [`EXTENDED`] times the reach.
@@ -59,14 +58,6 @@ const BOUNDED: f64 = 1e-3;
 #[must_use]
 pub fn levels(choice: &ClassifierChoice) -> usize {
     FOLD_LEVELS + activation::levels(choice.degree) + 3
-}
-
-/// The primes that packed arguments are refreshed to: as many as [`levels`] consume.
-///
-/// # Errors
-/// [`PolyError::LevelsTooFew`] if a refresh returns fewer.
-pub fn refreshed_limbs<S: Slots>(on: &S, choice: &ClassifierChoice) -> Result<usize, FheError> {
-    (0..levels(choice)).try_fold(on.floor(), |limbs, _| above(on, limbs))
 }
 
 /// The activation of the classifier head, an odd function of x, as two odd polynomials: the fold, of t = x/reach, and

@@ -16,7 +16,7 @@ use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::plan::{FheOptions, FhePlanReport, reference};
 use crate::simulate::{Op, Vector};
 use crate::tape::Texts;
-use crate::tape::encoder::{COLUMNS, Encoder};
+use crate::tape::encoder::{COLUMNS, Encoder, InSlots};
 use crate::tape::run::Inputs;
 use crate::testing::{Structure, alone, hidden, largest, measure, resumed};
 use crate::{Choices, Placement, Simulator, token_rows};
@@ -115,7 +115,8 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     let placement = Placement::plain(on.top(), M, 8);
     let lengths = if private { Vec::new() } else { LENGTHS.to_vec() };
     let texts = Arc::new(Texts { layout: layout(), lengths });
-    let encoder = Encoder { on, program: &program, choices, split: &placement, texts, hidden: private };
+    let encoder =
+        Encoder { on, program: &program, choices, split: &placement, texts: InSlots::Batch(texts), hidden: private };
     let real = || on.vector(token_rows(layout(), &LENGTHS), on.top()).unwrap();
     let masks = if private { hidden(&encoder, real()) } else { Inputs::<Simulator>::new() };
     let limbs = on.top() - 2 - activation::levels(choices.layers[0].activation.degree);
@@ -272,7 +273,7 @@ fn refusals() {
     deep.classifier.as_mut().unwrap().degree = 63;
     let short = CkksParams::insecure_test(10, 8).unwrap();
     let short = Simulator::new(&short, SLOTS).unwrap();
-    assert!(refreshed_limbs(&short, deep.classifier.as_ref().unwrap()).is_err());
+    assert!(run(&short, &network, &deep, false).is_err());
     let mut other = network.clone();
     other.classifier.as_mut().unwrap().activation = Activation::Relu;
     let error = run(&on, &other, &good, false).err().unwrap();

@@ -1,6 +1,8 @@
 //! The two products of attention for all heads of a text at once, in packed rows ([`Layout`]; docs/one-text.md has the
 //! derivation and the counts). They use MOAI's diagonals, with the columns of a head in adjacent places.
 //!
+//! Those of an encoder are recorded (`tape/packed/products.rs`), and a decoder's are here.
+//!
 //! A head has p places, p = J·E. For both products one operand is copied J times, with the copies sheared by rows, so a
 //! product of copies holds J diagonals. E of these fit into one vector once the places they are summed over are free.
 //!
@@ -25,9 +27,7 @@ use hushed_ckks::{CkksError, Complex64, Scale};
 use rayon::prelude::*;
 
 use super::products::rotations;
-use super::sums::Firsts;
 use super::{Layout, PackingError};
-use crate::ops::levels::{divisor, scale_of};
 use crate::{FheError, Slots};
 
 /// The heads of a matrix in packed rows, p pairs of columns per head, head after head, and how products are split.
@@ -109,6 +109,16 @@ impl Heads {
         self.layout.columns() / self.pairs
     }
 
+    /// J.
+    pub(crate) fn copies(&self) -> usize {
+        self.copies
+    }
+
+    /// B.
+    pub(crate) fn baby(&self) -> usize {
+        self.baby
+    }
+
     /// Pairs per head.
     pub fn pairs(&self) -> usize {
         self.pairs
@@ -150,38 +160,38 @@ impl Heads {
     }
 
     /// The rotation, in slots, that brings row r + `rows` to row r; for causal heads, row r − `rows`.
-    fn rotation(&self, rows: usize) -> usize {
+    pub(crate) fn rotation(&self, rows: usize) -> usize {
         let (by, slots) = (self.layout.rotation(rows), self.layout.slots());
         if self.causal { (slots - by) % slots } else { by }
     }
 
     /// E.
-    fn inner(&self) -> usize {
+    pub(crate) fn inner(&self) -> usize {
         self.pairs / self.copies
     }
 
     /// The number of giant steps of a product.
-    fn giants(&self) -> usize {
+    pub(crate) fn giants(&self) -> usize {
         self.layout.rows() / (self.copies * self.baby)
     }
 
     /// The rotation of giant step `giant`, in slots.
-    fn turn(&self, giant: usize) -> usize {
+    pub(crate) fn turn(&self, giant: usize) -> usize {
         self.rotation(giant * self.baby * self.copies)
     }
 
     /// The rotation of a giant step's sums that scores apply and P·V undoes; 0 for causal heads.
-    fn home(&self, giant: usize) -> usize {
+    pub(crate) fn home(&self, giant: usize) -> usize {
         if self.causal { 0 } else { self.turn(giant) }
     }
 
     /// The rotations of the baby steps, in slots.
-    fn babies(&self) -> Vec<usize> {
+    pub(crate) fn babies(&self) -> Vec<usize> {
         (0..self.baby).map(|b| self.rotation(b * self.copies)).collect()
     }
 
     /// One row: 1 at the places (j, e) of every head to keep, 0 elsewhere.
-    fn mask(&self, keep: impl Fn(usize, usize) -> bool) -> Vec<Complex64> {
+    pub(crate) fn mask(&self, keep: impl Fn(usize, usize) -> bool) -> Vec<Complex64> {
         let places = (0..self.layout.columns()).map(|place| place % self.pairs);
         places.map(|u| f64::from(u8::from(keep(u / self.inner(), u % self.inner()))).into()).collect()
     }
@@ -192,7 +202,7 @@ impl Heads {
 
     /// Maps one vector to its J copies: copy a holds places E·a … E·a + E − 1 of each head at every j, from row r + j
     /// if sheared.
-    fn copied(&self, sheared: bool) -> Result<(MapGrid, GridSplit), LinTransError> {
+    pub(crate) fn copied(&self, sheared: bool) -> Result<(MapGrid, GridSplit), LinTransError> {
         let mut grid = self.grid(1, self.copies)?;
         for a in 0..self.copies {
             for j in 0..self.copies {
@@ -206,7 +216,7 @@ impl Heads {
     }
 
     /// Maps E vectors to one: place (j, e) is the sum of vector e over the places (j, ·), all rotated by `turn`.
-    fn gathered(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
+    pub(crate) fn gathered(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
         let mut grid = self.grid(self.inner(), 1)?;
         for e in 0..self.inner() {
             for other in 0..self.inner() {
@@ -219,7 +229,7 @@ impl Heads {
     }
 
     /// Maps one vector to E: vector e holds the entry of place (j, e) at all places (j, ·), rotated back by `turn`.
-    fn expanded(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
+    pub(crate) fn expanded(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
         let mut grid = self.grid(1, self.inner())?;
         for e in 0..self.inner() {
             for other in 0..self.inner() {
@@ -245,9 +255,8 @@ impl Heads {
     }
 }
 
-/// Q·Kᵀ of all heads: [`Heads::vectors`] real vectors at scale `target`, laid out as in [`Heads::score`]. `q` holds
-/// pairs a + i·b, `k` pairs a − i·b. Three levels below the lower of the two; places of unused heads hold whatever
-/// these operands give there.
+/// Q·Kᵀ of all heads, not causal, at scale `target`, run by itself: the operands and the result are those of
+/// [`causal_scores`], three levels below the lower operand. An encoder's is recorded.
 ///
 /// # Errors
 /// Too few levels, and those of the arithmetic.
@@ -262,12 +271,13 @@ pub fn scores<S: Slots>(
     summed_products(on, heads, queries, keys, target)
 }
 
-/// Q·Kᵀ of causal heads: as [`scores`], with `turn` applied to each copy in each step of the sums. It masks the copy as
-/// in [`Heads::source`] and takes a level. Slots are those of [`Heads::score`], and are 0 where [`Heads::sees`] is
-/// false. Four levels below the lower operand.
+/// Q·Kᵀ of causal heads: [`Heads::vectors`] real vectors at scale `target`. `q` holds pairs a + i·b, `k` pairs a − i·b.
+/// `turn` is applied to each copy in each step of the sums: it masks the copy as in [`Heads::source`] and takes a
+/// level. Slots are those of [`Heads::score`], and are 0 where [`Heads::sees`] is false. Four levels below the lower
+/// operand.
 ///
 /// # Errors
-/// As [`scores`], and those of `turn`; [`PackingError::Mismatch`] for heads that are not causal.
+/// Too few levels, and those of the arithmetic and of `turn`; [`PackingError::Mismatch`] for heads that are not causal.
 pub fn causal_scores<S: Slots>(
     on: &S,
     heads: &Heads,
@@ -338,59 +348,11 @@ fn summed_products<S: Slots>(
     Ok(done)
 }
 
-/// For each vector of scores that are not causal, 1 where the key of a slot is a row with `rows` = 1. One level below
-/// `rows`, which is the same in all places of a row.
+/// P·V of all heads, with `p` laid out as in [`Heads::score`], and pairs `v` and the result in their own places, at
+/// scale `target`. Three levels below the lower operand.
 ///
 /// # Errors
-/// Fails if a level or a key is missing.
-pub fn keys_of_scores<S: Slots>(on: &S, heads: &Heads, rows: &S::Value) -> Result<Vec<S::Value>, FheError> {
-    let sheared: Vec<usize> = (0..heads.copies).map(|j| heads.rotation(j)).collect();
-    let copies = rotations(on, vec![rows.clone()], &sheared)?;
-    let copies = copies.into_iter().flatten().collect::<Vec<_>>();
-    let (limbs, scale) = (on.limbs(rows), on.default_scale());
-    let wide = scale_of(scale.value() * divisor(on, limbs)?)?;
-    // The first vector: diagonal J·e + j at place (j, e). Masks of places are the same in every row.
-    let mut first: Option<S::Value> = None;
-    for e in 0..heads.inner() {
-        let mut sum = on.sum(limbs, wide)?;
-        for (j, copy) in copies.iter().enumerate() {
-            let mask = on.plain(|| {
-                let row = heads.mask(|place, within| (place, within) == (j, e));
-                let slots = row.iter().map(|z| z.re).cycle();
-                slots.take(heads.layout.slots()).collect()
-            });
-            on.add_multiples(&mut sum, copy, &mask)?;
-        }
-        let sum = on.finish(sum)?;
-        let turned = match heads.rotation(heads.copies * e) {
-            0 => sum,
-            by => on.rotate(&sum, by)?,
-        };
-        match &mut first {
-            Some(first) => on.add_assign(first, &turned)?,
-            None => first = Some(turned),
-        }
-    }
-    let first = first.ok_or(PackingError::Mismatch)?;
-    // Vector v: p·v rows on, by the steps that products use.
-    let babies: Vec<usize> = heads.babies().into_iter().step_by(heads.inner()).collect();
-    let giants: Vec<usize> = (0..heads.giants()).map(|giant| heads.turn(giant)).collect();
-    let near = rotations(on, vec![first], &babies)?;
-    let near = near.into_iter().flatten().collect();
-    let far = rotations(on, near, &giants)?;
-    let of = |vector: usize| {
-        let (giant, baby) = (vector / babies.len(), vector % babies.len());
-        far.get(baby).and_then(|turns| turns.get(giant)).cloned()
-    };
-    let keys: Option<Vec<S::Value>> = (0..heads.vectors()).map(of).collect();
-    keys.ok_or_else(|| PackingError::Mismatch.into())
-}
-
-/// P·V of all heads, with `p` laid out as by [`scores`], and pairs `v` and the result in their own places, at scale
-/// `target`. Three levels below the lower operand.
-///
-/// # Errors
-/// As [`scores`], and [`PackingError::Mismatch`] for a wrong number of vectors.
+/// As [`causal_scores`]; [`PackingError::Mismatch`] for a wrong number of vectors.
 pub fn attend<S: Slots>(
     on: &S,
     heads: &Heads,
@@ -410,56 +372,6 @@ pub fn attend<S: Slots>(
         }
     }
     total.ok_or_else(|| PackingError::Mismatch.into())
-}
-
-/// P·V times a factor that is the same in all places of a head: the inverse of the sum of `p`. `masked` multiplies the
-/// factor by the mask it is given. This product replaces the mask of [`attend`], so it costs no extra level: the result
-/// is three levels below the lower of `p` and `v`, or one below the result of `masked` if that is lower.
-///
-/// # Errors
-/// As [`attend`].
-pub fn attend_times<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    p: Vec<S::Value>,
-    v: S::Value,
-    masked: impl Fn(&Firsts<'_>) -> Result<S::Value, FheError>,
-) -> Result<S::Value, FheError> {
-    let grid = inner(on, heads, p, v)?;
-    let limbs = grid.iter().flatten().map(|x| on.limbs(x)).min();
-    let limbs = limbs.ok_or(PackingError::Mismatch)?;
-    let mut sums = Vec::with_capacity(heads.copies);
-    let mut factors = Vec::with_capacity(heads.copies);
-    for a in 0..heads.copies {
-        let mut sum: Option<S::Value> = None;
-        for (giant, row) in grid.iter().enumerate() {
-            let turned = match heads.turn(giant) {
-                0 => row[a].clone(),
-                turn => on.rotate(&row[a], turn)?,
-            };
-            match &mut sum {
-                Some(sum) => on.add_assign(sum, &turned)?,
-                None => sum = Some(turned),
-            }
-        }
-        let sum = sum.ok_or(PackingError::Mismatch)?;
-        // Summed over the places (·, e), correct at place (a, e).
-        let mut total = sum.clone();
-        let hoisted = on.hoist(&sum)?;
-        for j in (0..heads.copies).filter(|&j| j != a) {
-            let by = distance(heads.inner(), j, a);
-            let by = by.rem_euclid(heads.layout.slots() as i64) as usize;
-            on.add_assign(&mut total, &on.rotate_hoisted(&hoisted, by)?)?;
-        }
-        drop(hoisted);
-        sums.push(vec![total]);
-        let here = |place: usize| place % heads.pairs / heads.inner() == a;
-        let masked = masked(&|place| f64::from(u8::from(here(place))))?;
-        factors.push(vec![on.drop_to(&masked, limbs.min(on.limbs(&masked)))?]);
-    }
-    let mut product = on.dot_grid(&sums, &factors)?;
-    let product = product.pop().and_then(|mut row| row.pop());
-    product.ok_or_else(|| PackingError::Mismatch.into())
 }
 
 /// `[giant][a]`: O_a of each giant step, before the sum over j and its rotation.

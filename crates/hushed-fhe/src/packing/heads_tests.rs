@@ -6,9 +6,14 @@ use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{CkksParams, Complex64};
 use hushed_math::rng::splitmix::SplitMix;
 
-use super::heads::{Heads, Turned, attend, causal_scores, keys_of_scores, scores};
+use super::heads::{Heads, Turned, attend, causal_scores};
 use super::{Layout, Spread};
 use crate::simulate::{Op, Simulator, Vector};
+use crate::tape::NodeId;
+use crate::tape::levels::{Heights, Outputs};
+use crate::tape::packed::{HIDDEN, products};
+use crate::tape::record::Recorder;
+use crate::tape::run::{Inputs, computed};
 use crate::{FheError, Slots};
 
 /// Both columns of Q, K and V; weights P follow.
@@ -35,12 +40,28 @@ impl Map {
     }
 }
 
+/// The outputs of what `record` records, with as many primes as arrive.
+fn recorded<S: Slots>(on: &S, inputs: Inputs<S>, record: impl Fn(&mut Recorder)) -> Result<Vec<S::Value>, FheError> {
+    let mut t = Recorder::new();
+    record(&mut t);
+    let place = (Heights::Given(&|_, needed| needed), Outputs::AtLeast(on.floor()), Vec::new());
+    computed(on, t.finish(), inputs, place, &mut |_, _| Ok(()))
+}
+
+fn scores<S: Slots>(on: &S, heads: &Heads, q: S::Value, k: S::Value) -> Result<Vec<S::Value>, FheError> {
+    recorded(on, Inputs::<S>::from([("q", vec![q]), ("k", vec![k])]), |t| {
+        let [q, k]: [NodeId; 2] = ["q", "k"].map(|name| t.input(name, 1));
+        let scores = products::scores(t, heads, q, k);
+        t.output(scores);
+    })
+}
+
 /// Scores, P·V and a map of pairs; real vectors.
 pub(crate) fn circuit<S: Slots>(on: &S, heads: &Heads, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
     let scale = on.default_scale();
     let pair = |a: usize| on.pair(x[a].clone(), x[a + 1].clone());
     let k = on.pair_conjugate(x[2].clone(), x[3].clone())?;
-    let mut out = scores(on, heads, pair(0)?, k, scale)?;
+    let mut out = scores(on, heads, pair(0)?, k)?;
     let product = attend(on, heads, x[COLUMNS..].to_vec(), pair(4)?, scale)?;
     out.extend(on.parts(&product)?);
     let map = Map::new(heads.layout());
@@ -227,7 +248,7 @@ fn key_switches_are_as_documented() {
     for (pairs, vectors, summed, expanded) in [(16, 8, [96, 6], 54), (32, 4, [224, 3], 59)] {
         let heads = Heads::new(layout, pairs, 4, 8).unwrap();
         let found = counted(&|| {
-            let scores = scores(&on, &heads, pair(), pair(), scale).unwrap();
+            let scores = scores(&on, &heads, pair(), pair()).unwrap();
             assert_eq!(scores.len(), vectors);
         });
         let [summed, turned] = summed;
@@ -258,7 +279,7 @@ fn heads_that_do_not_fit_are_refused() {
     // A different number of slots.
     let on = Simulator::new(&params, 1 << 9).unwrap();
     let vector = || on.vector(vec![0.0; 1 << 9], on.top()).unwrap();
-    assert!(scores(&on, &heads, vector(), vector(), on.default_scale()).is_err());
+    assert!(scores(&on, &heads, vector(), vector()).is_err());
 }
 
 /// A vector with one number per row, in all its places, becomes the number of the key for each vector of scores.
@@ -276,7 +297,8 @@ fn keys_of_scores_are_the_rows_that_they_are_of() {
             of_rows[first..first + layout.columns()].fill(number(text, row));
         }
         let vector = on.vector(of_rows, on.top()).unwrap();
-        let keys = keys_of_scores(&on, &heads, &vector).unwrap();
+        let tokens = Inputs::<Simulator>::from([(HIDDEN[0], vec![vector])]);
+        let keys = recorded(&on, tokens, |t| products::keys(t, &heads)).unwrap();
         assert_eq!(keys.len(), heads.vectors());
         assert_eq!(on.limbs(&keys[0]), on.top() - 1);
         for (text, row) in (0..layout.texts()).flat_map(|t| (0..rows).map(move |r| (t, r))) {

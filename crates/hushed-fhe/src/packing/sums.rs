@@ -1,4 +1,4 @@
-//! Sums over the places and over the rows of a text in packed rows, for statistics (docs/one-text.md).
+//! Sums over the places of a text in packed rows, for statistics (docs/one-text.md).
 //!
 //! Adding rotations by 1, 2, 4 … sums each aligned block of places at its first place; the other places mix in the next
 //! block. A mask removes those, and rotations the other way copy the sum over the whole block; they mix nothing in, as
@@ -32,15 +32,6 @@ pub fn over_places<S: Slots>(
     let first = |place: usize| f64::from(u8::from(place.is_multiple_of(length)));
     let masked = masked(&sum, &first)?;
     doubled(on, masked, steps.map(|step| layout.slots() - step))
-}
-
-/// Sums all rows of a text into each of them, with log2(rows) rotations and no level.
-///
-/// # Errors
-/// Those of the arithmetic.
-pub fn over_rows<S: Slots>(on: &S, layout: Layout, x: &S::Value) -> Result<S::Value, FheError> {
-    let steps = (0..layout.rows().trailing_zeros()).map(|k| layout.rotation(1 << k));
-    doubled(on, x.clone(), steps)
 }
 
 /// Sums the squares of all columns of a row into all its places, two levels below the vectors of pairs `x`, which are
@@ -119,14 +110,6 @@ mod tests {
         }
         assert!(over_places(&on, layout, &vector, 64, quarter(&on)).is_err());
         assert!(over_places(&on, layout, &vector, 3, quarter(&on)).is_err());
-
-        let sums = over_rows(&on, layout, &vector).unwrap();
-        for (slot, found) in sums.values().iter().enumerate() {
-            let place = slot % (layout.texts() * layout.columns());
-            let row = layout.texts() * layout.columns();
-            let expected: f64 = (0..layout.rows()).map(|r| x[r * row + place]).sum();
-            assert!((found - expected).abs() < 1e-12);
-        }
     }
 
     #[test]

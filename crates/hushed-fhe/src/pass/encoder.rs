@@ -1,5 +1,6 @@
-//! An encoder over a batch of texts, one vector per column: each layer is recorded ([`crate::tape`]), placed and run by
-//! itself, and begins and ends with refreshed columns; the last one ends above the level of the answer.
+//! An encoder over a batch of texts, one vector per column, or over one text or a few in packed rows
+//! ([`crate::packing::Layout`]): each layer is recorded ([`crate::tape`]), placed and run by itself, and begins and
+//! ends with refreshed columns; the last one ends above the level of the answer.
 //!
 //! If the placement spills vectors, a block drops the columns once it has read them, and keeps on disk the primes that
 //! the residual sum needs.
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hushed_model::{Block, Program, StepId, same};
+use hushed_model::{Attention, Block, Program, StepId, same};
 
 use super::forward::{self, ForwardPass, Viewer};
 use super::shape::{no_layer, supported};
@@ -19,13 +20,20 @@ use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::levels::above;
-use crate::ops::mask::RowsKnown;
+use crate::ops::mask::{REAL_ROWS, RowsKnown};
+use crate::ops::packed::heads_of;
+use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::Pooled;
+use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
-use crate::tape::encoder::{COLUMNS, Encoder, Stands};
+use crate::tape::assign::assign;
+use crate::tape::encoder::{COLUMNS, Encoder, InSlots, Stands};
 use crate::tape::layout::Hidden;
-use crate::tape::levels::{Heights, Outputs};
+use crate::tape::levels::{Heights, Limits, Outputs};
+use crate::tape::packed::products::keys;
+use crate::tape::packed::{HIDDEN, Places};
+use crate::tape::record::Recorder;
 use crate::tape::run::{Inputs, Look, computed};
 use crate::tape::{Mark, Node, Op, Tape, Texts};
 
@@ -37,9 +45,11 @@ pub struct Pass<'a, S: Slots> {
     layers: Vec<Range<usize>>,
     choices: &'a Choices,
     placement: Placement,
-    texts: Arc<Texts>,
-    /// What is made of the mask of token rows, if lengths are private, in the order of [`Hidden::ALL`].
-    hidden: Vec<S::Value>,
+    texts: InSlots,
+    /// Where the numbers of an answer lie in packed rows.
+    answers: Option<Spread>,
+    /// What is made of the client's masks, if lengths are private, by the name of the input.
+    hidden: BTreeMap<&'static str, Vec<S::Value>>,
     /// Public bound on the client's columns.
     input_bound: f64,
     viewer: Option<Viewer<'a, S::Value>>,
@@ -61,31 +71,107 @@ impl<'a, S: Slots> Pass<'a, S> {
         rows: RowsKnown<S::Value>,
         input_bound: f64,
     ) -> Result<Self, FheError> {
-        let layers = program.layers();
-        for layer in &layers {
-            supported(program, layer.clone())?;
-        }
         let layout = rows.layout();
         let (lengths, real) = match rows {
             RowsKnown::Public { lengths, .. } => (lengths, None),
             RowsKnown::Private { real, .. } => (Vec::new(), Some(real)),
         };
-        let texts = Arc::new(Texts { layout, lengths });
-        let hidden = Vec::new();
-        let mut pass = Pass { on, program, layers, choices, placement, texts, hidden, input_bound, viewer: None };
+        let texts = InSlots::Batch(Arc::new(Texts { layout, lengths }));
+        let mut pass = Pass::of((on, program, choices, placement), texts, None, input_bound)?;
         if let Some(real) = real {
             // Norms read the mask beside statistics, and a constant row one level lower: it must limit neither.
             let limbs = pass.placement.attention.max(pass.placement.statistics + 1).min(on.top());
-            let tape = pass.encoder(true).masks();
-            let values = BTreeMap::from([(Hidden::Tokens.name(), vec![real])]);
-            pass.hidden = pass.computed(
-                tape,
-                values,
-                (Heights::Given(&|_, _| limbs), Outputs::AtLeast(on.floor())),
-                &mut |_, _| Ok(()),
-            )?;
+            let made = pass.masks(real, limbs)?;
+            pass.hidden = Hidden::ALL.iter().map(|which| which.name()).zip(made.into_iter().map(|v| vec![v])).collect();
         }
         Ok(pass)
+    }
+
+    /// A pass over texts in packed rows. The client divided its columns by `input_bound`, and by 2.
+    ///
+    /// # Errors
+    /// As [`Pass::new`]; [`FheError::Unsupported`] for heads that do not fit the layout: if the pairs of columns per
+    /// head are not a power of two, or more than rows, or vectors do not hold equally many heads.
+    pub fn packed(
+        on: &'a S,
+        program: &'a Program,
+        choices: &'a Choices,
+        placement: Placement,
+        rows: PackedRows<S::Value>,
+        input_bound: f64,
+    ) -> Result<Self, FheError> {
+        let layout = rows.layout();
+        let mut all = None;
+        for steps in program.layers() {
+            let step = program.steps().get(steps.start);
+            if let Some((id, Block::Attention(a))) = step.map(|s| (s.id, &s.block)) {
+                let unfit = || unfit(id, a, layout);
+                let heads = heads_of(a, layout).map_err(|_| unfit())?;
+                let spread = layout.spread(program.width(), heads.pairs());
+                let columns = spread.ok().filter(Spread::is_even).ok_or_else(unfit)?;
+                // Masks of keys are made for heads of one kind.
+                if all.get_or_insert(Places { heads, columns }).heads != heads {
+                    return Err(unfit());
+                }
+            }
+        }
+        let places = all.ok_or_else(|| FheError::shape(StepId::outside("attention")))?;
+        let answers = match program.classifier() {
+            Some(c) => layout.spread(c.classes.outputs, 1)?,
+            None => places.columns,
+        };
+        let (rows, sent) = rows.known();
+        let texts = InSlots::Packed(Arc::new(rows), places);
+        let mut pass = Pass::of((on, program, choices, placement), texts, Some(answers), input_bound)?;
+        if let Some(sent) = sent {
+            let made = pass.masks(sent, pass.placement.statistics)?;
+            pass.hidden = HIDDEN.iter().copied().zip(made.into_iter().map(|v| vec![v])).collect();
+            let keys = pass.keys(&places)?;
+            pass.hidden.insert(HIDDEN[2], keys);
+        }
+        Ok(pass)
+    }
+
+    fn of(
+        (on, program, choices, placement): (&'a S, &'a Program, &'a Choices, Placement),
+        texts: InSlots,
+        answers: Option<Spread>,
+        input_bound: f64,
+    ) -> Result<Self, FheError> {
+        let layers = program.layers();
+        for layer in &layers {
+            supported(program, layer.clone())?;
+        }
+        let hidden = BTreeMap::new();
+        Ok(Pass { on, program, layers, choices, placement, texts, answers, hidden, input_bound, viewer: None })
+    }
+
+    /// What is made of the client's mask, refreshed if it has fewer than `limbs` primes.
+    fn masks(&self, sent: S::Value, limbs: usize) -> Result<Vec<S::Value>, FheError> {
+        let (tape, values) = (self.encoder(true).masks(), BTreeMap::from([(REAL_ROWS, vec![sent])]));
+        let place = (Heights::Given(&|_, _| limbs), Outputs::AtLeast(self.on.floor()));
+        self.computed(tape, values, place, &mut |_, _| Ok(()))
+    }
+
+    /// The masks of keys, with as many primes as a layer reads.
+    fn keys(&self, places: &Places) -> Result<Vec<S::Value>, FheError> {
+        let (on, width) = (self.on, self.program.width());
+        let (gain, offset) = (vec![self.input_bound; width], vec![0.0; width]);
+        let mut layer = self.encoder(true).layer(self.range(0)?, (&gain, &offset))?.tape;
+        let high = HIDDEN.map(|name| (name, (on.top(), on.default_scale())));
+        let columns = (COLUMNS, (self.placement.attention, on.default_scale()));
+        let limits = Limits {
+            heights: Heights::Least,
+            inputs: high.into_iter().chain([columns]).collect(),
+            outputs: self.outputs(0)?,
+            spilled: Vec::new(),
+        };
+        let read = assign(&mut layer, on, &limits)?.reads(&layer, HIDDEN[2]);
+        let mut t = Recorder::new();
+        keys(&mut t, &places.heads);
+        let tokens = self.hidden.get(HIDDEN[0]).cloned().unwrap_or_default();
+        let values = BTreeMap::from([(HIDDEN[0], tokens)]);
+        self.computed(t.finish(), values, (Heights::Least, Outputs::Exactly(read)), &mut |_, _| Ok(()))
     }
 
     fn encoder(&self, hidden: bool) -> Encoder<'_, S> {
@@ -94,7 +180,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             program: self.program,
             choices: self.choices,
             split: &self.placement,
-            texts: Arc::clone(&self.texts),
+            texts: self.texts.clone(),
             hidden,
         }
     }
@@ -111,19 +197,27 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// The columns after layer `i`.
     fn after(&self, i: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let last = self.range(i)?.end - 1;
+        let encoder = self.recorded();
         match self.program.steps().get(last).map(|step| (step.id, &step.block)) {
             Some((id, Block::Norm(n))) => {
-                let encoder = self.recorded();
-                Acts::from_norm(id, columns, n, encoder.norm_of(last)?.1)
+                same(id, "vectors", columns.len(), encoder.vectors())?;
+                Acts::normed(id, columns, n, encoder.norm_of(last)?.1)
             }
             _ => Err(no_layer(self.layers.len(), i)),
         }
     }
 
+    /// The primes of the columns after layer `i`: those that the next one reads, or one level for the answer.
+    fn outputs(&self, i: usize) -> Result<Outputs, FheError> {
+        Ok(match i + 1 == self.layers.len() {
+            true => Outputs::AtLeast(above(self.on, self.on.floor())?),
+            false => Outputs::Exactly(self.placement.attention),
+        })
+    }
+
     /// The inputs of a tape, with those that all layers read.
     fn inputs(&self, columns: Vec<S::Value>) -> Inputs<S> {
-        let hidden = Hidden::ALL.iter().zip(&self.hidden).map(|(which, v)| (which.name(), vec![v.clone()]));
-        hidden.chain([(COLUMNS, columns)]).collect()
+        self.hidden.iter().map(|(name, v)| (*name, v.clone())).chain([(COLUMNS, columns)]).collect()
     }
 
     fn computed(
@@ -148,13 +242,13 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
     }
 
     fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        let width = self.program.width();
-        same(StepId::outside(COLUMNS), "columns", columns.len(), width)?;
-        let (tape, limbs) = (self.recorded().start(), self.placement.attention);
+        let (encoder, limbs) = (self.recorded(), self.placement.attention);
+        same(StepId::outside(COLUMNS), "vectors", columns.len(), encoder.vectors())?;
+        let tape = encoder.start();
         let values = BTreeMap::from([(COLUMNS, columns)]);
         let columns =
             self.computed(tape, values, (Heights::Given(&|_, _| limbs), Outputs::Exactly(limbs)), &mut |_, _| Ok(()))?;
-        Ok(Acts::from_client(columns, self.input_bound))
+        Ok(Acts::over(columns, self.program.width(), self.input_bound))
     }
 
     fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
@@ -184,9 +278,9 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
             _ if last => feed_forward.max(least),
             _ => feed_forward,
         };
-        let outputs = match last {
-            true => Outputs::AtLeast(above(self.on, self.on.floor())?),
-            false => Outputs::Exactly(attention),
+        let heights = match self.texts {
+            InSlots::Batch(_) => Heights::Given(&height),
+            InSlots::Packed(..) => Heights::Least,
         };
         let inputs = self.inputs(x.columns);
         let mut viewer = self.viewer.take();
@@ -199,7 +293,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
             }
             _ => Ok(()),
         };
-        let columns = self.computed(layer.tape, inputs, (Heights::Given(&height), outputs), look);
+        let columns = self.computed(layer.tape, inputs, (heights, self.outputs(i)?), look);
         self.viewer = viewer;
         self.after(i, columns?)
     }
@@ -209,6 +303,30 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         let (inputs, floor) = (self.inputs(x.columns), self.on.floor());
         let vectors = self.computed(tape, inputs, (Heights::Least, Outputs::Exactly(floor)), &mut |_, _| Ok(()))?;
         Ok(Pooled { vectors, width, factor })
+    }
+
+    fn packed_columns(&self) -> Option<&Spread> {
+        match &self.texts {
+            InSlots::Batch(_) => None,
+            InSlots::Packed(_, places) => Some(&places.columns),
+        }
+    }
+
+    fn packed_answers(&self) -> Option<&Spread> {
+        self.answers.as_ref()
+    }
+}
+
+pub(super) fn unfit(at: StepId, a: &Attention, layout: Layout) -> FheError {
+    FheError::Unsupported {
+        what: format!(
+            "{at}: {} heads of {} columns on {} rows of {} pairs",
+            a.heads.count,
+            a.heads.width,
+            layout.rows(),
+            layout.columns()
+        ),
+        remedy: "omit --texts to plan a batch",
     }
 }
 

@@ -6,22 +6,20 @@ use std::sync::Arc;
 use hushed_model::{Attention, Norm, Program, StepId, same};
 
 use super::blocks::Parts;
+use super::encoder::unfit;
 use super::forward::ForwardPass;
-use super::packed::unfit;
 use crate::choices::{Choices, DecoderChoice, NormChoice, ScoresChoice};
 use crate::error::FheError;
 use crate::ledger::{self, NORM, POOLING};
 use crate::ops::acts::Acts;
-use crate::ops::after::After;
 use crate::ops::folded::Polynomials;
 use crate::ops::levels::above_by;
-use crate::ops::packed::attention::heads_of;
 use crate::ops::packed::causal::PackedCausal;
 use crate::ops::packed::feed_forward::PackedFeedForward;
 use crate::ops::packed::norm::PackedNorm;
 use crate::ops::packed::pool::states;
-use crate::ops::packed::rows::{Kept, PackedRows};
-use crate::ops::packed::{causal, lifted, sum};
+use crate::ops::packed::rows::PackedRows;
+use crate::ops::packed::{causal, heads_of, lifted, sum};
 use crate::ops::pool::Pooled;
 use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
@@ -34,7 +32,7 @@ pub struct PackedDecoderPass<'a, S: Slots> {
     parts: Parts<'a>,
     choices: &'a DecoderChoice,
     placement: Placement,
-    rows: PackedRows<S::Value>,
+    rows: PackedRows<()>,
     columns: Spread,
     input_bound: f64,
     polynomials: Arc<Polynomials>,
@@ -147,9 +145,8 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
             at,
             block,
             choice: &choice.activation,
-            after: After::Sum(choice.feed_forward_bound),
+            bound: choice.feed_forward_bound,
             rows: &self.rows,
-            kept: Kept::All,
             columns: self.columns,
             polynomials: &self.polynomials,
         };
@@ -178,17 +175,8 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
 }
 
 impl<'a, S: Slots> PackedDecoderPass<'a, S> {
-    fn norm(&self, (at, norm): (StepId, &'a Norm), choice: &'a NormChoice) -> PackedNorm<'_, S::Value> {
-        PackedNorm {
-            at,
-            norm,
-            choice,
-            rows: &self.rows,
-            // Padding rows are zeros and stay zeros.
-            kept: Kept::All,
-            columns: self.columns,
-            statistics: self.placement.statistics,
-        }
+    fn norm(&self, (at, norm): (StepId, &'a Norm), choice: &'a NormChoice) -> PackedNorm<'_> {
+        PackedNorm { at, norm, choice, rows: &self.rows, columns: self.columns, statistics: self.placement.statistics }
     }
 
     /// Vectors of the residual stream divided by `bound`.

@@ -11,7 +11,7 @@ use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::packed::causal::sigmoid_bias;
 use crate::plan::placement::Placement;
-use crate::simulate::Simulator;
+use crate::simulate::{Count, Op, Simulator};
 use crate::slots::Slots;
 
 /// The placement of packed rows for a few texts; `None` (plan a batch instead) if a vector has no room for one head of
@@ -40,8 +40,8 @@ pub fn packed_placement(
     placed(program, choices, params, options, columns).map(Some)
 }
 
-/// Packed rows of `columns` places: the fewest primes before either half of a layer with which it runs. Columns are
-/// always refreshed first, so that they are sent with as few primes as a refresh takes.
+/// Packed rows of `columns` places: the fewest primes before a layer (a decoder's: before either half of one) with
+/// which it runs. Columns are always refreshed first, so that they are sent with as few primes as a refresh takes.
 ///
 /// # Errors
 /// [`FheError::Levels`] for a model that is too deep; as [`dry_run`].
@@ -66,7 +66,14 @@ pub(crate) fn placed(
         dry_run(program, choices, params, options, &at).map(drop)
     };
     lowest(&mut runs, &mut at, on.top())?;
-    Ok(Placement { upload, ..at })
+    at.upload = upload;
+    if program.vocabulary().is_none() {
+        // For the reader of a plan: a recorded layer refreshes columns to what it reads.
+        let counts = dry_run(program, choices, params, options, &at)?.counts;
+        let before = |c: &&Count| c.op == Op::Refreshed && c.site.to_string().ends_with("attention.norm.refresh");
+        at.feed_forward = counts.operations.iter().filter(before).map(|c| c.limbs).max().unwrap_or(upload);
+    }
+    Ok(at)
 }
 
 /// Places per row of a text: as many as there are pairs of columns, so that one vector holds them, or fewer if `slots`

@@ -1,17 +1,17 @@
-//! Records an encoder over a batch of texts: what is before its layers, a layer, the answer.
+//! Records an encoder, over a batch of texts or in packed rows: what is before its layers, a layer, the answer.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hushed_lower::LinearMap;
 use hushed_model::{Block, Norm, Program, Step, StepId, same};
 
 use super::answer::{head, pool};
 use super::attention::{AttentionBlock, attention};
-use super::feed_forward::{FeedForwardBlock, feed_forward};
+use super::feed_forward::{FeedForwardBlock, feed_forward, merged};
 use super::layout::{Columns, hidden};
 use super::norm::{NormBlock, norm, residual};
+use super::packed::{self, Packed, Places};
 use super::record::Recorder;
 use super::{Kept, NodeId, Tape, Texts};
 use crate::choices::{Choices, LayerChoice, NormChoice};
@@ -21,6 +21,7 @@ use crate::ops::acts::{Acts, centred, reading};
 use crate::ops::attention::Maps;
 use crate::ops::head::supported;
 use crate::ops::norm::frozen;
+use crate::ops::packed::rows::{Kept as PackedKept, PackedRows};
 use crate::ops::pool::{Factor, factor};
 use crate::packing::PackingError;
 use crate::plan::placement::Placement;
@@ -37,9 +38,23 @@ pub(crate) struct Encoder<'a, S: Slots> {
     pub choices: &'a Choices,
     /// How much is held at once; its levels are not read.
     pub split: &'a Placement,
-    pub texts: Arc<Texts>,
+    pub texts: InSlots,
     /// Whether lengths are known to the client alone.
     pub hidden: bool,
+}
+
+/// How texts lie in slots.
+#[derive(Clone)]
+pub(crate) enum InSlots {
+    /// A vector for each column.
+    Batch(Arc<Texts>),
+    Packed(Arc<PackedRows<()>>, Places),
+}
+
+/// The same, with the inputs of a tape.
+enum Circuits {
+    Batch(Columns),
+    Packed(Packed),
 }
 
 /// What a vector of columns stands for.
@@ -70,19 +85,38 @@ impl<S: Slots> Encoder<'_, S> {
     /// The masks that all layers read, from the client's.
     pub fn masks(&self) -> Tape {
         let mut t = Recorder::new();
-        hidden(&mut t, self.texts.layout);
+        match &self.texts {
+            InSlots::Batch(texts) => hidden(&mut t, texts.layout),
+            InSlots::Packed(..) => packed::hidden(&mut t),
+        }
         t.finish()
     }
 
-    /// The client's columns, as the first layer reads them.
+    /// The client's columns, as the first layer reads them. In packed rows it sent half of each part.
     pub fn start(&self) -> Tape {
-        let mut t = Recorder::new();
+        let (mut t, at) = (Recorder::new(), StepId::outside("input.refresh"));
         t.at(StepId::outside(COLUMNS));
-        let sent = t.input(COLUMNS, self.program.width());
-        t.at(StepId::outside("input.refresh"));
-        let columns = t.mark(sent, 1.0);
+        let sent = t.input(COLUMNS, self.vectors());
+        let columns = match self.texts {
+            InSlots::Packed(..) => {
+                let pairs = t.read_as(sent, 2.0);
+                packed::refreshed(&mut t, at, pairs)
+            }
+            InSlots::Batch(_) => {
+                t.at(at);
+                t.mark(sent, 1.0)
+            }
+        };
         t.output(columns);
         t.finish()
+    }
+
+    /// The vectors of the columns between two layers.
+    pub fn vectors(&self) -> usize {
+        match &self.texts {
+            InSlots::Batch(_) => self.program.width(),
+            InSlots::Packed(_, places) => places.columns.vectors(),
+        }
     }
 
     /// The steps of a layer, from columns with this gain and offset.
@@ -91,17 +125,21 @@ impl<S: Slots> Encoder<'_, S> {
     /// Programs and choices without a circuit, functions without a fit.
     pub fn layer(&self, steps: Range<usize>, (gain, offset): (&[f64], &[f64])) -> Result<Layer, FheError> {
         let mut t = Recorder::new();
-        let layout = self.layout(&mut t);
-        let mut record = Record { of: self, layout: &layout, values: BTreeMap::new(), shown: Vec::new() };
+        let circuits = self.circuits(&mut t);
+        let mut record = Record { of: self, values: BTreeMap::new(), shown: Vec::new() };
         t.at(StepId::outside(COLUMNS));
-        let node = t.input(COLUMNS, gain.len());
+        let node = t.input(COLUMNS, self.vectors());
         let x = Acts { columns: vec![node], gain: gain.to_vec(), offset: offset.to_vec() };
         let before = steps.start.checked_sub(1).ok_or_else(|| FheError::shape(StepId::outside("layer")))?;
         record.values.insert(before, Value::Columns(x, node));
         let mut last = Err(FheError::shape(StepId::outside("layer")));
         for number in steps {
             let step = self.program.steps().get(number).ok_or(PackingError::Mismatch)?;
-            let made = record.step(&mut t, (number, step)).map_err(|error| error.at_step(step.id))?;
+            let made = match &circuits {
+                Circuits::Batch(layout) => record.step(&mut t, layout, (number, step)),
+                Circuits::Packed(p) => record.packed_step(&mut t, p, (number, step)),
+            };
+            let made = made.map_err(|error| error.at_step(step.id))?;
             last = match &made {
                 Value::Columns(_, node) => Ok(*node),
                 Value::Centred(_) => Err(FheError::shape(step.id)),
@@ -121,14 +159,22 @@ impl<S: Slots> Encoder<'_, S> {
         let last = self.program.steps().last();
         let step = last.ok_or_else(|| FheError::shape(StepId::outside("answer")))?;
         let (mut t, at) = (Recorder::new(), step.id);
-        let layout = self.layout(&mut t);
+        let circuits = self.circuits(&mut t);
         t.at(at);
-        let node = t.input(COLUMNS, gain.len());
+        let node = t.input(COLUMNS, self.vectors());
+        let layout = match &circuits {
+            Circuits::Batch(layout) => layout,
+            Circuits::Packed(p) => {
+                let (made, width) = self.packed_answer(&mut t, p, step, (node, (gain, offset)))?;
+                t.output(made);
+                return Ok((t.finish(), width, Factor::One));
+            }
+        };
         let x = Acts { columns: vec![node], gain: gain.to_vec(), offset: offset.to_vec() };
         let (vectors, width, factor) = match &step.block {
             Block::Pool(how) => {
                 let factor = factor(*how, !self.hidden)?;
-                (pool(&mut t, &layout, at, &x, node, *how), x.width(), factor)
+                (pool(&mut t, layout, at, &x, node, *how), x.width(), factor)
             }
             Block::Head(c) => {
                 supported(at, c)?;
@@ -140,7 +186,7 @@ impl<S: Slots> Encoder<'_, S> {
                     Ok(map.bounded())
                 })?;
                 {
-                    let logits = head(&mut t, &layout, (at, c, choice), &dense, node);
+                    let logits = head(&mut t, layout, (at, c, choice), &dense, node);
                     (logits.map_err(|error| error.at_step(at))?, c.classes.outputs, Factor::One)
                 }
             }
@@ -152,6 +198,29 @@ impl<S: Slots> Encoder<'_, S> {
         Ok((t.finish(), width, factor))
     }
 
+    fn packed_answer(
+        &self,
+        t: &mut Recorder,
+        p: &Packed,
+        step: &Step,
+        x: packed::attention::Read<'_>,
+    ) -> Result<(NodeId, usize), FheError> {
+        match &step.block {
+            Block::Pool(how) => {
+                // The server divides, by a plaintext or an encrypted number.
+                factor(*how, true)?;
+                Ok((packed::answer::pool(t, p, step.id, x, *how), self.program.width()))
+            }
+            Block::Head(c) => {
+                supported(step.id, c)?;
+                let choice = self.choices.classifier.as_ref().ok_or_else(|| FheError::absent(step.id))?;
+                let logits = packed::answer::head(t, self.on, p, (step.id, c, choice), x);
+                Ok((logits.map_err(|error| error.at_step(step.id))?, c.classes.outputs))
+            }
+            _ => Err(FheError::shape(step.id)),
+        }
+    }
+
     /// The norm with this number alone, from centred columns.
     #[cfg(test)]
     pub fn norm_alone(&self, number: usize) -> Result<Tape, FheError> {
@@ -160,17 +229,25 @@ impl<S: Slots> Encoder<'_, S> {
             return Err(FheError::shape(step.id));
         };
         let mut t = Recorder::new();
-        let layout = self.layout(&mut t);
+        let Circuits::Batch(layout) = self.circuits(&mut t) else {
+            return Err(FheError::shape(step.id));
+        };
         t.at(step.id);
         let centred = t.input(COLUMNS, n.width);
-        let record = Record { of: self, layout: &layout, values: BTreeMap::new(), shown: Vec::new() };
-        let (_, node) = record.norm(&mut t, (number, step), centred, n)?;
+        let record = Record { of: self, values: BTreeMap::new(), shown: Vec::new() };
+        let (_, node) = record.norm(&mut t, &layout, (number, step), centred, n)?;
         t.output(node);
         Ok(t.finish())
     }
 
-    fn layout(&self, t: &mut Recorder) -> Columns {
-        Columns::new(t, &self.texts, self.hidden, [self.split.scores_baby, self.split.attend_baby])
+    fn circuits(&self, t: &mut Recorder) -> Circuits {
+        match &self.texts {
+            InSlots::Batch(texts) => {
+                let baby = [self.split.scores_baby, self.split.attend_baby];
+                Circuits::Batch(Columns::new(t, texts, self.hidden, baby))
+            }
+            InSlots::Packed(rows, places) => Circuits::Packed(Packed::new(t, rows, *places, self.hidden)),
+        }
     }
 
     fn choice(&self, id: StepId) -> Result<&LayerChoice, FheError> {
@@ -203,7 +280,6 @@ impl<S: Slots> Encoder<'_, S> {
 /// A layer that is being recorded.
 struct Record<'a, 'e, S: Slots> {
     of: &'a Encoder<'e, S>,
-    layout: &'a Columns,
     /// By the number of the step that made them.
     values: BTreeMap<usize, Value>,
     shown: Vec<(StepId, Stands)>,
@@ -223,25 +299,70 @@ impl<S: Slots> Record<'_, '_, S> {
         }
     }
 
-    fn step(&mut self, t: &mut Recorder, (number, step): (usize, &Step)) -> Result<Value, FheError> {
+    fn step(&mut self, t: &mut Recorder, layout: &Columns, (number, step): (usize, &Step)) -> Result<Value, FheError> {
         if let Block::Norm(n) = &step.block {
             let Value::Centred(centred) = *self.value(step, 0)? else {
                 return Err(FheError::shape(step.id));
             };
-            let (x, node) = self.norm(t, (number, step), centred, n)?;
+            let (x, node) = self.norm(t, layout, (number, step), centred, n)?;
             let stands = Stands::Columns { gain: x.gain.clone(), offset: x.offset.clone() };
             t.show(node);
             self.shown.push((step.id, stands));
             return Ok(Value::Columns(x, node));
         }
         let (_, choice) = self.of.norm_of(number)?;
-        let made = self.block(t, step, choice)?;
+        let made = self.block(t, layout, step, choice)?;
         t.show(made);
         self.shown.push((step.id, Stands::Centred(choice.scale)));
         Ok(Value::Centred(made))
     }
 
-    fn block(&self, t: &mut Recorder, step: &Step, after: &NormChoice) -> Result<NodeId, FheError> {
+    /// As [`Record::step`] in packed rows, where the residual sum is part of the block before it.
+    fn packed_step(&self, t: &mut Recorder, p: &Packed, (number, step): (usize, &Step)) -> Result<Value, FheError> {
+        let (of, at) = (self.of, step.id);
+        let (layer, (second, choice)) = (of.choice(at)?, of.norm_of(number)?);
+        let mut kept = match layer.frozen_row {
+            Some(_) => PackedKept::Later,
+            None => PackedKept::Tokens,
+        };
+        if let Block::Add = step.block {
+            return self.value(step, 1).cloned();
+        }
+        if let Block::Norm(n) = &step.block {
+            let Value::Centred(centred) = *self.value(step, 0)? else {
+                return Err(FheError::shape(at));
+            };
+            let last = second && of.program.layers().last().is_some_and(|steps| number + 1 == steps.end);
+            if last && of.choices.classifier.is_some() {
+                // A head reads first rows only: others may be outside its range.
+                kept = PackedKept::First;
+            }
+            let mut node = packed::layer::norm(t, of.on, p, (at, n, choice), (centred, kept, !second))?;
+            if let Some(row) = layer.frozen_row.as_deref().filter(|_| second) {
+                let row = frozen(at, row, n, choice.bound)?.into();
+                node = p.plus(t, node, (p.places.columns, PackedKept::First), &row);
+            }
+            if second && !last {
+                node = packed::refreshed(t, at.part("refresh"), node);
+            }
+            return Ok(Value::Columns(Acts::normed(at, vec![node], n, choice)?, node));
+        }
+        let (x, node) = self.columns(step)?;
+        let x = (node, (x.gain.as_slice(), x.offset.as_slice()));
+        let after = (kept, choice.scale);
+        Ok(Value::Centred(match &step.block {
+            Block::Attention(block) => {
+                packed::attention::attention(t, of.on, p, (at, block, &layer.attention), x, after)?
+            }
+            Block::FeedForward(block) if block.gate.is_none() && block.sub_norm.is_none() => {
+                packed::layer::feed_forward(t, of.on, p, (at, block, &layer.activation), x, after)?
+            }
+            Block::Linear(w) => packed::layer::merged(t, of.on, p, (at, w), x, after)?,
+            _ => return Err(FheError::shape(at)),
+        }))
+    }
+
+    fn block(&self, t: &mut Recorder, layout: &Columns, step: &Step, after: &NormChoice) -> Result<NodeId, FheError> {
         let (on, at) = (self.of.on, step.id);
         let (x, node) = self.columns(step)?;
         let columns = (x.gain.as_slice(), x.offset.as_slice());
@@ -253,7 +374,7 @@ impl<S: Slots> Record<'_, '_, S> {
                 let maps = Maps::new(on, at, columns, block, after.scale)?;
                 t.region(node);
                 let together = self.of.split.heads_together;
-                attention(t, on, self.layout, node, &AttentionBlock { at, block, choice, maps, together })
+                attention(t, on, layout, node, &AttentionBlock { at, block, choice, maps, together })
             }
             Block::FeedForward(block) if block.gate.is_none() && block.sub_norm.is_none() => {
                 let choice = &layer.activation;
@@ -285,7 +406,7 @@ impl<S: Slots> Record<'_, '_, S> {
                     return Err(FheError::shape(at));
                 };
                 t.at(at);
-                Ok(residual(t, self.layout, x, node, block, after.scale))
+                Ok(residual(t, layout, x, node, block, after.scale))
             }
             _ => Err(FheError::shape(at)),
         }
@@ -294,11 +415,12 @@ impl<S: Slots> Record<'_, '_, S> {
     fn norm(
         &self,
         t: &mut Recorder,
+        layout: &Columns,
         (number, step): (usize, &Step),
         centred: NodeId,
         n: &Norm,
     ) -> Result<(Acts<NodeId>, NodeId), FheError> {
-        let (of, layout, at) = (self.of, self.layout, step.id);
+        let (of, at) = (self.of, step.id);
         let (layer, (second, choice)) = (of.choice(at)?, of.norm_of(number)?);
         let last = second && of.program.layers().last().is_some_and(|steps| number + 1 == steps.end);
         let row = layer.frozen_row.as_deref().filter(|_| second);
@@ -318,18 +440,4 @@ impl<S: Slots> Record<'_, '_, S> {
         }
         Ok((Acts::normed(at, vec![node], n, choice)?, node))
     }
-}
-
-/// W·x + b of columns with this gain and offset, centred and times κ.
-fn merged<S: Slots>(
-    on: &S,
-    at: StepId,
-    w: &hushed_model::Linear,
-    columns: (&[f64], &[f64]),
-    kappa: f64,
-) -> Result<LinearMap, FheError> {
-    if on.only_shapes() {
-        return reading(on, at, w, columns);
-    }
-    Ok(reading(on, at, w, columns)?.centred().times(kappa).bounded())
 }

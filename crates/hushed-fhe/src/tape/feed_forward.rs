@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use hushed_lower::LinearMap;
-use hushed_model::{FeedForward, StepId};
+use hushed_model::{FeedForward, Linear, StepId};
 
 use super::NodeId;
 use super::functions::SlotFunction;
 use super::record::Recorder;
 use crate::choices::ActivationChoice;
+use crate::error::FheError;
+use crate::ops::acts::reading;
 use crate::ops::folded::Polynomials;
+use crate::slots::Slots;
 
 /// A block, and what was folded and chosen for it.
 pub(crate) struct FeedForwardBlock<'a> {
@@ -46,4 +49,21 @@ pub(crate) fn feed_forward(t: &mut Recorder, x: NodeId, layer: &FeedForwardBlock
         partial = Some(t.linear_sum(down, block, y, partial));
     }
     partial.map(|partial| t.finished(partial))
+}
+
+/// The map of a block that was merged into one, centred and times κ: of columns with this gain and offset.
+///
+/// # Errors
+/// Shapes that differ, layers without numbers.
+pub(crate) fn merged<S: Slots>(
+    on: &S,
+    at: StepId,
+    w: &Linear,
+    columns: (&[f64], &[f64]),
+    kappa: f64,
+) -> Result<LinearMap, FheError> {
+    if on.only_shapes() {
+        return reading(on, at, w, columns);
+    }
+    Ok(reading(on, at, w, columns)?.centred().times(kappa).bounded())
 }

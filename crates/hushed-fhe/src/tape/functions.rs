@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::Scale;
-use hushed_ckks::poly::InverseSqrt;
+use hushed_ckks::poly::{Inverse, InverseSqrt, SlotPolynomial, evaluate_slots};
 use hushed_model::Activation;
 use rayon::prelude::*;
 
@@ -14,6 +14,7 @@ use crate::ops::folded::Polynomials;
 use crate::ops::functions::Function;
 use crate::ops::head::HeadActivation;
 use crate::ops::softmax::Softmax;
+use crate::packing::PackingError;
 use crate::slots::Slots;
 
 /// A function of a vector and its number in its block.
@@ -28,6 +29,10 @@ pub(crate) enum SlotFunction {
     FirstInverse(Arc<Softmax>),
     /// 1/Σe.
     SecondInverse(Arc<Softmax>),
+    /// 1/Σp or 1/Σe of all heads side by side.
+    Inverse(Arc<Inverse>),
+    /// A polynomial for each slot: one for each vector, or one for all.
+    Places(Arc<Vec<SlotPolynomial>>),
     /// v^(−1/2) in a norm.
     Root(Arc<InverseSqrt>),
     /// The activation of a classifier's head.
@@ -43,6 +48,8 @@ impl SlotFunction {
             SlotFunction::Exponential { softmax, .. } => softmax.exponential_levels(),
             SlotFunction::FirstInverse(softmax) => softmax.first().levels(),
             SlotFunction::SecondInverse(softmax) => softmax.second().levels(),
+            SlotFunction::Inverse(inverse) => inverse.levels(),
+            SlotFunction::Places(all) => all.first().map_or(0, SlotPolynomial::depth),
             SlotFunction::Root(root) => root.levels(),
             SlotFunction::Head(head) => head.levels(),
             SlotFunction::Activation { degree, .. } => levels(*degree),
@@ -51,12 +58,13 @@ impl SlotFunction {
 
     /// Whether it is a polynomial of its argument, which has a scale that suits it best.
     pub fn is_polynomial(&self) -> bool {
-        matches!(self, SlotFunction::Exponential { .. } | SlotFunction::Activation { .. })
+        matches!(self, SlotFunction::Exponential { .. } | SlotFunction::Places(_) | SlotFunction::Activation { .. })
     }
 
     /// Whether its values are at the default scale, whatever is asked for.
     pub fn is_at_default(&self) -> bool {
-        self.is_polynomial() || matches!(self, SlotFunction::Head(_))
+        use SlotFunction::{Activation, Exponential, Head};
+        matches!(self, Exponential { .. } | Activation { .. } | Head(_))
     }
 
     /// Its values on vectors, at `target`.
@@ -71,6 +79,11 @@ impl SlotFunction {
             SlotFunction::Exponential { softmax, first } => each(x, &|i, t| softmax.exponential(on, first + i, &t)),
             SlotFunction::FirstInverse(softmax) => each(x, &|_, sum| softmax.first_inverse(on, &sum, target)),
             SlotFunction::SecondInverse(softmax) => each(x, &|_, sum| softmax.second_inverse(on, &sum, target)),
+            SlotFunction::Inverse(inverse) => each(x, &|_, sum| inverse.evaluate(on, &sum, target)),
+            SlotFunction::Places(all) => each(x, &|i, t| {
+                let p = all.get(i.min(all.len().saturating_sub(1))).ok_or(PackingError::Mismatch)?;
+                Ok(evaluate_slots(on, &t, p, target)?)
+            }),
             SlotFunction::Root(root) => each(x, &|_, v| {
                 let compute = || root.evaluate(on, &v, target);
                 on.apply(&Function::Root, &v, (root.levels(), target), compute)
@@ -82,19 +95,27 @@ impl SlotFunction {
         }
     }
 
-    /// The function of vector `i` at t: itself, or what approximates it.
+    /// The function of slot `slot` of vector `i` at t: itself, or what approximates it.
     ///
     /// # Errors
     /// A refused fit.
     #[cfg(test)]
-    pub fn at(&self, i: usize, t: f64, exact: bool) -> Result<f64, FheError> {
-        let column = |columns: &[Column]| columns.get(i).copied().ok_or(crate::packing::PackingError::Mismatch);
+    pub fn at(&self, (i, slot): (usize, usize), t: f64, exact: bool) -> Result<f64, FheError> {
+        let column = |columns: &[Column]| columns.get(i).copied().ok_or(PackingError::Mismatch);
         Ok(match self {
             SlotFunction::Exponential { softmax, first } if exact => softmax.function(first + i).exact(t),
             SlotFunction::Exponential { softmax, .. } => softmax.polynomial().eval(t),
             SlotFunction::FirstInverse(_) | SlotFunction::SecondInverse(_) if exact => 1.0 / t,
             SlotFunction::FirstInverse(softmax) => softmax.first().eval(t),
             SlotFunction::SecondInverse(softmax) => softmax.second().eval(t),
+            SlotFunction::Inverse(_) if exact => 1.0 / t,
+            SlotFunction::Inverse(inverse) => inverse.eval(t),
+            SlotFunction::Places(_) if exact => return Err(PackingError::Mismatch.into()),
+            SlotFunction::Places(all) => {
+                let coefficients = all.get(i.min(all.len() - 1)).ok_or(PackingError::Mismatch)?.coeffs().iter();
+                let of_slot = coefficients.map(|all| all.get(slot % all.len().max(1)).copied().unwrap_or(0.0));
+                hushed_ckks::poly::Polynomial::chebyshev(of_slot.collect(), -1.0, 1.0)?.eval(t)
+            }
             SlotFunction::Root(_) if exact => Function::Root.exact(t),
             SlotFunction::Root(root) => root.eval(t),
             SlotFunction::Head(head) if exact => head.function().exact(t),

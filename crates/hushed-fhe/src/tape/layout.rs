@@ -136,7 +136,7 @@ impl Columns {
     }
 
     pub fn plain(&self, holds: Holds) -> Plain {
-        Plain { texts: Arc::clone(&self.texts), holds }
+        Plain::Batch { texts: Arc::clone(&self.texts), holds }
     }
 
     /// A number for each row of every text.

@@ -66,8 +66,18 @@ pub(crate) struct Level {
 /// # Errors
 /// [`FheError::Levels`] naming a step that has too few levels.
 pub(crate) fn levels<S: Slots>(tape: &Tape, on: &S, limits: &Limits<'_>) -> Result<Vec<Level>, FheError> {
-    let needed = needed(tape, on, limits.outputs.least())?;
-    let caps = caps(tape, on, limits, &needed)?;
+    let spares = tape.nodes.iter().any(|node| node.op == Op::Mark { mark: Mark::Spare });
+    match with(tape, on, limits, false) {
+        Err(_) if spares => with(tape, on, limits, true),
+        found => found,
+    }
+}
+
+/// The levels, with or without refreshes at spare marks.
+fn with<S: Slots>(tape: &Tape, on: &S, limits: &Limits<'_>, spares: bool) -> Result<Vec<Level>, FheError> {
+    let passed = |node: &Node| !spares && node.op == Op::Mark { mark: Mark::Spare };
+    let needed = needed(tape, on, limits.outputs.least(), &passed)?;
+    let caps = caps(tape, on, limits, (&needed, &passed))?;
     let cap = |node: &Node| operands(node).map(|id| caps[id].limbs).min().unwrap_or(0);
     let mut wanted = vec![0; tape.nodes.len()];
     let mut levels = caps.clone();
@@ -109,6 +119,9 @@ fn operands(node: &Node) -> impl Iterator<Item = usize> {
     node.inputs.iter().take(count).map(|id| id.0)
 }
 
+/// Which marks are no refresh, however few primes arrive.
+type Passed<'a> = &'a dyn Fn(&Node) -> bool;
+
 fn too_few<S: Slots>(on: &S, node: &Node, needed: usize) -> FheError {
     FheError::from(PolyError::LevelsTooFew { needed, available: 0, limbs: on.top() }).at_step(node.step)
 }
@@ -117,13 +130,13 @@ fn above<S: Slots>(on: &S, node: &Node, limbs: usize, constants: &Constants) -> 
     above_by(on, limbs, node.op.levels(constants)).map_err(|error| error.at_step(node.step))
 }
 
-/// The fewest primes with which each node suffices for what follows, up to the next marks.
-fn needed<S: Slots>(tape: &Tape, on: &S, outputs: usize) -> Result<Vec<usize>, FheError> {
+/// The fewest primes with which each node suffices for what follows, up to the next marks that are not passed.
+fn needed<S: Slots>(tape: &Tape, on: &S, outputs: usize, passed: Passed<'_>) -> Result<Vec<usize>, FheError> {
     let mut needed = vec![on.floor().min(outputs); tape.nodes.len()];
     for (i, node) in tape.nodes.iter().enumerate().rev() {
         let reads = match node.op {
             Op::Output => outputs,
-            Op::Mark { .. } => on.floor(),
+            Op::Mark { .. } if !passed(node) => on.floor(),
             _ => above(on, node, needed[i], &tape.constants)?,
         };
         for id in operands(node) {
@@ -134,12 +147,18 @@ fn needed<S: Slots>(tape: &Tape, on: &S, outputs: usize) -> Result<Vec<usize>, F
 }
 
 /// The most primes that can arrive at each node, with refreshes where marks need them.
-fn caps<S: Slots>(tape: &Tape, on: &S, limits: &Limits<'_>, needed: &[usize]) -> Result<Vec<Level>, FheError> {
+fn caps<S: Slots>(
+    tape: &Tape,
+    on: &S,
+    limits: &Limits<'_>,
+    (needed, passed): (&[usize], Passed<'_>),
+) -> Result<Vec<Level>, FheError> {
     let mut caps: Vec<Level> = Vec::with_capacity(tape.nodes.len());
     for (i, node) in tape.nodes.iter().enumerate() {
         let arrives = operands(node).map(|id| caps[id].limbs).min().unwrap_or(0);
         let mut level = Level { reads: arrives, limbs: arrives, refreshed: false };
         match &node.op {
+            Op::Mark { .. } if passed(node) => {}
             Op::Mark { .. } if arrives < on.floor() => return Err(too_few(on, node, on.floor() - arrives)),
             Op::Output if arrives < limits.outputs.least() => {
                 return Err(too_few(on, node, limits.outputs.least() - arrives));

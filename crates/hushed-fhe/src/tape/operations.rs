@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hushed_ckks::Scale;
 use hushed_ckks::poly::Weight;
+use hushed_ckks::{CkksError, Scale};
 use rayon::prelude::*;
 
 use super::functions::SlotFunction;
@@ -59,6 +59,21 @@ impl<S: Slots> Work<'_, S> {
                 Some(Held::Sums(sums)) => block(vec![on.linear_finish(sums)?]),
                 _ => Err(PackingError::Mismatch.into()),
             },
+            Op::Maps { grid } => {
+                let (grid, target) = (&constants.grids[*grid], chosen()?);
+                let mut x: Vec<S::Value> = Vec::new();
+                for k in 0..node.inputs.len() {
+                    x.extend(self.owned(values, i, k, reads)?.into_iter().flatten());
+                    if grid.conjugates {
+                        let from = x.len() - self.count(node.inputs[k]);
+                        let all = x[from..].par_iter().map(|v| on.conjugate(v));
+                        let all = all.collect::<Result<Vec<_>, FheError>>()?;
+                        x.extend(all);
+                    }
+                }
+                let (grid, split) = (grid.make)().map_err(CkksError::from)?;
+                block(vec![on.maps(&grid, &split, &x, target)?])
+            }
             Op::Dot => {
                 let (left, right) = (self.take(values, i, 0)?, self.take(values, i, 1)?);
                 // Products are over the fewest primes of their operands.
@@ -85,6 +100,14 @@ impl<S: Slots> Work<'_, S> {
             Op::Combine { numbers } => {
                 let x = self.take(values, i, 0)?;
                 block(vec![vec![self.multiples(x[0].iter().zip(&constants.numbers[*numbers]), reads, chosen()?)?]])
+            }
+            Op::CombineVectors { vectors } => {
+                let (x, plain) = (self.take(values, i, 0)?, &constants.vectors[*vectors]);
+                let mut sum = on.sum(reads, scale_of(chosen()?.value() * divisor(on, reads)?)?)?;
+                for (k, v) in x.iter().flatten().enumerate() {
+                    on.add_multiples(&mut sum, v, &self.numbers(plain, k)?)?;
+                }
+                block(vec![vec![on.finish(sum)?]])
             }
             Op::Scaled { numbers } => {
                 let (c, target) = (&constants.numbers[*numbers], chosen()?);
@@ -132,13 +155,18 @@ impl<S: Slots> Work<'_, S> {
             }
             Op::AddVectors { vectors } => {
                 let plain = &constants.vectors[*vectors];
-                let add = |k: usize, v: S::Value| on.add_vector(v, &self.numbers(plain, k)?);
+                let add = |k: usize, v: S::Value| match of_vector(plain, k)? {
+                    Plain::Pairs(make) => on.add_pairs(v, &on.plain_pairs(|| make())),
+                    plain => on.add_vector(v, &on.plain(|| plain.numbers())),
+                };
                 block(owned(self.owned(values, i, 0, reads)?, &add)?)
             }
             Op::MulVectors { vectors } => {
                 let (plain, target) = (&constants.vectors[*vectors], chosen()?);
-                let one =
-                    |k: usize, v: &S::Value| self.low(v, reads, |v| on.mul_vector(v, &self.numbers(plain, k)?, target));
+                let one = |k: usize, v: &S::Value| match of_vector(plain, k)? {
+                    Plain::Pairs(make) => self.low(v, reads, |v| on.mul_pairs(v, &on.plain_pairs(|| make()), target)),
+                    plain => self.low(v, reads, |v| on.mul_vector(v, &on.plain(|| plain.numbers()), target)),
+                };
                 block(self.spread(values, i, plain.len(), &one)?)
             }
             Op::Apply { function } => {
@@ -178,6 +206,7 @@ impl<S: Slots> Work<'_, S> {
                 block(vec![parts.into_iter().flatten().take(*width).collect()])
             }
             Op::Real => block(self.mapped(values, i, &|_, v| self.low(v, reads, |v| on.real(v)))?),
+            Op::Conjugate => block(self.mapped(values, i, &|_, v| self.low(v, reads, |v| on.conjugate(v)))?),
             Op::ReadAs { factor } => {
                 let read = |_: usize, v: S::Value| on.read_as(v, *factor);
                 block(owned(self.owned(values, i, 0, reads)?, &read)?)
@@ -263,8 +292,14 @@ impl<S: Slots> Work<'_, S> {
     }
 
     fn numbers(&self, plain: &[Plain], k: usize) -> Result<Vec<f64>, FheError> {
-        let plain = plain.get(k.min(plain.len().saturating_sub(1))).ok_or(PackingError::Mismatch)?;
+        let plain = of_vector(plain, k)?;
         Ok(self.on.plain(|| plain.numbers()))
+    }
+
+    /// Vectors of the block of a node.
+    fn count(&self, id: NodeId) -> usize {
+        let (rows, columns) = self.tape.nodes[id.0].shape;
+        rows * columns
     }
 
     fn applied(&self, f: &SlotFunction, x: Vec<S::Value>, target: Scale) -> Result<Vec<S::Value>, FheError> {
@@ -286,17 +321,25 @@ impl<S: Slots> Work<'_, S> {
     /// A statistic is read as another message at the scale a refresh takes, and read back.
     fn refreshed(&self, mark: Mark, i: usize, values: &mut Values<S>, limbs: usize) -> Result<Vec<S::Value>, FheError> {
         let (on, node) = (self.on, &self.tape.nodes[i]);
-        let Mark::Statistic { mask } = mark else {
-            let x = owned_rows(self.take(values, i, 0)?);
-            return on.refresh(node.step, x.into_iter().flatten().collect(), limbs);
-        };
-        let mask = match (mask, node.inputs.get(1)) {
-            (Some(mask), _) => OwnedMask::Public(self.numbers(&self.tape.constants.vectors[mask], 0)?),
-            (None, Some(_)) => OwnedMask::Private(self.take(values, i, 1)?[0][0].clone()),
-            (None, None) => return Err(PackingError::Mismatch.into()),
+        let mask = match (mark, node.inputs.get(1)) {
+            (Mark::Vectors, _) => {
+                let x = owned_rows(self.take(values, i, 0)?);
+                return on.refresh(node.step, x.into_iter().flatten().collect(), limbs);
+            }
+            (Mark::Statistic { mask: Some(mask) }, _) => {
+                Some(OwnedMask::Public(self.numbers(&self.tape.constants.vectors[mask], 0)?))
+            }
+            (_, Some(_)) => Some(OwnedMask::Private(self.take(values, i, 1)?[0][0].clone())),
+            (_, None) => None,
         };
         let mut x = owned_rows(self.take(values, i, 0)?).into_iter().flatten();
-        let v = on.used(x.next().ok_or(PackingError::Mismatch)?, &mask);
+        let v = x.next().ok_or(PackingError::Mismatch)?;
+        let v = if let Some(mask) = mask { on.used(v, &mask) } else { v };
         Ok(vec![norm::refreshed(on, node.step, v, limbs)?])
     }
+}
+
+/// Of vector `k`, or the one for all.
+fn of_vector(plain: &[Plain], k: usize) -> Result<&Plain, FheError> {
+    Ok(plain.get(k.min(plain.len().saturating_sub(1))).ok_or(PackingError::Mismatch)?)
 }

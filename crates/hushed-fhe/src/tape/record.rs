@@ -7,7 +7,7 @@ use hushed_lower::LinearMap;
 use hushed_model::StepId;
 
 use super::functions::SlotFunction;
-use super::{Mark, Node, NodeId, Op, Plain, Tape};
+use super::{Grid, Mark, Node, NodeId, Op, Plain, Tape};
 
 /// A tape that is being written.
 pub(crate) struct Recorder {
@@ -117,6 +117,13 @@ impl Recorder {
         self.like(Op::Finished, &[partial])
     }
 
+    /// The `outputs` vectors of a grid of maps.
+    pub fn maps(&mut self, grid: Grid, outputs: usize, x: &[NodeId]) -> NodeId {
+        self.tape.constants.grids.push(grid);
+        let grid = self.tape.constants.grids.len() - 1;
+        self.push(Op::Maps { grid }, x, (1, outputs))
+    }
+
     pub fn dot(&mut self, left: NodeId, right: NodeId) -> NodeId {
         let shape = (self.shape(left).1, self.shape(right).1);
         self.push(Op::Dot, &[left, right], shape)
@@ -133,6 +140,11 @@ impl Recorder {
     pub fn combine(&mut self, x: NodeId, numbers: Vec<f64>) -> NodeId {
         let numbers = self.numbers(numbers);
         self.push(Op::Combine { numbers }, &[x], (1, 1))
+    }
+
+    pub fn combine_vectors(&mut self, x: NodeId, vectors: Vec<Plain>) -> NodeId {
+        let vectors = self.vectors(vectors);
+        self.push(Op::CombineVectors { vectors }, &[x], (1, 1))
     }
 
     /// A vector alone, with each of the numbers.
@@ -216,6 +228,10 @@ impl Recorder {
         self.like(Op::Real, &[x])
     }
 
+    pub fn conjugate(&mut self, x: NodeId) -> NodeId {
+        self.like(Op::Conjugate, &[x])
+    }
+
     pub fn read_as(&mut self, x: NodeId, factor: f64) -> NodeId {
         self.like(Op::ReadAs { factor }, &[x])
     }
@@ -256,6 +272,12 @@ impl Recorder {
     pub fn statistic(&mut self, x: NodeId, plain: Option<usize>, mask: Option<NodeId>) -> NodeId {
         let inputs: Vec<NodeId> = [x].into_iter().chain(mask).collect();
         let mark = self.like(Op::Mark { mark: Mark::Statistic { mask: plain } }, &inputs);
+        self.within(mark, 1.0)
+    }
+
+    /// As [`Recorder::statistic`], where a refresh is wanted only if there are too few levels without.
+    pub fn spare(&mut self, x: NodeId) -> NodeId {
+        let mark = self.like(Op::Mark { mark: Mark::Spare }, &[x]);
         self.within(mark, 1.0)
     }
 }

@@ -97,12 +97,14 @@ pub(crate) fn scales<S: Slots>(
         let asked = target.unwrap_or(unit).value();
         let scale = match &node.op {
             Op::Input(name) => limits.inputs.get(name).ok_or(PackingError::Mismatch)?.1,
-            Op::Linear { .. } | Op::LinearSum { .. } | Op::MulVectors { .. } => {
+            Op::Linear { .. } | Op::LinearSum { .. } | Op::Maps { .. } | Op::MulVectors { .. } => {
                 let from = of(usize::from(matches!(node.op, Op::LinearSum { first: false, .. }))).value();
                 let factor = asked * divisor(on, level.reads)? / from;
                 rescaled(from * factor, level.reads)?
             }
-            Op::Combine { .. } | Op::Scaled { .. } => rescaled(asked * divisor(on, level.reads)?, level.reads)?,
+            Op::Combine { .. } | Op::CombineVectors { .. } | Op::Scaled { .. } => {
+                rescaled(asked * divisor(on, level.reads)?, level.reads)?
+            }
             Op::Apply { .. } => {
                 let last = below(on, level.reads, node.op.levels(&tape.constants).saturating_sub(1))?;
                 rescaled(asked * divisor(on, last)?, last)?
@@ -206,12 +208,18 @@ impl<S: Slots> Wishes<'_, S> {
             let input = |k: usize| node.inputs.get(k).copied().unwrap_or(NodeId(0));
             match &node.op {
                 Op::Input(_) => {}
-                Op::Output | Op::Mark { mark: Mark::Statistic { .. } } | Op::Linear { .. } => {
+                Op::Output | Op::Mark { mark: Mark::Statistic { .. } | Mark::Spare } | Op::Linear { .. } => {
                     self.set(input(0), default.clone());
                 }
                 Op::Mark { mark: Mark::Vectors } => {
                     // Numbers up to the bound are read as numbers within 1.
                     self.set(input(0), default.then(&[Term::By(node.bound.max(1.0))]));
+                }
+                Op::Maps { .. } => {
+                    // All operands have the scale of the earliest.
+                    let first = node.inputs.iter().copied().min().unwrap_or(NodeId(0));
+                    node.inputs.iter().for_each(|&id| self.set(id, Wish(vec![Term::Like(first.0)])));
+                    self.set(first, default.clone());
                 }
                 Op::LinearSum { first, .. } => {
                     self.set(input(usize::from(!first)), default.clone());
@@ -227,7 +235,7 @@ impl<S: Slots> Wishes<'_, S> {
                     };
                     self.set(input(0), best);
                 }
-                Op::Combine { .. } | Op::Scaled { .. } | Op::MulVectors { .. } => {
+                Op::Combine { .. } | Op::CombineVectors { .. } | Op::Scaled { .. } | Op::MulVectors { .. } => {
                     if round == Round::Any {
                         self.set(input(0), default.clone());
                     }
@@ -302,6 +310,8 @@ impl<S: Slots> Wishes<'_, S> {
             self.set(a, wide.then(&[Term::Over(b.0)]));
             return Ok(());
         }
+        // The later one balances the earlier.
+        let (a, b) = if settled(self, a) || a < b { (a, b) } else { (b, a) };
         if !settled(self, a) {
             self.set(a, Wish::of(self.on.default_scale().value()));
         }

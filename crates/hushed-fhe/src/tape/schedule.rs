@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hushed_ckks::Scale;
 
-use super::NodeId;
+use super::{Node, NodeId, Op, Tape};
 
 /// Where a node runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,4 +36,14 @@ pub(crate) struct Schedule {
     /// By the node after which they are spilled to disk, until the next node reads them: blocks, and the primes that
     /// are kept.
     pub spills: BTreeMap<usize, Vec<(NodeId, usize)>>,
+}
+
+impl Schedule {
+    /// The primes of an input that are read.
+    pub fn reads(&self, tape: &Tape, name: &str) -> usize {
+        let reads =
+            |node: &Node| node.inputs.iter().any(|id| matches!(tape.nodes[id.0].op, Op::Input(of) if of == name));
+        let readers = tape.nodes.iter().zip(&self.nodes).filter(|(node, _)| reads(node));
+        readers.map(|(_, placed)| placed.reads).max().unwrap_or(0)
+    }
 }

@@ -11,9 +11,9 @@ use hushed_lower::LinearMap;
 use hushed_model::{Attention, StepId, Weigh, same};
 use rayon::prelude::*;
 
-use super::attention::heads_of;
+use super::heads_of;
 use super::linear::{Term, folded, linear, over};
-use super::rows::{Kept, PackedRows};
+use super::rows::PackedRows;
 use crate::choices::{Interval, SigmoidChoice, fits};
 use crate::error::FheError;
 use crate::ledger::MAP;
@@ -29,7 +29,7 @@ use crate::slots::Slots;
 const SCORES: usize = MAP + 4;
 
 /// A decoder's attention in packed rows.
-pub struct PackedCausal<'a, V> {
+pub struct PackedCausal<'a> {
     /// The step that plans, counters and progress name it by.
     pub at: StepId,
     /// Weights and shapes of the model.
@@ -39,18 +39,18 @@ pub struct PackedCausal<'a, V> {
     /// The bound of the sum that reads it.
     pub bound: f64,
     /// The texts; the last row of each is row R − 1.
-    pub rows: &'a PackedRows<V>,
+    pub rows: &'a PackedRows<()>,
     /// The places of the columns, with heads whole.
     pub columns: Spread,
 }
 
-impl<V: Send + Sync> PackedCausal<'_, V> {
+impl PackedCausal<'_> {
     /// The attention's output divided by the bound, in pairs at half of [`Slots::default_scale`].
     ///
     /// # Errors
     /// [`FheError::Packing`] for heads that do not fit; [`FheError::Unsupported`] for anything but a causal sigmoid;
     /// shapes that differ; too few levels.
-    pub fn run<S: Slots<Value = V>>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+    pub fn run<S: Slots>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let heads = heads_of(self.block, self.rows.layout())?.causal();
         let (found, count) = (self.choice.heads.len(), self.block.heads.count);
         same(self.at, "heads of the calibration", found, count)?;
@@ -87,13 +87,12 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         let output = on.map(at, || over(on, at, &self.block.output, self.bound))?;
         let term = Term { places: self.columns, vectors: &attended, map: &output };
         let target = scale_of(on.default_scale().value() / 2.0)?;
-        let bias = (&[][..], Kept::All);
-        linear(on, self.rows, &self.columns, &[term], bias, target)
+        linear(on, self.rows, &self.columns, &[term], &[], target)
     }
 
     /// Q in pairs that turn together, the conjugates of K likewise, and V, all laid out like x. The map of the scores'
     /// interval to [−1, 1] is folded into Q and K, half in each.
-    fn projected<S: Slots<Value = V>>(&self, on: &S, x: &Acts<S::Value>) -> Result<[Vec<S::Value>; 3], FheError> {
+    fn projected<S: Slots>(&self, on: &S, x: &Acts<S::Value>) -> Result<[Vec<S::Value>; 3], FheError> {
         let Attention { heads, rope, .. } = self.block;
         let width = heads.width;
         // The row of the layer's map, in its head `head`, that becomes row `row` of the grid's map.
@@ -125,8 +124,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         })?;
         let (columns, out) = (self.columns, self.columns.repeated(3)?);
         let term = Term { places: columns, vectors: &x.columns, map: &map };
-        let bias = (&[][..], Kept::All);
-        let mut q = linear(on, self.rows, &out, &[term], bias, on.default_scale())?;
+        let mut q = linear(on, self.rows, &out, &[term], &[], on.default_scale())?;
         let mut k = q.split_off(columns.vectors());
         let v = k.split_off(columns.vectors());
         Ok([q, k, v])
@@ -147,7 +145,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
     }
 
     /// The sigmoids, by vector of columns.
-    fn sigmoids<S: Slots<Value = V>>(&self, on: &S, heads: &Heads) -> Result<Vec<SlotPolynomial>, FheError> {
+    fn sigmoids<S: Slots>(&self, on: &S, heads: &Heads) -> Result<Vec<SlotPolynomial>, FheError> {
         let (bias, degree) = (sigmoid_bias(self.at, self.block)?, self.choice.degree);
         let vectors = self.columns.vectors();
         let fit = || -> Result<Vec<_>, FheError> {
@@ -165,7 +163,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
     }
 
     /// The shift added to vector `number` of the scores of a vector of columns.
-    fn shift<S: Slots<Value = V>>(&self, on: &S, heads: &Heads, vector: usize, number: usize) -> Vec<f64> {
+    fn shift<S: Slots>(&self, on: &S, heads: &Heads, vector: usize, number: usize) -> Vec<f64> {
         self.rows.numbers(on, |_, row, place| match self.head(heads, vector, place) {
             Some(head) if heads.sees(number, row, place) => {
                 let interval = fits::masked(self.interval(head));

@@ -1,14 +1,15 @@
 //! Linear layers on packed rows: a sum of maps of several matrices, plus a bias.
 
-use hushed_ckks::maps::GridSplit;
+use hushed_ckks::lintrans::LinTransError;
+use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::{CkksError, Complex64, Scale};
 use hushed_lower::LinearMap;
 use hushed_model::StepId;
 
-use super::rows::{Kept, PackedRows};
+use super::rows::PackedRows;
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::packing::{PackingError, Spread, Weight};
+use crate::packing::{Layout, PackingError, Spread, Weight};
 use crate::slots::Slots;
 
 /// A matrix in packed rows, and the map applied to it.
@@ -21,17 +22,17 @@ pub struct Term<'a, V> {
     pub map: &'a LinearMap,
 }
 
-/// The sum of the terms, plus `bias` in rows `kept`, at scale `target`: one level below the vector with the fewest
-/// primes. All vectors have the same scale.
+/// The sum of the terms, plus `bias`, at scale `target`: one level below the vector with the fewest primes. All
+/// vectors have the same scale.
 ///
 /// # Errors
 /// [`PackingError::Mismatch`] for vectors or maps of other shapes; a missing level or key.
 pub fn linear<S: Slots>(
     on: &S,
-    rows: &PackedRows<S::Value>,
+    rows: &PackedRows<()>,
     out: &Spread,
     terms: &[Term<'_, S::Value>],
-    (bias, kept): (&[f64], Kept),
+    bias: &[f64],
     target: Scale,
 ) -> Result<Vec<S::Value>, FheError> {
     let all = terms.iter().flat_map(|term| term.vectors);
@@ -49,24 +50,34 @@ pub fn linear<S: Slots>(
         let conjugates = conjugates.collect::<Result<Vec<_>, FheError>>()?;
         inputs.extend(short.into_iter().chain(conjugates));
     }
-    let weights: Vec<_> = terms.iter().map(|term| weight(term.map)).collect();
-    let maps: Vec<(Spread, &Weight<'_>)> =
-        terms.iter().zip(&weights).map(|(term, weight)| (term.places, weight as &Weight<'_>)).collect();
-    let grid = rows.layout().sum_of_maps(out, &maps);
-    let grid = grid.map_err(CkksError::from)?;
-    let split = GridSplit::balanced(&grid).map_err(CkksError::from)?;
+    let maps: Vec<_> = terms.iter().map(|term| (term.places, term.map)).collect();
+    let (grid, split) = grid(rows.layout(), out, &maps).map_err(CkksError::from)?;
     let sums = on.maps(&grid, &split, &inputs, target)?;
     let biased = sums.into_iter().enumerate().map(|(vector, sum)| {
-        let pair = |text: usize, row: usize, place: usize| match out.columns_at(vector, place) {
-            Some([a, b]) if rows.holds(kept, text, row) => {
-                let at = |column: usize| bias.get(column).copied().unwrap_or(0.0);
-                Complex64::new(at(a), at(b))
+        let pair = |_: usize, _: usize, place: usize| match out.columns_at(vector, place) {
+            Some(columns) => {
+                let [a, b] = columns.map(|column| bias.get(column).copied().unwrap_or(0.0));
+                Complex64::new(a, b)
             }
-            _ => Complex64::new(0.0, 0.0),
+            _ => Complex64::ZERO,
         };
-        rows.plus(on, sum, (kept, &rows.pairs(on, pair)))
+        on.add_pairs(sum, &rows.pairs(on, pair))
     });
     biased.collect()
+}
+
+/// The sum of maps of matrices in these places and of their conjugates, and how its rotations are split.
+pub(crate) fn grid(
+    layout: Layout,
+    out: &Spread,
+    terms: &[(Spread, &LinearMap)],
+) -> Result<(MapGrid, GridSplit), LinTransError> {
+    let weights: Vec<_> = terms.iter().map(|(_, map)| weight(map)).collect();
+    let maps: Vec<(Spread, &Weight<'_>)> =
+        terms.iter().zip(&weights).map(|((places, _), weight)| (*places, weight as &Weight<'_>)).collect();
+    let grid = layout.sum_of_maps(out, &maps)?;
+    let split = GridSplit::balanced(&grid)?;
+    Ok((grid, split))
 }
 
 /// The weights by row and column; zeros if only shapes count.
@@ -91,16 +102,6 @@ pub fn folded<S: Slots>(
     Ok(LinearMap::of(at, w)?.reading(&x.gain, &x.offset))
 }
 
-/// κ·(x − mean of x) as a map of the vectors of `x`: the residual of a block that a norm follows.
-pub fn residual<S: Slots>(on: &S, x: &Acts<S::Value>, kappa: f64) -> LinearMap {
-    let width = x.gain.len();
-    if on.only_shapes() {
-        return LinearMap::shape(width, width);
-    }
-    let map = LinearMap::identity(width).reading(&x.gain, &x.offset);
-    map.centred().times(kappa)
-}
-
 /// The last map of a block whose result joins a sum within `bound`: the layer divided by it.
 ///
 /// # Errors
@@ -110,13 +111,4 @@ pub fn over<S: Slots>(on: &S, at: StepId, w: &hushed_model::Linear, bound: f64) 
         true => Ok(LinearMap::shape(w.outputs, w.inputs)),
         false => Ok(LinearMap::of(at, w)?.times(1.0 / bound)),
     }
-}
-
-/// The sum of the biases of two maps.
-pub fn biases(a: &LinearMap, b: &LinearMap) -> Vec<f64> {
-    let of = |map: &LinearMap, row: usize| {
-        let bias = map.bias.as_ref().and_then(|bias| bias.get(row));
-        bias.copied().unwrap_or(0.0)
-    };
-    (0..a.rows).map(|row| of(a, row) + of(b, row)).collect()
 }

@@ -1,19 +1,7 @@
-//! The steps of a layer in packed rows ([`crate::packing::Layout`]), for one text or a few; docs/one-text.md has the
-//! ledger of levels.
+//! The steps of a decoder's layer in packed rows ([`crate::packing::Layout`]), for one text or a few; docs/one-text.md
+//! has the ledger of levels. An encoder's are recorded ([`crate::tape`]).
 //!
-//! ```text
-//! attention                             level after     feed-forward                     level after
-//! x̂, pairs                                  14          c, refreshed                         10
-//! Q, K, V: one grid of maps                 13          × 1/√v                                9
-//! Q·Kᵀ: copies, products, sums              10          up                                    8
-//! p ≈ e^{s/2}                                6          activation, a polynomial a slot       3
-//! y = p·(1/Σp), Σp refreshed                 5          down, with the residual               2
-//! e = y²                                     4          × 1/√v                                1
-//! P·V and × 1/Σe, Σe refreshed               1          x̂, refreshed                         14
-//! output, with the residual: c               0
-//! ```
-//!
-//! A decoder's layer, between refreshes of its residual stream x/bound, with k the levels of a polynomial:
+//! Between refreshes of the residual stream x/bound, with k the levels of a polynomial:
 //!
 //! ```text
 //! attention                             levels          feed-forward                     levels
@@ -30,29 +18,49 @@
 //!
 //! Attention takes 10 + k: fourteen levels with degree 15.
 //!
-//! Statistics (Σp, Σe, v, 1/√v) are spread over the places that need them before they are refreshed, with all slots and
-//! to no more primes than later steps use: docs/one-text.md says why not with few slots. Masks of rows and of keys are
-//! folded into masks that are needed anyway.
+//! Statistics (v, 1/√v) are spread over the places that need them before they are refreshed, with all slots and to no
+//! more primes than later steps use: docs/one-text.md says why not with few slots.
 
-pub mod attention;
 pub mod causal;
 pub mod feed_forward;
-pub mod head;
-mod linear;
-pub mod merged;
+pub(crate) mod linear;
 pub mod norm;
 pub mod pool;
 pub mod rows;
-pub mod softmax;
 
-use hushed_model::{StepId, same};
+use hushed_model::{Attention, StepId, same};
 
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::levels::{above, above_by};
 use crate::ops::paired::joined;
+use crate::packing::heads::Heads;
+use crate::packing::{Layout, PackingError};
 use crate::slots::Slots;
 use rows::PackedRows;
+
+/// Copies of an operand in Q·Kᵀ and P·V: J in docs/one-text.md, unless heads or rows have fewer.
+const COPIES: usize = 4;
+
+/// How the heads of a model lie in packed rows, as many side by side as a row has places for.
+///
+/// # Errors
+/// [`PackingError::Mismatch`] if they do not fit: the pairs of columns per head are not a power of two, or exceed the
+/// rows or the places.
+pub fn heads_of(block: &Attention, layout: Layout) -> Result<Heads, PackingError> {
+    let pairs = block.heads.width / 2;
+    let inner = block.heads.count * block.heads.width;
+    let fits = block.heads.width.is_multiple_of(2) && inner == block.query.inputs;
+    if !fits || pairs == 0 {
+        return Err(PackingError::Mismatch);
+    }
+    let copies = COPIES.min(pairs).min(layout.rows());
+    let groups = layout.rows() / copies.max(1);
+    // About the square root of the groups, in whole vectors of E diagonals each.
+    let root = 1_usize << (groups.max(1).ilog2() / 2);
+    let baby = root.max(pairs / copies.max(1)).max(2 * root).min(groups);
+    Heads::new(layout, pairs, copies, baby)
+}
 
 /// Refreshes pairs to `limbs` primes, as separate parts, two per bootstrap. The pairs are at half of
 /// [`Slots::default_scale`], so that their parts are at that scale.
@@ -95,7 +103,7 @@ pub fn lifted<S: Slots>(on: &S, at: StepId, mut x: Acts<S::Value>, limbs: usize)
 pub fn sum<S: Slots>(
     on: &S,
     at: StepId,
-    rows: &PackedRows<S::Value>,
+    rows: &PackedRows<()>,
     x: &Acts<S::Value>,
     y: Vec<S::Value>,
     bound: f64,

@@ -1,51 +1,18 @@
-//! Pooling in packed rows: the answer of each text is in its first row, a pair of columns per place, and everything
-//! else is 0 before noise is added. A decoder's answer is in its last row, or in all rows.
+//! Answers in packed rows: that of a text of an encoder is in its first row, a pair of numbers per place, and
+//! everything else is 0 before noise is added; that of a decoder is in its last row, or in all rows.
 
 use std::ops::Range;
 
 use hushed_ckks::Complex64;
-use hushed_model::{Pool, StepId};
+use hushed_model::StepId;
 
-use super::rows::{Kept, PackedRows, Shares, plus_both, times_both};
+use super::rows::{Kept, PackedRows};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::levels::{above, above_by};
-use crate::ops::norm::product;
-use crate::ops::pool::factor;
-use crate::packing::sums::over_rows;
+use crate::ops::levels::above;
 use crate::packing::{Layout, PackingError, Spread};
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
-
-/// The pooled rows, as vectors of pairs laid out like the columns, from columns that have a level.
-///
-/// # Errors
-/// [`FheError::Unsupported`] for last-row and max pooling; too few levels, a missing rotation key.
-pub fn pool<S: Slots>(
-    on: &S,
-    at: StepId,
-    x: &Acts<S::Value>,
-    how: Pool,
-    rows: &PackedRows<S::Value>,
-    columns: &Spread,
-) -> Result<Vec<S::Value>, FheError> {
-    // The server divides, by a plaintext or an encrypted number.
-    factor(how, true)?;
-    on.at(at);
-    let share = match how {
-        Pool::Mean => rows.shares(),
-        _ => Shares::One,
-    };
-    let limbs = above(on, on.floor())?;
-    let of = |v: &S::Value| {
-        let v = on.drop_to(v, limbs)?;
-        match how {
-            Pool::Mean => over_rows(on, rows.layout(), &v),
-            _ => Ok(v),
-        }
-    };
-    each(on, of, (x, columns), rows, (Kept::First, share))
-}
 
 /// A decoder's hidden states, as vectors of pairs laid out like the columns, from columns that have a level: of the
 /// last row, or of all rows, with padding rows 0.
@@ -56,7 +23,7 @@ pub fn states<S: Slots>(
     on: &S,
     at: StepId,
     x: &Acts<S::Value>,
-    rows: &PackedRows<S::Value>,
+    rows: &PackedRows<()>,
     columns: &Spread,
     answer: AnswerRows,
 ) -> Result<Vec<S::Value>, FheError> {
@@ -66,53 +33,26 @@ pub fn states<S: Slots>(
         AnswerRows::Rows => Kept::All,
     };
     let limbs = above(on, on.floor())?;
-    each(on, |v| on.drop_to(v, limbs), (x, columns), rows, (kept, Shares::One))
-}
-
-/// `of` each vector, times the gains and the share of its text in rows `kept`, plus the offsets there.
-fn each<S: Slots>(
-    on: &S,
-    of: impl Fn(&S::Value) -> Result<S::Value, FheError>,
-    (x, columns): (&Acts<S::Value>, &Spread),
-    rows: &PackedRows<S::Value>,
-    (kept, share): (Kept, Shares<'_, S::Value>),
-) -> Result<Vec<S::Value>, FheError> {
-    // Gains are divided by known numbers or multiplied by hidden shares. Offsets are the server's weights: they must
-    // not show without a token, or with invalid shares.
-    let (known, hidden, ones) = match share {
-        Shares::One => (None, None, None),
-        Shares::Known(lengths) => (Some(lengths), None, None),
-        Shares::Hidden { tokens, shares } => {
-            let limbs = above_by(on, on.floor(), 2)?;
-            let counted = over_rows(on, rows.layout(), &on.drop_to(tokens, limbs)?)?;
-            (None, Some(shares), Some(product(on, &counted, shares)?))
-        }
-    };
-    let mut answer = Vec::with_capacity(x.columns.len());
+    let mut states = Vec::with_capacity(x.columns.len());
     for (vector, v) in x.columns.iter().enumerate() {
-        let v = of(v)?;
-        let number = |list: &[f64], text: usize, row: usize, place: usize, part: usize| {
+        let number = |list: &[f64], row: usize, place: usize, part: usize| {
             let column = columns.columns_at(vector, place).map(|both| both[part]);
             let number = column.and_then(|c| list.get(c)).copied().unwrap_or(0.0);
-            f64::from(u8::from(rows.holds(kept, text, row))) * number
+            f64::from(u8::from(rows.holds(kept, 0, row))) * number
         };
-        let mut parts = Vec::with_capacity(2);
-        for (part, v) in on.parts(&v)?.into_iter().enumerate() {
-            let gain = rows.numbers(on, |text, row, place| {
-                let rows = known.and_then(|lengths| lengths.get(text).copied());
-                let gain = number(&x.gain, text, row, place, part);
-                gain / rows.unwrap_or(1).max(1) as f64
-            });
-            parts.push(times_both(on, &v, hidden, &gain, on.default_scale())?);
-        }
+        let parts = on.parts(&on.drop_to(v, limbs)?)?.into_iter().enumerate().map(|(part, v)| {
+            let gain = rows.numbers(on, |_, row, place| number(&x.gain, row, place, part));
+            on.mul_vector(&v, &gain, on.default_scale())
+        });
+        let parts = parts.collect::<Result<Vec<_>, FheError>>()?;
         let [a, b] = <[S::Value; 2]>::try_from(parts).map_err(|_| PackingError::Mismatch)?;
-        let offsets = rows.pairs(on, |text, row, place| {
-            let at = |part| number(&x.offset, text, row, place, part);
+        let offsets = rows.pairs(on, |_, row, place| {
+            let at = |part| number(&x.offset, row, place, part);
             Complex64::new(at(0), at(1))
         });
-        answer.push(plus_both(on, on.pair(a, b)?, ones.as_ref(), &offsets)?);
+        states.push(on.add_pairs(on.pair(a, b)?, &offsets)?);
     }
-    Ok(answer)
+    Ok(states)
 }
 
 /// The two vectors that a client encrypts, as the parts of one, if lengths are private: 1 in all places of token rows,

@@ -13,7 +13,7 @@ use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{self, Pooled};
 use crate::packing::{Interleave, PackingError};
-use crate::pass::{ForwardPass, PackedPass};
+use crate::pass::ForwardPass;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, named};
 use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
@@ -129,7 +129,7 @@ impl Subject {
             false => PackedRows::new(layout, declared.to_vec()).unwrap(),
         };
         let (placement, bound) = (plan.placement.clone(), plan.input_bound);
-        let pass = PackedPass::new(on, &self.program, &self.choices, placement, rows, bound);
+        let pass = Pass::packed(on, &self.program, &self.choices, placement, rows, bound);
         let mut pass = pass.unwrap();
         let mut x = pass.start(sent).unwrap();
         let mut found = Vec::new();
@@ -409,7 +409,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     deep.layers[0].attention.first_steps = 14;
     let options = subject.options(Lengths::Public, 1);
     let refused = packed_placement(program, &deep, params, &options).err().unwrap();
-    assert_too_deep(refused, "layer.0.attention");
+    assert_too_deep(refused, "layer.0.attention.weigh");
     // Less memory than its keys take.
     let (_, keys) = bootstrap(params).unwrap();
     let small = FheOptions { max_memory: Some(1 << 20), placement: place(&options).unwrap(), ..options };

@@ -55,7 +55,7 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
             let other: Vec<&Vec<Complex64>> = of(1)?.iter().flatten().collect();
             each(&|i, s, z| f(z, other[i.min(other.len() - 1)][s]))
         };
-        let vectors = |i: usize| -> Vec<Vec<f64>> { constants.vectors[i].iter().map(Plain::numbers).collect() };
+        let vectors = |i: usize| -> Block { vec![constants.vectors[i].iter().map(slots_of).collect()] };
         let times_i = |z: Complex64| Complex64::new(-z.im, z.re);
         let value = match &node.op {
             Op::Input(name) => inputs.get(name).cloned().ok_or(PackingError::Mismatch)?,
@@ -96,6 +96,24 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
                 let term = |s: usize| of(0).map(|x| x[0].iter().zip(c).map(|(v, &c)| v[s] * c).sum());
                 vec![vec![(0..slots()?).map(term).collect::<Result<_, _>>()?]]
             }
+            Op::CombineVectors { vectors: v } => {
+                let (x, v) = (of(0)?, &vectors(*v)[0]);
+                let term = |s: usize| x.iter().flatten().zip(v).map(|(x, v)| x[s] * v[s]).sum();
+                vec![vec![(0..slots()?).map(term).collect()]]
+            }
+            Op::Maps { grid } => {
+                let (grid, mut x) = (&constants.grids[*grid], Block::new());
+                for of in all() {
+                    x.extend(of.iter().cloned());
+                    if grid.conjugates {
+                        x.extend(conjugate(of));
+                    }
+                }
+                let (map, _) = (grid.make)().map_err(hushed_ckks::CkksError::from)?;
+                let x: Vec<Vec<Complex64>> = x.into_iter().flatten().collect();
+                vec![map.apply(&x).map_err(hushed_ckks::CkksError::from)?]
+            }
+            Op::Conjugate => conjugate(of(0)?),
             Op::Scaled { numbers } => {
                 let c = &constants.numbers[*numbers];
                 alone(c.len(), &|i, _, z| z * c[i.min(c.len() - 1)])?
@@ -112,19 +130,19 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
                 vec![vec![sum]]
             }
             Op::AddVectors { vectors: v } => {
-                let v = vectors(*v);
+                let v = &vectors(*v)[0];
                 each(&|i, s, z| z + v[i.min(v.len() - 1)][s])?
             }
             Op::MulVectors { vectors: v } => {
-                let v = vectors(*v);
+                let v = &vectors(*v)[0];
                 alone(v.len(), &|i, s, z| z * v[i.min(v.len() - 1)][s])?
             }
             Op::Apply { function } => {
                 let f = &constants.functions[*function];
                 let mut made = of(0)?.clone();
                 for (i, v) in made.iter_mut().flatten().enumerate() {
-                    for z in v {
-                        *z = f.at(i, z.re, how == Functions::Exact)?.into();
+                    for (s, z) in v.iter_mut().enumerate() {
+                        *z = f.at((i, s), z.re, how == Functions::Exact)?.into();
                     }
                 }
                 made
@@ -166,6 +184,19 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
         values.push(value);
     }
     Ok(values)
+}
+
+fn slots_of(plain: &Plain) -> Vec<Complex64> {
+    match plain {
+        Plain::Pairs(make) => make(),
+        plain => plain.numbers().into_iter().map(Complex64::from).collect(),
+    }
+}
+
+fn conjugate(x: &Block) -> Block {
+    let mut x = x.clone();
+    x.iter_mut().flatten().flatten().for_each(|z| *z = z.conj());
+    x
 }
 
 fn rows(vectors: Vec<Vec<Complex64>>, width: usize) -> Block {

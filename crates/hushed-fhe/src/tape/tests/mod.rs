@@ -15,7 +15,7 @@ use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{Matrix, Network, NetworkConfig, Pool, Program, StepId, TokenIds, plain, random_network};
 
 use super::assign::{assign, hash};
-use super::encoder::{COLUMNS, Encoder};
+use super::encoder::{COLUMNS, Encoder, InSlots};
 use super::layout::Hidden;
 use super::levels::{Heights, Limits, Outputs};
 use super::run::{Executor, Local};
@@ -86,7 +86,7 @@ impl Subject {
             program: &self.program,
             choices: &self.choices,
             split: &self.placement,
-            texts: Arc::new(Texts { layout: self.layout(), lengths }),
+            texts: InSlots::Batch(Arc::new(Texts { layout: self.layout(), lengths })),
             hidden,
         }
     }

@@ -1,0 +1,101 @@
+//! The answers of an encoder in packed rows: pooled rows, or the logits of a classifier. The answer of each text is in
+//! its first row, a pair of numbers per place, and everything else is 0 before noise is added.
+
+use std::sync::Arc;
+
+use hushed_lower::LinearMap;
+use hushed_model::{Classifier, Pool, StepId};
+
+use super::Packed;
+use super::attention::Read;
+use crate::choices::ClassifierChoice;
+use crate::error::FheError;
+use crate::ops::acts::reading;
+use crate::ops::head::HeadActivation;
+use crate::ops::packed::rows::Kept;
+use crate::slots::Slots;
+use crate::tape::functions::SlotFunction;
+use crate::tape::record::Recorder;
+use crate::tape::{NodeId, Plain};
+
+/// The pooled rows, as vectors of pairs laid out like the columns.
+pub(crate) fn pool(t: &mut Recorder, p: &Packed, at: StepId, (x, columns): Read<'_>, how: Pool) -> NodeId {
+    t.at(at);
+    let [gain, offset] = [columns.0, columns.1].map(Arc::<[f64]>::from);
+    let (out, mean) = (p.places.columns, how == Pool::Mean);
+    let sums = if mean { p.over_rows(t, x) } else { x };
+    let parts = t.parts(sums, 2 * out.vectors());
+    // Gains are divided by known numbers or multiplied by hidden shares. Offsets are the server's weights: they must
+    // not show without a token, or with invalid shares.
+    let hidden = p.hidden.filter(|_| mean);
+    let known = mean && hidden.is_none();
+    let gains = (0..2 * out.vectors()).map(|i| part_of(p, i, &gain, known)).collect();
+    let kept = match hidden {
+        None => t.mul_vectors(parts, gains),
+        Some(hidden) => {
+            let gains = t.mul_vectors(hidden.shares, gains);
+            t.mul(parts, gains)
+        }
+    };
+    let answer = t.pair(kept, false);
+    match hidden {
+        None => p.plus(t, answer, (out, Kept::First), &offset),
+        Some(hidden) => {
+            let counted = p.over_rows(t, hidden.tokens);
+            let ones = t.mul(counted, hidden.shares);
+            let offsets = (0..out.vectors()).map(|vector| p.pairs(out, vector, Kept::First, &offset)).collect();
+            let added = t.mul_vectors(ones, offsets);
+            t.add(answer, added)
+        }
+    }
+}
+
+/// A number per column in first rows, of one part of the pairs of a vector, divided by the rows of the text if
+/// `shared`.
+fn part_of(p: &Packed, i: usize, numbers: &Arc<[f64]>, shared: bool) -> Plain {
+    let (columns, numbers) = (p.places.columns, Arc::clone(numbers));
+    p.numbers(move |rows, text, row, place| {
+        let column = columns.columns_at(i / 2, place).map(|both| both[i % 2]);
+        let number = column.filter(|_| rows.holds(Kept::First, text, row)).and_then(|c| numbers.get(c));
+        number.copied().unwrap_or(0.0) / if shared { rows.length(text).max(1) as f64 } else { 1.0 }
+    })
+}
+
+/// The logits of each text in its first row, two per place: tanh of a linear map of the first row, then one number per
+/// class ([`crate::ops::head`]). The columns are 0 in other rows, and next to each other already, so nothing is packed.
+///
+/// # Errors
+/// Layers without numbers, functions without a fit.
+pub(crate) fn head<S: Slots>(
+    t: &mut Recorder,
+    on: &S,
+    p: &Packed,
+    (at, c, choice): (StepId, &Classifier, &ClassifierChoice),
+    (x, columns): Read<'_>,
+) -> Result<NodeId, FheError> {
+    let (layout, site) = (p.rows.layout(), at.part("dense"));
+    t.at(site);
+    let dense = on.map(site, || Ok(reading(on, site, &c.dense, columns)?.times(1.0 / choice.reach)))?;
+    let inner = layout.spread(c.dense.outputs, 1)?;
+    let arguments = p.linear(t, inner, &[(p.places.columns, x, &dense)], Kept::First)?;
+    let parts = t.parts(arguments, 2 * inner.vectors());
+    t.within(parts, 1.0);
+    t.at(at.part("refresh"));
+    let refreshed = t.mark(parts, 1.0);
+    t.at(at.part("activation"));
+    let tanh = t.function(SlotFunction::Head(Arc::new(HeadActivation::new(c.activation, choice)?)));
+    let pooled = t.apply(tanh, refreshed);
+    let pooled = t.pair(pooled, false);
+    let site = at.part("classes");
+    t.at(site);
+    let classes = Arc::new(match on.only_shapes() {
+        true => LinearMap::shape(c.classes.outputs, c.classes.inputs),
+        false => LinearMap::of(site, &c.classes)?,
+    });
+    let out = layout.spread(c.classes.outputs, 1)?;
+    let logits = p.linear(t, out, &[(inner, pooled, &classes)], Kept::First)?;
+    let mask = |vector: usize| {
+        p.in_rows(Kept::First, move |place| f64::from(u8::from(out.columns_at(vector, place).is_some())))
+    };
+    Ok(t.mul_vectors(logits, (0..out.vectors()).map(mask).collect()))
+}
