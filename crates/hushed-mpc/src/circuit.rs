@@ -27,9 +27,7 @@ pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod weigh;
 
-use hushed_model::{
-    Attention, Block, Classifier, Linear, Norm, NormKind, Pool, Program, Queries, Rows, Step, StepId, Values,
-};
+use hushed_model::{Attention, Block, Linear, Norm, NormKind, Pool, Program, Queries, Rows, Step, StepId, Values};
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{MOST_WIDTH, NormReach, NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
@@ -199,9 +197,6 @@ fn pass<S: Shares>(
 /// [`RunError::Unsupported`] with the first step that has none.
 pub fn supported(program: &Program) -> Result<(), RunError> {
     let without = |step: &Step| match &step.block {
-        Block::Head(Classifier { classes, .. }) | Block::Classes(classes) if classes.outputs < 2 => {
-            Some("a head of one number, whose label says nothing; protocol fhe gives the number")
-        }
         Block::Attention(a) if a.query_norm.is_some() || a.key_norm.is_some() => {
             Some("norms of queries and keys; they run in the clear")
         }

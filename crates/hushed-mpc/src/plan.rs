@@ -178,8 +178,8 @@ impl Plan {
         if predicts_tokens(program) {
             return Plan::next_token(program, 0, tokens, terms);
         }
-        if classes(program).is_some() {
-            return Plan::classes(program, tokens, terms, Answers::Label);
+        if let Some(classes) = classes(program) {
+            return Plan::classes(program, tokens, terms, Answers::of_classes(classes));
         }
         let mut counting = Counting::new()?;
         let input = Input::Lengths(tokens.to_vec(), terms);

@@ -38,9 +38,9 @@ pub fn plan(
     bucket: Option<usize>,
     public_table: bool,
     public_prefix: Option<PathBuf>,
-    answers: &str,
+    answers: Option<&str>,
 ) -> PyResult<String> {
-    let answers = opened(py, answers)?;
+    let answers = answers.map(|answers| opened(py, answers)).transpose()?;
     let prefix = public_prefix.as_deref().map(read_prefix).transpose();
     let request = Request {
         tokens,

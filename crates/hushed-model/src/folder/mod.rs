@@ -15,6 +15,7 @@ pub(crate) mod ternary;
 pub(crate) mod vision;
 pub(crate) mod weights;
 
+pub use config::scores::ScoreFn;
 pub use declared::{Declared, FUNCTIONS};
 pub use json::{json_fault, without_mark};
 pub use pooling::{Matryoshka, Similarity};

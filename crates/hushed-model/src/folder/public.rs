@@ -12,6 +12,7 @@ use crate::blocks::Pool;
 use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
 use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
 use crate::folder::config::ends::{self, GENERATION};
+use crate::folder::config::scores::{self, ScoreFn};
 use crate::folder::config::{self, CONFIG};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, Matryoshka, NORMALIZE, POOLING, PROMPTS, SENTENCE, Similarity};
@@ -72,6 +73,8 @@ pub struct Public {
     pub normalise: bool,
     /// Longest input in tokens, including the two special ones; for a generator, of the text and its continuation.
     pub max_tokens: usize,
+    /// What a head of one number is made into.
+    pub score: ScoreFn,
     /// The tokens that end a generated text.
     pub end_tokens: Vec<u32>,
     /// Texts that a caller may put before its own, by name (`query`, `document`); none is added automatically.
@@ -290,6 +293,10 @@ impl PublicFiles {
         let ends = bytes(GENERATION)
             .filter(|_| task == Task::Generate)
             .and_then(|b| ends::of_generation(b, config.as_ref().map(|c| c.vocabulary), problems));
+        let score = match bytes(CONFIG).filter(|_| config.as_ref().is_some_and(NetworkConfig::scores)) {
+            Some(b) => scores::parse(b, problems),
+            None => ScoreFn::Identity,
+        };
         if !problems.is_empty() {
             return None;
         }
@@ -305,6 +312,7 @@ impl PublicFiles {
             images,
             pool,
             normalise: modules.is_some_and(|m| m.normalise),
+            score,
             max_tokens,
             prompts: published.prompts,
             similarity: published.similarity,
@@ -324,6 +332,19 @@ impl Public {
     /// The token ids of a text, within the model's limit; between special tokens unless the text is to be continued.
     pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
         Ok(self.tokenizer()?.encode(text, self.max_tokens, too_long)?)
+    }
+
+    /// Whether a classifier reads pairs of texts.
+    pub fn reads_pairs(&self) -> bool {
+        self.tokenizer.as_ref().is_some_and(Tokenizer::reads_pairs)
+    }
+
+    /// The token ids of two texts that a classifier reads as one input, within the model's limit.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode_pair`].
+    pub fn pair(&self, texts: [&str; 2], too_long: TooLong) -> Result<TokenIds, ModelError> {
+        Ok(self.tokenizer()?.encode_pair(texts, self.max_tokens, too_long)?)
     }
 
     /// Renders a conversation as a text to continue.

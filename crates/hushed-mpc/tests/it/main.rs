@@ -9,6 +9,7 @@ mod drafts;
 mod golden;
 mod images;
 mod minilm;
+mod pairs;
 mod prefix;
 mod search;
 mod stress;

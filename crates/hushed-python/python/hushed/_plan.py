@@ -14,21 +14,21 @@ def plan(
     bucket: Optional[int] = None,
     public_table: bool = False,
     public_prefix: Optional[PathLike] = None,
-    answers: str = "label",
+    answers: Optional[str] = None,
     steps: bool = False,
 ) -> Dict[str, Any]:
     """What one pass over texts of these lengths costs and reveals: the object that ``hushed plan --json`` prints.
 
     ``folder`` is a model folder, of which only the public files are read; ``tokens`` the tokens of each text, the two
     special ones counted. ``public_prefix`` is the file of a public text before them, and ``answers`` what the operator
-    opens (:func:`serve`). Bytes and rounds are exact, seconds are estimates for this machine. With ``steps``, the entry
+    opens, if not what is usual for the model (:func:`serve`). Bytes and rounds are exact, seconds are estimates for this machine. With ``steps``, the entry
     ``steps`` lists every step.
     """
     lengths = [tokens] if hasattr(tokens, "__index__") else list(tokens)
     lengths = [at_least(1, n, "tokens") for n in lengths]
     padding = None if bucket is None else at_least(1, bucket, "bucket")
     planned: Dict[str, Any] = json.loads(
-        _native.plan(folder, lengths, padding, bool(public_table), public_prefix, str(answers))
+        _native.plan(folder, lengths, padding, bool(public_table), public_prefix, None if answers is None else str(answers))
     )
     if not steps:
         del planned["steps"]

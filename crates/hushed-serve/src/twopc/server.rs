@@ -54,7 +54,8 @@ impl Server {
         if for_later > 0 && model.public.task() != Task::Generate {
             return Err(ModelError::NotAGenerator.into());
         }
-        let (answers, logits) = (config.answers, model.body.outputs());
+        let logits = model.body.outputs();
+        let answers = Answers::of_model(config.answers, &model.public, logits);
         if !answers.suits(&model.public, logits) {
             return Err(ServeError::OtherAnswers { answers });
         }
