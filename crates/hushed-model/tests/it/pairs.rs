@@ -120,6 +120,46 @@ fn scores_equal_the_reference() {
     }
 }
 
+/// As `sentence-transformers` 5.7 saves a cross-encoder: one module, a head in place of pooling.
+#[test]
+fn cross_encoders_of_newer_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        fs::copy(tiny_golden("cross-encoder").join(name), folder.path().join(name)).unwrap();
+    }
+    let write = |name: &str, value: Value| fs::write(folder.path().join(name), value.to_string()).unwrap();
+    let module = "sentence_transformers.base.modules.transformer.Transformer";
+    write("modules.json", json!([{"idx": 0, "name": "0", "path": "", "type": module}]));
+    let sentence = |task: &str, output: &str| {
+        json!({"transformer_task": task, "module_output_name": output,
+            "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}}})
+    };
+    write("sentence_bert_config.json", sentence("sequence-classification", "scores"));
+    let published = |kind: &str| {
+        json!({"__version__": {"sentence_transformers": "5.7.0"}, "activation_fn": "torch.nn.modules.linear.Identity",
+            "default_prompt_name": null, "model_type": kind, "prompts": {}})
+    };
+    write("config_sentence_transformers.json", published("CrossEncoder"));
+    let report = check(folder.path());
+    assert!(report.supported() && report.warnings.is_empty(), "{:?} {:?}", report.problems, report.warnings);
+    let [newer, older] = [folder.path().to_owned(), tiny_golden("cross-encoder")].map(|d| Model::load(&d).unwrap());
+    assert_eq!((newer.public.task(), newer.public.score), (Task::Classify, ScoreFn::Identity));
+    let ids = newer.public.pair(["a", "b"], TooLong::Refuse).unwrap();
+    assert_eq!(newer.embed(vec![ids.clone()]).unwrap(), older.embed(vec![ids]).unwrap());
+    let refused = |field: &str| {
+        let problems = check(folder.path()).problems;
+        assert!(matches!(&problems[..], [one] if one.to_string().contains(field)), "{field}: {problems:?}");
+    };
+    write("config_sentence_transformers.json", published("SparseEncoder"));
+    refused("model_type");
+    write("config_sentence_transformers.json", published("CrossEncoder"));
+    write("sentence_bert_config.json", sentence("sequence-classification", "sentence_embedding"));
+    refused("module_output_name");
+    fs::remove_file(folder.path().join("config_sentence_transformers.json")).unwrap();
+    fs::remove_file(folder.path().join("sentence_bert_config.json")).unwrap();
+    refused("cross-encoder");
+}
+
 /// Padding has no type, and what is cut off in front moves it.
 #[test]
 fn types_end_with_the_text() {

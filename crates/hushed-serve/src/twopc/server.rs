@@ -205,6 +205,12 @@ impl Server {
         self.shared.model.public.images.is_some()
     }
 
+    /// Whether its model gives scores of pairs of texts.
+    #[must_use]
+    pub fn scores_pairs(&self) -> bool {
+        self.shared.model.public.config.scores() && self.shared.model.public.reads_pairs()
+    }
+
     /// The task of its model.
     #[must_use]
     pub fn task(&self) -> Task {

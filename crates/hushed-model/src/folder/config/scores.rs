@@ -1,6 +1,6 @@
 //! What a classifier's head of one number is made into: `sentence-transformers` writes the function's name to
 //! `config.json`, as `sentence_transformers.activation_fn` or before version 4 as
-//! `sbert_ce_default_activation_function`.
+//! `sbert_ce_default_activation_function`, and since version 5.4 to `config_sentence_transformers.json`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::Value;
@@ -29,11 +29,13 @@ impl ScoreFn {
 }
 
 /// The function that a configuration names; without a name that of `sentence-transformers`, which is σ.
-pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> ScoreFn {
+pub(crate) fn parse(config: &[u8], published: Option<&[u8]>, problems: &mut Vec<Problem>) -> ScoreFn {
     const FIELD: &str = "activation_fn";
-    let value: Value = serde_json::from_slice(without_mark(bytes)).unwrap_or_default();
-    let named = value.get("sentence_transformers").and_then(|more| more.get(FIELD));
-    let named = named.or_else(|| value.get("sbert_ce_default_activation_function"));
+    let value = |bytes| serde_json::from_slice::<Value>(without_mark(bytes)).unwrap_or_default();
+    let (config, published) = (value(config), published.map(value).unwrap_or_default());
+    let named = published.get(FIELD).filter(|named| !named.is_null());
+    let named = named.or_else(|| config.get("sentence_transformers")?.get(FIELD));
+    let named = named.or_else(|| config.get("sbert_ce_default_activation_function"));
     match named.and_then(Value::as_str).and_then(|name| name.rsplit('.').next()) {
         None | Some("Sigmoid") => ScoreFn::Sigmoid,
         Some("Identity") => ScoreFn::Identity,
@@ -73,8 +75,14 @@ mod tests {
             (r#"{"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}}"#, None),
         ] {
             let mut problems = Vec::new();
-            let found = parse(config.as_bytes(), &mut problems);
+            let found = parse(config.as_bytes(), None, &mut problems);
             assert_eq!(problems.is_empty().then_some(found), expected, "{config}");
+        }
+        for (published, expected) in
+            [("torch.nn.modules.linear.Identity", ScoreFn::Identity), ("x.Sigmoid", ScoreFn::Sigmoid)]
+        {
+            let published = format!(r#"{{"activation_fn": "{published}"}}"#);
+            assert_eq!(parse(b"{}", Some(published.as_bytes()), &mut Vec::new()), expected);
         }
         assert_eq!((ScoreFn::Sigmoid.of(0.0), ScoreFn::Identity.of(-3.0)), (0.5, -3.0));
         assert!((ScoreFn::Sigmoid.of(2.0) - 0.880_797).abs() < 1e-6 && ScoreFn::Sigmoid.of(-800.0) == 0.0);
