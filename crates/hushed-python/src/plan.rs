@@ -38,9 +38,9 @@ pub fn plan(
     bucket: Option<usize>,
     public_table: bool,
     public_prefix: Option<PathBuf>,
-    answers: Option<&str>,
+    answers: Option<String>,
 ) -> PyResult<String> {
-    let answers = answers.map(|answers| opened(py, answers)).transpose()?;
+    let answers = answers.as_deref().map(|answers| opened(py, answers)).transpose()?;
     let prefix = public_prefix.as_deref().map(read_prefix).transpose();
     let request = Request {
         tokens,

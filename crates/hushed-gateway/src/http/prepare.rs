@@ -42,8 +42,8 @@ pub struct Asker {
     pub patience: Duration,
 }
 
-/// The response that `give` makes of the answers to texts or pairs, in order, by a model for `task`. A request that its client
-/// would not wait for is answered over a connection that is kept alive.
+/// The response that `give` makes of the answers to texts or pairs, in order, by a model for `task`. A request that its
+/// client would not wait for is answered over a connection that is kept alive.
 ///
 /// # Errors
 /// A fault in a text, a refusal by the admission, or the reason why there is no answer.

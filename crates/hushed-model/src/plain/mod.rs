@@ -85,8 +85,8 @@ fn embed_patches(at: StepId, images: &[Pixels], p: &Patches) -> Result<PlainActs
     Ok(PlainActs { rows, values })
 }
 
-/// `E[id_i] + P[i]` for every token, without P if the embedding has no positions, and plus what token type 1 adds in the
-/// rows that have it: `m × d` per text.
+/// `E[id_i] + P[i]` for every token, without P if the embedding has no positions, and plus what token type 1 adds in
+/// the rows that have it: `m × d` per text.
 ///
 /// # Errors
 /// Fails with shapes only, or if a text does not fit.

@@ -269,7 +269,9 @@ impl Tokenizer {
             return Err(TextError::TooLong { tokens, limit });
         }
         let room = limit.saturating_sub(template.specials());
-        Ok(template.filled(pairs::kept([&first, &second], room, too_long)))
+        let kept = pairs::kept([&first, &second], room, too_long == TooLong::CutLeft);
+        let (ids, second) = template.filled(kept);
+        Ok(TokenIds { second, ..TokenIds::new(ids) })
     }
 
     /// The ids of a text without special tokens, leaving room for `around` of them.

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::parts::{chain, part_type};
 use super::pipeline::is_byte_level;
-use super::{TokenIds, TooLong};
 
 /// The parts of a pair, in order.
 #[derive(Clone)]
@@ -54,8 +53,8 @@ impl PairTemplate {
         self.parts.len() - 2
     }
 
-    /// The input of two texts.
-    pub(super) fn filled(&self, [first, second]: [&[u32]; 2]) -> TokenIds {
+    /// The ids of two texts as one input, and the first row of token type 1, if there is one.
+    pub(super) fn filled(&self, [first, second]: [&[u32]; 2]) -> (Vec<u32>, Option<usize>) {
         let (mut ids, mut begins) = (Vec::new(), None);
         for (place, part) in self.parts.iter().enumerate() {
             if place == self.second {
@@ -67,7 +66,7 @@ impl PairTemplate {
                 Part::Second => ids.extend_from_slice(second),
             }
         }
-        TokenIds { second: begins, ..TokenIds::new(ids) }
+        (ids, begins)
     }
 }
 
@@ -86,8 +85,8 @@ fn part(piece: &Value, id: impl Fn(&str) -> Option<u32>) -> Option<(Part, u64)> 
 }
 
 /// The ranges that remain of two texts of these many tokens when they have room for `room`: the longer one is cut
-/// first, as the `tokenizers` library does by `longest_first`.
-pub(super) fn kept<'a>(texts: [&'a [u32]; 2], room: usize, too_long: TooLong) -> [&'a [u32]; 2] {
+/// first, as the `tokenizers` library does by `longest_first`; on the left side if `left` says so.
+pub(super) fn kept(texts: [&[u32]; 2], room: usize, left: bool) -> [&[u32]; 2] {
     let lengths = texts.map(<[u32]>::len);
     if lengths[0] + lengths[1] <= room {
         return texts;
@@ -95,10 +94,12 @@ pub(super) fn kept<'a>(texts: [&'a [u32]; 2], room: usize, too_long: TooLong) ->
     let shorter = lengths[0].min(lengths[1]).min(room / 2);
     let longer = room - shorter;
     let room = if lengths[0] > lengths[1] { [longer, shorter] } else { [shorter, longer] };
-    let cut = |text: &'a [u32], room: usize| match too_long {
-        TooLong::CutLeft => text.get(text.len().saturating_sub(room)..).unwrap_or(text),
-        TooLong::Refuse | TooLong::Cut => text.get(..room).unwrap_or(text),
-    };
     let [first, second] = texts;
-    [cut(first, room[0]), cut(second, room[1])]
+    [cut(first, room[0], left), cut(second, room[1], left)]
+}
+
+/// The first or last `room` tokens.
+fn cut(text: &[u32], room: usize, left: bool) -> &[u32] {
+    let kept = if left { text.get(text.len().saturating_sub(room)..) } else { text.get(..room) };
+    kept.unwrap_or(text)
 }

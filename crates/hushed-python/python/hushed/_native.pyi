@@ -110,5 +110,5 @@ def plan(
     bucket: Optional[int],
     public_table: bool,
     public_prefix: Union[str, PathLike[str], None],
-    answers: str,
+    answers: Optional[str],
 ) -> str: ...

@@ -1,5 +1,5 @@
-//! `POST /rerank`: texts in the order of their scores for a query, as text-embeddings-inference answers (`texts`), or as
-//! Jina and Cohere do (`documents`).
+//! `POST /rerank`: texts in the order of their scores for a query, as text-embeddings-inference answers (`texts`), or
+//! as Jina and Cohere do (`documents`).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
