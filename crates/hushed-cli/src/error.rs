@@ -94,6 +94,12 @@ pub enum CliError {
     #[error("signal handlers could not be installed: {0}")]
     Signals(#[source] io::Error),
 
+    #[error("standard input is read once: give the query or the texts as a file, --query-file FILE or --input FILE")]
+    OneInput,
+
+    #[error("give a query: --query-file FILE, or --query TEXT")]
+    NoQuery,
+
     #[error("give the server's certificate by --pin or --ca")]
     NoTrust,
 
@@ -185,6 +191,8 @@ impl CliError {
             },
             Self::Write(_) | Self::WriteFile { .. } | Self::Exists { .. } | Self::Signals(_) => 8,
             Self::NoTrust
+            | Self::NoQuery
+            | Self::OneInput
             | Self::NoBucket
             | Self::NoGeneration
             | Self::NotForImages
@@ -235,6 +243,8 @@ impl CliError {
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
             Self::NoTrust
+            | Self::NoQuery
+            | Self::OneInput
             | Self::NoBucket
             | Self::NoGeneration
             | Self::NotForImages

@@ -33,6 +33,11 @@ pub enum Read {
 }
 
 impl Given {
+    /// The file of texts, if one was given.
+    pub fn input(&self) -> Option<&Path> {
+        self.input.as_deref()
+    }
+
     /// Whether a text is on the command line.
     pub fn is_shown(&self) -> bool {
         self.text.is_some()
@@ -74,6 +79,18 @@ impl Read {
                 images.map(Item::from).collect()
             }
         })
+    }
+
+    /// Pairs of a query with each text, as a classifier reads them.
+    pub fn pairs(&self, model: &Public, query: &str, too_long: &Truncate) -> Result<Vec<Item>, CliError> {
+        let Read::Texts(texts) = self else {
+            return Err(image(0)(hushed_model::ImageError::NoImages));
+        };
+        let pairs = texts.iter().enumerate().map(|(index, text)| {
+            let ids = model.pair([query, text], too_long.choice());
+            ids.map(Item::from).map_err(|source| CliError::Text { index, source })
+        });
+        pairs.collect()
     }
 
     /// The texts.

@@ -116,6 +116,34 @@ pub struct Query {
     input: Option<PathBuf>,
 }
 
+/// The first text of every pair that a classifier reads.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+pub struct PairQuery {
+    /// The query that is paired with every document; other users of this machine may see it in the list of processes
+    #[arg(long, value_name = "TEXT")]
+    query: Option<String>,
+
+    /// A file with the query, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_QUERY_FILE")]
+    query_file: Option<PathBuf>,
+}
+
+impl PairQuery {
+    /// Reads the query, if there is one; the documents are in the file `documents`, if they are in one.
+    pub fn read(&self, out: &Output, documents: Option<&Path>) -> Result<Option<String>, CliError> {
+        note_shown(out, self.query.is_some());
+        let Some(path) = &self.query_file else {
+            return Ok(self.query.clone());
+        };
+        if path == Path::new("-") && documents == Some(path) {
+            return Err(CliError::OneInput);
+        }
+        let query = text(read(path)?, path)?;
+        Ok(Some(query.trim_end().to_owned()))
+    }
+}
+
 /// Says that a text on the command line is not private on this machine.
 pub fn note_shown(out: &Output, given: bool) {
     if given {

@@ -165,6 +165,12 @@ fn escaped(text: &str) -> String {
     shown
 }
 
+/// A text for a terminal: one line, without control characters.
+pub fn one_line(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(plain).collect()
+}
+
 /// The index of the largest number; `None` unless there are several.
 fn largest(numbers: &[f64]) -> Option<usize> {
     let classes = numbers.iter().enumerate();

@@ -1,6 +1,8 @@
 //! Texts in passes: how they are batched, how far they are, what they cost.
 
-use hushed_serve::{Answered, Client, Kind, Options, Progress, Stats, StepCost};
+use std::collections::BTreeMap;
+
+use hushed_serve::{Answered, Client, Kind, Options, Pass, Progress, Stats, StepCost};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
@@ -69,11 +71,25 @@ impl Sum {
     pub fn add<T>(&mut self, index: usize, answer: &Answered<T>) {
         self.tokens.push(answer.tokens);
         self.rows.push(answer.rows);
-        if index != answer.pass.first {
-            return;
+        if index == answer.pass.first {
+            self.add_pass(&answer.pass);
         }
-        self.seconds += answer.pass.cost.time.as_secs_f64();
-        for cost in &answer.pass.sites {
+    }
+
+    /// Adds answers that are not in the order in which they ran.
+    pub fn add_all<T>(&mut self, answers: &[Answered<T>]) {
+        let mut passes = BTreeMap::new();
+        for answer in answers {
+            self.tokens.push(answer.tokens);
+            self.rows.push(answer.rows);
+            passes.insert(answer.pass.first, &answer.pass);
+        }
+        passes.into_values().for_each(|pass| self.add_pass(pass));
+    }
+
+    fn add_pass(&mut self, pass: &Pass) {
+        self.seconds += pass.cost.time.as_secs_f64();
+        for cost in &pass.sites {
             let (name, seconds) = (phase(cost), cost.time.as_secs_f64());
             match self.phases.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum += seconds,

@@ -218,6 +218,8 @@ fn packed(plan: &FhePlan, params: &Arc<CkksParams>) {
         tokens: Matrix::new(VOCABULARY, plan.width, numbers).map(Arc::new),
         stored: None,
         offsets: None,
+        typed: false,
+        second: None,
     };
     let text = TokenIds::new(vec![1]);
     if let Ok(client) = FheClient::new(plan.clone(), params, embedding, None, Pool::Mean)

@@ -48,6 +48,11 @@ pub struct Embedding {
     /// `positions × width`, added to row i of every text; includes BERT's token type 0. `None` as above, or if the
     /// embedding is not `placed`.
     pub offsets: Option<Arc<Matrix<f32>>>,
+    /// Whether the second text of a pair has a token type of its own.
+    pub typed: bool,
+    /// `width` numbers, added to the rows of token type 1: type 1 less type 0. `None` if only the shape is known, or if
+    /// the embedding is not `typed`.
+    pub second: Option<Arc<[f32]>>,
 }
 
 /// The patches of an image as rows: each a linear map of the patch's numbers, preceded by a class token, with a

@@ -169,6 +169,12 @@ pub enum TextError {
     /// The tokenizer produced a special token (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) from plain text.
     #[error("the tokenizer makes a special token out of plain text: tokenizer.json is not usable")]
     SpecialInside,
+    /// The model does not read pairs of texts.
+    #[error(
+        "the model does not read pairs of texts: it is no classifier, or its tokenizer.json does not say how two texts \
+         are put together"
+    )]
+    NoPairs,
     /// The folder names no token that begins a text.
     #[error("this model's folder names no token that begins a text: leave out --begin")]
     NoBegin,

@@ -73,10 +73,11 @@ pub fn ending(bytes: &[u8]) {
         assert!(!problems.is_empty());
     }
     problems.clear();
-    if pooling::sentence(bytes, &mut problems).is_none() {
+    if pooling::sentence(bytes, false, &mut problems).is_none() {
         assert!(!problems.is_empty());
     }
-    pooling::published(bytes, &mut problems);
+    let cross = pooling::is_of_cross_encoder(bytes);
+    pooling::published(bytes, cross, &mut problems);
     ends::of_generation(bytes, Some(700), &mut problems);
     problems.clear();
     match declared::parse(bytes, &mut problems) {

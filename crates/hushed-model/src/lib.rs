@@ -42,7 +42,7 @@ pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate, cal
 pub use decoder::{DecoderNetwork, EmbedderNetwork, NormOrder};
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
-    Declared, FUNCTIONS, Matryoshka, Public, PublicFiles, Report, Similarity, Stored, Summary, Warning, check,
+    Declared, FUNCTIONS, Matryoshka, Public, PublicFiles, Report, ScoreFn, Similarity, Stored, Summary, Warning, check,
     json_fault, json_words, without_mark,
 };
 pub use generate::drafts::prompt_lookup;

@@ -42,6 +42,22 @@ impl Embedding {
     pub fn numbers(&self, at: StepId) -> Result<Arc<Matrix<f32>>, ModelError> {
         numbers(at, &self.tokens, &self.stored)
     }
+
+    /// Rows of a table of the token vectors, with a last one for what token type 1 adds where there is such a type.
+    pub fn table_rows(&self) -> usize {
+        self.vocabulary + usize::from(self.typed)
+    }
+
+    /// The last row of such a table: empty without token types.
+    ///
+    /// # Errors
+    /// [`ModelError::ShapesOnly`].
+    pub fn type_row(&self, at: StepId) -> Result<&[f32], ModelError> {
+        match self.typed {
+            true => here(at, &self.second).map(|row| &**row),
+            false => Ok(&[]),
+        }
+    }
 }
 
 fn numbers(

@@ -27,9 +27,7 @@ pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod weigh;
 
-use hushed_model::{
-    Attention, Block, Classifier, Linear, Norm, NormKind, Pool, Program, Queries, Rows, Step, StepId, Values,
-};
+use hushed_model::{Attention, Block, Linear, Norm, NormKind, Pool, Program, Queries, Rows, Step, StepId, Values};
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{MOST_WIDTH, NormReach, NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
@@ -199,14 +197,9 @@ fn pass<S: Shares>(
 /// # Errors
 /// [`RunError::Unsupported`] with the first step that has none.
 pub fn supported(program: &Program) -> Result<(), RunError> {
-    let without = |step: &Step| match &step.block {
-        Block::Head(Classifier { classes, .. }) | Block::Classes(classes) if classes.outputs < 2 => {
-            Some("a head of one number, whose label says nothing; protocol fhe gives the number")
-        }
-        _ => {
-            let wide = step.norms().any(|(_, norm)| norm.width > MOST_WIDTH);
-            wide.then_some("a norm of so many columns: 8192 at most")
-        }
+    let without = |step: &Step| {
+        let wide = step.norms().any(|(_, norm)| norm.width > MOST_WIDTH);
+        wide.then_some("a norm of so many columns: 8192 at most")
     };
     for step in program.steps() {
         if let Some(what) = without(step) {

@@ -8,9 +8,9 @@ use crate::formats::{MAX_KEYS, TABLE_BITS};
 /// Which table of an embedding a lookup reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Table {
-    /// Token vectors.
+    /// Token vectors, and in the last row what token type 1 adds, if the embedding has types.
     Tokens,
-    /// Token vectors that the client has.
+    /// The same if the client has them.
     PublicTokens,
     /// Position vectors, as many as a text after a public prefix may have.
     Positions,
@@ -20,7 +20,7 @@ impl Table {
     /// The number of rows of the table.
     pub(crate) fn rows(self, e: &Embedding) -> usize {
         match self {
-            Table::Tokens | Table::PublicTokens => e.vocabulary,
+            Table::Tokens | Table::PublicTokens => e.table_rows(),
             Table::Positions => e.positions.min(MAX_KEYS),
         }
     }

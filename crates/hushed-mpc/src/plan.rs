@@ -216,8 +216,8 @@ impl Plan {
         if predicts_tokens(program) {
             return Plan::next_token(program, 0, tokens, terms.over(link));
         }
-        if classes(program).is_some() {
-            return Plan::classes(program, tokens, terms.over(link), Answers::Label);
+        if let Some(classes) = classes(program) {
+            return Plan::classes(program, tokens, terms.over(link), Answers::of_classes(classes));
         }
         let mut counting = Counting::over(link)?;
         let input = Input::Lengths(tokens.to_vec(), terms);

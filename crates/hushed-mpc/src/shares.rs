@@ -102,12 +102,18 @@ pub trait Shares {
     /// A sharing of numbers that one party knows: they are its share, and the other's share is zero.
     fn shared(&self, x: &Known, ring: Ring) -> Self::Share;
 
-    /// The rows of a table at indices that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING); no message is
-    /// sent if the table is public.
+    /// The rows of a table at indices that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING), plus the
+    /// table's last row, which is none of theirs, where `second` has a 1; no message is sent if the table is public.
     ///
     /// # Errors
     /// Those of the session; an index beyond the table; [`RunError::WrongInput`] if the client has no indices.
-    fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Self::Share, RunError>;
+    fn lookup(
+        &mut self,
+        places: &Known,
+        second: Option<&Known>,
+        e: &Embedding,
+        table: Table,
+    ) -> Result<Self::Share, RunError>;
 
     /// x·W + b for `rows` rows, in [`LINEAR`](super::formats::LINEAR).
     ///

@@ -38,10 +38,10 @@ pub fn plan(
     bucket: Option<usize>,
     public_table: bool,
     public_prefix: Option<PathBuf>,
-    answers: &str,
+    answers: Option<String>,
     net: &str,
 ) -> PyResult<String> {
-    let answers = opened(py, answers)?;
+    let answers = answers.as_deref().map(|answers| opened(py, answers)).transpose()?;
     let link = net.parse().map_err(|error| errors::serve(py, &ServeError::NoLink(error)))?;
     let prefix = public_prefix.as_deref().map(read_prefix).transpose();
     let request = Request {

@@ -28,7 +28,7 @@ struct Serving {
     public_prefix: Option<PathBuf>,
     max_ahead: u16,
     max_drafts: u16,
-    answers: String,
+    answers: Option<String>,
 }
 
 /// A server that runs until it is closed.
@@ -46,7 +46,7 @@ pub struct Server {
 impl Server {
     #[new]
     fn new(py: Python<'_>, serving: Serving) -> PyResult<Self> {
-        let answers = plan::opened(py, &serving.answers)?;
+        let answers = serving.answers.as_deref().map(|answers| plan::opened(py, answers)).transpose()?;
         let started = work::quietly(py, move || Self::start(&serving.config(answers)))?;
         started.map_err(|error| errors::serve(py, &error))
     }
@@ -109,7 +109,7 @@ impl Drop for Server {
 
 impl Serving {
     /// The configuration of a server for this machine only.
-    fn config(self, answers: Answers) -> ServerConfig {
+    fn config(self, answers: Option<Answers>) -> ServerConfig {
         let mut config = ServerConfig::local(self.folder, self.certificates);
         config.entrance.listen = format!("127.0.0.1:{}", self.port);
         config.entrance.access = ClientAccess::new(self.tokens, None);

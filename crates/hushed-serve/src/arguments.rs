@@ -134,9 +134,10 @@ pub struct ServeArguments {
 
     /// What clients get for each text or image that is classified, or each token of a continued text: `label`, the
     /// index of the largest logit; `top:K`, those of the K largest; for a classifier also `logits`, all of them. Each
-    /// counts as a text against the limits; logits reveal most of the weights
-    #[arg(long, value_name = "label|top:K|logits", default_value = "label", env = "HUSHED_ANSWERS")]
-    pub answers: Answers,
+    /// counts as a text against the limits; logits reveal most of the weights [default: label; logits, its score, for a
+    /// head of one number]
+    #[arg(long, value_name = "label|top:K|logits", env = "HUSHED_ANSWERS")]
+    pub answers: Option<Answers>,
 
     /// Round the numbers of embeddings to this many bits in place of 16: a client that cheats learns less from each
     /// text, and the embeddings are coarser (8 bits: cosines change by about 0.001). For models whose embeddings have
@@ -279,7 +280,7 @@ impl ServeArguments {
             public_table: self.public_table,
             index: self.index.clone(),
             search_scores: self.search_scores,
-            answers: self.answer_bits.map_or(self.answers, Answers::Bits),
+            answers: self.answer_bits.map(Answers::Bits).or(self.answers),
             public_prefix: self.public_prefix.clone(),
             public_head: !self.no_public_head,
             max_ahead: self.max_ahead,

@@ -67,6 +67,14 @@ pub enum ServeError {
         /// The server's limit.
         limit: usize,
     },
+    /// A model whose head has several numbers, where a score was asked for.
+    #[error(
+        "the server's model gives {numbers} numbers for each text or pair, and a score is one: it is no cross-encoder; use classify"
+    )]
+    NoScores {
+        /// How many.
+        numbers: usize,
+    },
     /// A file that should be text.
     #[error("{path:?} is not UTF-8 text")]
     NotText {
@@ -315,7 +323,7 @@ pub enum ServeError {
     },
     /// An answer that this model cannot open.
     #[error(
-        "this model cannot open {answers}: logits needs a classifier, top:K a classifier or a generator with at least K classes or tokens, fewer bits (--answer-bits) a model whose embeddings have length one"
+        "this model cannot open {answers}: logits needs a classifier, label and top:K a head of several numbers, at least K of them, fewer bits (--answer-bits) a model whose embeddings have length one"
     )]
     OtherAnswers {
         /// What was asked for.
@@ -420,6 +428,7 @@ impl ServeError {
             | Self::OtherPrefix { .. } => Category::Mismatch,
             Self::NotText { .. } => Category::Local,
             Self::Refused(_)
+            | Self::NoScores { .. }
             | Self::TextAboveLimit { .. }
             | Self::NoRoomForAnswer { .. }
             | Self::TooManyTexts { .. } => Category::Refused,
@@ -476,6 +485,7 @@ impl ServeError {
             }
             Self::TextAboveLimit { .. } | Self::NoRoomForAnswer { .. } => "too-long",
             Self::TooManyTexts { .. } => "too-many-texts",
+            Self::NoScores { .. } => "other-task",
             Self::Refused(refusal) => refusal.name(),
             Self::OtherAgreement { .. } | Self::BundleOfOtherAgreement => "other-plan",
             Self::OtherBundle { .. } => "other-bundle",

@@ -151,9 +151,18 @@ pub fn table(data: &[u8]) {
     use hushed_model::Embedding;
     use hushed_mpc::formats::TABLE_BITS;
 
-    let sizes =
-        Embedding { vocabulary: 5, positions: 1, placed: true, width: 3, tokens: None, stored: None, offsets: None };
-    let whole = 4 * sizes.vocabulary * sizes.width;
+    let sizes = Embedding {
+        vocabulary: 4,
+        positions: 1,
+        placed: true,
+        width: 3,
+        tokens: None,
+        stored: None,
+        offsets: None,
+        typed: true,
+        second: None,
+    };
+    let whole = 4 * 5 * sizes.width;
     let honest = table::of_bytes(&sizes, data);
     for offered in [honest, Digest::ZERO] {
         let (mut client, mut server) = hushed_net::memory_pair();

@@ -68,10 +68,10 @@ pub use twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 #[cfg(feature = "client")]
 pub use twopc::{
     Answered, Class, Client, Cost, Drafted, Embedding, Encoded, Encoder, Facts, Finish, Found, GenerateOptions,
-    Generated, Generation, Kept, Made, Offer, OnProgress, Options, Pass, Progress, Sent, Spent, Watch, Work,
+    Generated, Generation, Kept, Made, Offer, OnProgress, Options, Pass, Progress, Score, Sent, Spent, Watch, Work,
 };
 pub use twopc::{Document, IndexFault, IndexFile, MAX_PASS_TOKENS, Record, Server, ServerConfig, read_prefix};
 
-pub use hushed_model::{ChatError, Kind, Message, Prompt, Public, Role, Task, TooLong};
+pub use hushed_model::{ChatError, Kind, Message, Prompt, Public, Role, ScoreFn, Task, TooLong};
 pub use hushed_mpc::{Hit, Penalties, StepCost, Terms, Wanted};
 pub use hushed_net::{Shape, Stats};

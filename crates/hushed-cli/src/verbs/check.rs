@@ -188,12 +188,14 @@ fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
         };
     }
     let what = match (s.task, s.exclusive) {
+        ("classify", _) if s.labels.as_ref().is_some_and(|labels| labels.len() == 1) => "the score, one number",
         ("classify", true) => "the label, or more with serve --answers",
         ("classify", false) => "the logits, with serve --answers logits: the largest is no answer (problem_type)",
         ("generate", _) => "the next tokens",
         _ => "the embedding",
     };
-    Ok(format!("{what}; texts of up to {rows} tokens"))
+    let texts = if s.pairs { "texts or pairs of texts" } else { "texts" };
+    Ok(format!("{what}; {texts} of up to {rows} tokens"))
 }
 
 /// The same for encryption. What a plan then finds too long or too deep, `hushed plan` says.

@@ -1,5 +1,6 @@
 //! `hushed classify`: private texts or images in, the names of their classes out, with a server that sees neither.
 
+use hushed_model::ScoreFn;
 use hushed_mpc::Answers;
 use hushed_serve::{Answered, Class};
 use serde_json::json;
@@ -18,7 +19,8 @@ use crate::words::counted;
     after_help = "The answer is the name of the class whose logit is largest. No logit is opened, to anyone, unless the server's \
 operator allows it (`serve --answers logits`): then all are, and each counts as a text against the server's \
 limits. With `serve --answers top:K` the answer is the names of the K largest, in order, each of which counts as \
-a text. `embed --protocol fhe` gives all logits. The server learns what it learns of `hushed embed`: how many \
+a text. A head of one number gives that number, and with --json also the score that the model's folder makes of \
+it; for pairs of texts see `hushed rerank`. `embed --protocol fhe` gives all logits. The server learns what it learns of `hushed embed`: how many \
 texts there are and when, and how many tokens each has. Of images (PNG or JPEG) it learns how many there are and \
 when: all have the size that its model reads, whatever the size of the file.
 
@@ -51,7 +53,8 @@ impl Args {
             client.bundle_hash()
         ));
         let answers = client.answers();
-        if answers != Answers::Label {
+        let scores = client.public().config.scores();
+        if answers != Answers::Label && !scores {
             out.note(&format!(
                 "the server opens more than the label ({answers}), and counts each place or logit as a text"
             ));
@@ -66,7 +69,8 @@ impl Args {
         let mut written = Ok(());
         let options = self.passes.options();
         let labels = client.public().labels().map(<[String]>::to_vec);
-        let exclusive = client.public().config.exclusive;
+        let exclusive = client.public().config.exclusive && !scores;
+        let function = client.public().score;
         let what = match images {
             Some(_) => ("image", "row"),
             None => ("text", "token"),
@@ -75,7 +79,7 @@ impl Args {
             sum.add(index, &answer);
             // The session continues to its end even if nobody reads, so that the server does not wait.
             if written.is_ok() {
-                written = show(out, index, &answer, (labels.as_deref(), exclusive), what);
+                written = show(out, index, &answer, (labels.as_deref(), exclusive, scores.then_some(function)), what);
             }
         };
         match images {
@@ -102,7 +106,7 @@ fn show(
     out: &Output,
     index: usize,
     answer: &Answered<Class>,
-    (labels, exclusive): (Option<&[String]>, bool),
+    (labels, exclusive, score): (Option<&[String]>, bool, Option<ScoreFn>),
     (what, unit): (&str, &str),
 ) -> Result<(), CliError> {
     let (class, tokens) = (&answer.values, answer.tokens);
@@ -118,6 +122,9 @@ fn show(
     });
     if let Some(logits) = &class.logits {
         object["logits"] = json!(logits);
+        if let (Some(score), [logit]) = (score, logits.as_slice()) {
+            object["score"] = json!(score.of(*logit));
+        }
     }
     if class.top.len() > 1 && class.logits.is_none() {
         object["top"] = json!(class.top);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::error::CliError;
 use crate::images::Given;
-use crate::input::{Begin, Truncate, items, read_lines};
+use crate::input::{Begin, PairQuery, Truncate, items, read_lines};
 use crate::output::{Output, answer, answer_text};
 use crate::verbs::fhe::decrypt::{show_choices, show_likelihoods};
 use crate::words::counted;
@@ -29,7 +29,8 @@ const MAX_TOKENS: usize = 32;
   hushed clear DIR --max-tokens 100 --draft 3 \"Once upon a time\"
   hushed clear DIR --public-prefix system.txt \"Which clause covers this?\"
   hushed clear DIR --perplexity texts.txt
-  hushed clear DIR --image cat.jpg")]
+  hushed clear DIR --image cat.jpg
+  hushed clear DIR --query-file query.txt --input documents.txt")]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
     #[arg(value_name = "DIR")]
@@ -47,6 +48,9 @@ pub struct Args {
     /// each, and for a ternary model (BitNet) also with the numbers that its ternary layers read rounded to 8 bits
     #[arg(long, value_name = "FILE", group = "Given", env = "HUSHED_PERPLEXITY")]
     perplexity: Option<PathBuf>,
+
+    #[command(flatten)]
+    query: PairQuery,
 
     #[command(flatten)]
     too_long: Truncate,
@@ -86,7 +90,10 @@ impl Args {
 
         let labels = model.public.labels();
         let exclusive = model.public.config.exclusive;
-        let items = given.items(&model.public, &self.too_long)?;
+        let items = match self.query.read(out, self.given.input())? {
+            Some(query) => given.pairs(&model.public, &query, &self.too_long)?,
+            None => given.items(&model.public, &self.too_long)?,
+        };
         let in_text = |index| move |source| CliError::Text { index, source };
 
         let start = Instant::now();
@@ -94,7 +101,10 @@ impl Args {
         for (index, item) in items.into_iter().enumerate() {
             let count = item.rows().real;
             for numbers in model.embed(vec![item]).map_err(in_text(index))? {
-                let object = answer(index, count, &numbers, (labels, exclusive));
+                let mut object = answer(index, count, &numbers, (labels, exclusive));
+                if let (true, [logit]) = (model.public.config.scores(), numbers.as_slice()) {
+                    object["score"] = json!(model.public.score.of(*logit));
+                }
                 out.result(object, || answer_text(index, count, &numbers, labels))?;
             }
             bar.inc(1);

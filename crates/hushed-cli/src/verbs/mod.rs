@@ -14,6 +14,7 @@ mod index;
 mod params;
 mod plan;
 mod prune;
+mod rerank;
 mod search;
 mod serve;
 mod verify;
@@ -46,6 +47,7 @@ pub enum Verb {
     Params(params::Args),
     Plan(plan::Args),
     Prune(prune::Args),
+    Rerank(rerank::Args),
     Run(fhe::run::Args),
     Score(fhe::score::Args),
     Search(search::Args),
@@ -77,6 +79,7 @@ impl Verb {
             Verb::Params(args) => args.run(out),
             Verb::Plan(args) => args.run(out),
             Verb::Prune(args) => args.run(out),
+            Verb::Rerank(args) => args.run(out),
             Verb::Run(args) => args.run(out),
             Verb::Score(args) => args.run(out),
             Verb::Search(args) => args.run(out),

@@ -105,8 +105,8 @@ pub struct Args {
     head: PublicHead,
 
     /// With a classifier or a model that generates: what the client learns of each result, as with `serve --answers`
-    #[arg(long, value_name = "label|top:K|logits", default_value = "label", env = "HUSHED_ANSWERS")]
-    answers: Answers,
+    #[arg(long, value_name = "label|top:K|logits", env = "HUSHED_ANSWERS")]
+    answers: Option<Answers>,
 
     /// With a model that embeds: the numbers of embeddings are rounded to this many bits, as with `serve --answer-bits`
     #[arg(long, value_name = "N", conflicts_with = "answers", env = "HUSHED_ANSWER_BITS", value_parser = clap::value_parser!(u8).range(6..=15))]
@@ -186,7 +186,7 @@ impl Args {
             max_tokens: self.max_tokens,
             ahead: self.ahead.into(),
             draft: self.draft.into(),
-            answers: self.answer_bits.map_or(self.answers, Answers::Bits),
+            answers: self.answer_bits.map(Answers::Bits).or(self.answers),
             prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
             pace: Pace::measure().map_err(PlanError::from)?,
             head: self.head.is_on(),

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
 use crate::input::{Query, Truncate};
-use crate::output::Output;
+use crate::output::{Output, one_line};
 use crate::passes::progress;
 use crate::words::counted;
 
@@ -89,14 +89,14 @@ impl Args {
             let mut name = format!("document {place}");
             if let Some(id) = &record.id {
                 object["id"] = json!(id);
-                name = shown(id);
+                name = one_line(id);
             }
             let mut score = String::new();
             if let Some(cosine) = hit.score {
                 object["score"] = json!(cosine);
                 score = format!("{cosine:.4}  ");
             }
-            let text = shown(&record.text);
+            let text = one_line(&record.text);
             out.result(object, || format!("{rank}. {score}{name}  {text}"))?;
         }
         let seconds = found.cost.time.as_secs_f64();
@@ -127,10 +127,4 @@ impl Args {
             ),
         )
     }
-}
-
-/// A record for a terminal: one line, without control characters.
-fn shown(record: &str) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    record.chars().map(plain).collect()
 }

@@ -87,10 +87,11 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
         Task::Classify => "classify",
         Task::Generate => "generate",
     };
-    let tried = if config.index.is_some() { "search" } else { verb };
-    let given = match server.reads_images() {
-        true => "--image FILE",
-        false => "\"a private text\"",
+    let (tried, given) = match config.index {
+        Some(_) => ("search", "\"a private text\""),
+        None if server.scores_pairs() => ("rerank", "--query-file FILE --input FILE"),
+        None if server.reads_images() => (verb, "--image FILE"),
+        None => (verb, "\"a private text\""),
     };
     let object = json!({
         "event": "listening",

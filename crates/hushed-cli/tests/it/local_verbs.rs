@@ -207,11 +207,13 @@ fn check_speaks_of_each_protocol() {
     };
     tiny_classifier_folder(&folder, &["one"]).expect("a folder");
     let text = shown();
-    assert!(text.contains("- 2pc: not supported: "), "{text}");
-    assert!(text.contains("head of one number") && text.contains("- fhe: all logits"), "{text}");
+    assert!(text.contains("- 2pc: the score, one number; texts or pairs of texts of up to "), "{text}");
+    assert!(text.contains("- fhe: all logits"), "{text}");
     let rows = json_lines(&hushed(&["check", &dir, "--json"]).stdout);
-    assert_eq!(rows[0]["details"]["2pc"]["supported"], false);
-    assert_eq!(rows[0]["protocols"], serde_json::json!(["fhe"]));
+    assert_eq!(rows[0]["details"]["2pc"]["supported"], true);
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc", "fhe"]));
+    let plan = |rest: &[&str]| hushed(&[&["plan", &dir, "--tokens", "8"], rest].concat()).status.code();
+    assert_eq!((plan(&[]), plan(&["--answers", "logits"]), plan(&["--answers", "label"])), (Some(0), Some(0), Some(3)));
 
     tiny_classifier_folder(&folder, &TINY_LABELS).expect("a folder");
     let path = folder.join("config.json");

@@ -159,6 +159,42 @@ fn documents_are_found_by_a_private_query() {
     assert_eq!(error(&refused)["name"], "not-a-document");
 }
 
+/// A query and documents of the client's own, in the order of their scores, which are those of a run in the clear.
+#[test]
+fn documents_are_sorted_by_a_private_query() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let model = hushed_model::testing::tiny_golden("cross-encoder").to_string_lossy().into_owned();
+    let (query, documents) = (path("query.txt"), path("documents.txt"));
+    std::fs::write(&query, "notice period\n").expect("it is written");
+    std::fs::write(&documents, "the weather\nthree months\na\n").expect("it is written");
+    let given = ["--query-file", &query, "--input", &documents, "--json"];
+    let clear = hushed(&[&["clear", &model], &given[..]].concat());
+    let clear: Vec<f64> = json_lines(&clear.stdout).iter().filter_map(|row| row["score"].as_f64()).collect();
+    assert_eq!(clear.len(), 3);
+    let server = Server::start(&model, &[]);
+    let connection = ["--server", &server.address, "--pin", &server.pin];
+    let output = hushed(&[&["rerank", "--batch", "3"], &given[..], &connection[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = json_lines(&output.stdout);
+    let (end, ranked) = rows.split_last().expect("the session's row");
+    assert_eq!((ranked.len(), &end["texts"]), (3, &Value::from(3)));
+    let mut last = f64::INFINITY;
+    for (rank, row) in ranked.iter().enumerate() {
+        let (score, place) = (row["score"].as_f64().unwrap_or(9.0), row["document_index"].as_u64().unwrap_or(9));
+        assert_eq!(row["rank"], rank + 1);
+        assert!(score <= last && (score - clear[place as usize]).abs() < 0.005, "{row} {clear:?}");
+        last = score;
+    }
+    let shown = hushed(&[&["rerank", "--top", "1"], &given[..4], &connection[..]].concat());
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.starts_with("1. ") && shown.lines().count() == 1, "{shown}");
+    for wrong in [&["--input", "-", "--query-file", "-"][..], &["--input", &documents]] {
+        let refused = hushed(&[&["rerank", "--json"], wrong, &connection[..]].concat());
+        assert_eq!((refused.status.code(), &error(&refused)["name"]), (Some(2), &Value::from("usage")), "{wrong:?}");
+    }
+}
+
 /// Images of other sizes and formats than the model reads get the labels of the clear model.
 #[test]
 fn images_get_the_labels_of_the_clear_model() {

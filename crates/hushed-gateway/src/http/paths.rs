@@ -21,7 +21,7 @@ const fn route(path: &'static str, methods: &'static [&'static str], about: &'st
 }
 
 /// The routes.
-pub const ROUTES: [Route; 25] = [
+pub const ROUTES: [Route; 28] = [
     route("/", &["get", "post"], "a page for a person; embeddings, cosines or classes"),
     route("/v1/embeddings", &["post"], "OpenAI: embeddings"),
     route("/v1/completions", &["post"], "OpenAI: a text continued"),
@@ -36,6 +36,9 @@ pub const ROUTES: [Route; 25] = [
     route("/embed_sparse", &["post"], "text-embeddings-inference: refused, as /embed_all"),
     route("/embeddings", &["post"], "text-embeddings-inference: as /v1/embeddings"),
     route("/predict", &["post"], "text-embeddings-inference: classes"),
+    route("/rerank", &["post"], "text-embeddings-inference, Jina and Cohere: texts by their scores for a query"),
+    route("/v1/rerank", &["post"], "as /rerank"),
+    route("/v2/rerank", &["post"], "as /rerank"),
     route("/similarity", &["post"], "text-embeddings-inference: cosines of a text with others"),
     route("/tokenize", &["post"], "text-embeddings-inference: tokens, computed here"),
     route("/decode", &["post"], "text-embeddings-inference: the text of tokens, computed here"),

@@ -15,7 +15,6 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use hushed_model::{Task, TextError};
 use hushed_serve::TooLong;
-use zeroize::Zeroizing;
 
 use super::refusal::Refusal;
 use super::served::Served;
@@ -24,7 +23,7 @@ use kept_alive::kept_alive;
 use crate::sessions::admission::{Admission, Refused, Wait};
 use crate::sessions::failure::Failure;
 use crate::sessions::share::Caller;
-use crate::sessions::texts::{Answer, Prepared, Ticket};
+use crate::sessions::texts::{Answer, Prepared, Reading, Ticket};
 use crate::sessions::{Queue, Shared};
 
 /// Most texts per request: OpenAI's limit.
@@ -43,19 +42,20 @@ pub struct Asker {
     pub patience: Duration,
 }
 
-/// The response that `give` makes of the answers to texts, in order, by a model for `task`. A request that its client
-/// would not wait for is answered over a connection that is kept alive.
+/// The response that `give` makes of the answers to texts or pairs, in order, by a model for `task`. A request that its
+/// client would not wait for is answered over a connection that is kept alive.
 ///
 /// # Errors
 /// A fault in a text, a refusal by the admission, or the reason why there is no answer.
 pub async fn embed(
     served: &Arc<Served>,
-    texts: Vec<Zeroizing<String>>,
+    texts: Vec<impl Into<Reading>>,
     too_long: TooLong,
     (task, asker): (Task, Asker),
     give: impl FnOnce(Vec<Arc<Answer>>) -> Response + Send + 'static,
 ) -> Result<Response, Refusal> {
     let submitting = Arc::clone(served);
+    let texts: Vec<Reading> = texts.into_iter().map(Into::into).collect();
     // Tokenising two megabytes takes a while, and the only HTTP thread has others to serve.
     let submitted = tokio::task::spawn_blocking(move || submit(&submitting, texts, too_long, (task, asker)));
     let (tickets, wait) = submitted.await.map_err(|_| Failure::defect())??;
@@ -83,7 +83,7 @@ async fn answers(tickets: Vec<Ticket>) -> Result<Vec<Arc<Answer>>, Refusal> {
 
 fn submit(
     served: &Served,
-    texts: Vec<Zeroizing<String>>,
+    texts: Vec<Reading>,
     too_long: TooLong,
     (task, asker): (Task, Asker),
 ) -> Result<(Vec<Ticket>, Wait), Refusal> {
@@ -134,13 +134,16 @@ fn too_many(refused: &Refused) -> Refusal {
     Refusal { message: format!("{}; {settings}", refusal.message), ..refusal }
 }
 
-/// Number of tokens of a text.
+/// Number of tokens of a text or pair.
 ///
 /// # Errors
 /// 400 with the text's index, never its words.
-pub fn tokens(shared: &Shared, index: usize, text: &str, too_long: TooLong) -> Result<usize, Refusal> {
-    let tokenizer = shared.public.tokenizer();
-    let ids = tokenizer.and_then(|t| t.encode(text, shared.max_tokens, too_long));
+pub fn tokens(shared: &Shared, index: usize, text: &Reading, too_long: TooLong) -> Result<usize, Refusal> {
+    let limit = shared.max_tokens;
+    let ids = shared.public.tokenizer().and_then(|tokenizer| match &text.second {
+        None => tokenizer.encode(&text.text, limit, too_long),
+        Some(second) => tokenizer.encode_pair([&text.text, second], limit, too_long),
+    });
     let which = || format!("text {index} (the first is 0)");
     ids.map(|ids| ids.rows().total).map_err(|error| text_refused(&error, &which()))
 }

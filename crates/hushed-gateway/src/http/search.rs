@@ -134,7 +134,7 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Coming, Refusal
         );
         return Err(Refusal::field("top", "too-many-texts", message));
     }
-    let tokens = tokens(shared, 0, &asked.query, asked.too_long)?;
+    let tokens = tokens(shared, 0, &asked.query.clone().into(), asked.too_long)?;
     let rows = shared.rows(tokens, shared.max_tokens);
     let index = Index::shape(shared.documents, shared.public.config.width, shared.record_bytes);
     let index = index.map_err(|error| Failure::from(&ServeError::from(error)))?;

@@ -3,6 +3,7 @@
 
 pub mod predict;
 mod request;
+pub mod rerank;
 pub mod tokens;
 
 use std::collections::BTreeMap;

@@ -12,7 +12,7 @@ use super::ledger::Seen;
 use super::search;
 use super::session::{IDLE, Kept};
 use super::shared::{How, Shared};
-use super::texts::{Answer, Next, Pass, Texts};
+use super::texts::{Answer, Next, Pass, Reading, Texts};
 
 /// Runs passes until the queue is closed.
 pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
@@ -53,8 +53,12 @@ fn run(kept: &mut Kept, shared: &Shared, pass: &Pass) -> Result<Vec<Answer>, Fai
 
 fn embed(client: &mut Client, shared: &Shared, pass: &Pass, options: Options) -> Result<Vec<Answer>, ServeError> {
     let mut ids = Vec::with_capacity(pass.texts.len());
-    for (text, too_long) in &pass.texts {
-        ids.extend(client.tokens(&[text.as_str()], &Options { too_long: *too_long, ..options })?);
+    for (Reading { text, second }, too_long) in &pass.texts {
+        let options = Options { too_long: *too_long, ..options };
+        ids.extend(match second {
+            None => client.tokens(&[text.as_str()], &options)?,
+            Some(second) => client.pair_tokens(&[[text.as_str(), second.as_str()]], &options)?,
+        });
     }
     let charge = client.charge();
     let mut answers = Vec::with_capacity(ids.len());

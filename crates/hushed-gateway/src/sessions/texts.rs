@@ -30,12 +30,27 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Most answers that are kept.
 const MOST_KEPT: usize = 4096;
 
-/// A text that the model and the server accept. No `Debug`: it is private.
+/// One input of a model. No `Debug`: it is private.
+#[derive(Clone)]
+pub struct Reading {
+    /// The text, or the first of a pair.
+    pub text: Zeroizing<String>,
+    /// The second of a pair.
+    pub second: Option<Zeroizing<String>>,
+}
+
+impl From<Zeroizing<String>> for Reading {
+    fn from(text: Zeroizing<String>) -> Reading {
+        Reading { text, second: None }
+    }
+}
+
+/// A text or pair that the model and the server accept. No `Debug`: it is private.
 pub struct Prepared {
     /// The caller.
     pub caller: Caller,
-    /// The text.
-    pub text: Zeroizing<String>,
+    /// The text or pair.
+    pub text: Reading,
     /// Which part of it is embedded if it is too long.
     pub too_long: TooLong,
     /// Its tokens, padding included, as the server will see them.
@@ -70,7 +85,7 @@ pub struct Pass {
     /// Their keys, for [`Texts::finish`].
     pub keys: Vec<Key>,
     /// The texts themselves, and which part is embedded of one that is too long.
-    pub texts: Vec<(Zeroizing<String>, TooLong)>,
+    pub texts: Vec<(Reading, TooLong)>,
     /// Their rows, and whose they are.
     pub seen: Seen,
     /// Planned seconds if each were to run alone.
@@ -312,11 +327,13 @@ impl Texts {
         self.changed.notify_all();
     }
 
-    /// Texts differ in their answers only if they are cut at different ends.
+    /// Equal texts differ in their answers only if they are cut at different ends, or divided into two elsewhere.
     fn key(&self, text: &Prepared) -> Key {
-        let left = [u8::from(text.too_long == TooLong::CutLeft)];
+        let Reading { text: first, second } = &text.text;
+        let left = [u8::from(text.too_long == TooLong::CutLeft), u8::from(second.is_some())];
         let salted = Sha256::new().chain_update(self.salt).chain_update(text.caller.0).chain_update(left);
-        salted.chain_update(&*text.text).finalize().into()
+        let salted = salted.chain_update((first.len() as u64).to_le_bytes()).chain_update(&**first);
+        salted.chain_update(second.as_deref().map_or("", String::as_str)).finalize().into()
     }
 
     /// Another thread's panic leaves entries whole.

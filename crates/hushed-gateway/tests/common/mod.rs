@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use hushed_gateway::{Gateway, GatewayConfig, GatewayError};
 use hushed_model::Model;
-use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, tiny_generator_folder};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, tiny_generator_folder, tiny_golden};
 use hushed_serve::{ClientConfig, Document, IndexFile, ServeError, Server, ServerConfig, ServerTrust};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -51,6 +51,12 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         tiny_classifier_folder(&folder.path().join("model"), &TINY_LABELS).unwrap();
         Self::with(Arc::new(folder), "127.0.0.1:0", change)
+    }
+
+    /// A server of the tiny cross-encoder.
+    pub fn scores() -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self::with(folder, "127.0.0.1:0", |config| config.model = tiny_golden("cross-encoder"))
     }
 
     /// A server of the tiny generator.

@@ -296,7 +296,7 @@ fn the_likeliest_tokens_are_shown_where_the_operator_opens_them() {
     let server = Running::allows(|config| {
         let template = json!({ "chat_template": "{{ messages[0]['content'] }}" });
         std::fs::write(config.model.join("tokenizer_config.json"), template.to_string()).unwrap();
-        config.answers = Answers::Top(3);
+        config.answers = Some(Answers::Top(3));
     });
     let text = expected(&server, 4);
     let door = Door::open(&server, |_| ());

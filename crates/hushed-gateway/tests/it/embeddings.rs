@@ -2,7 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hushed_model::{Model, TooLong, cosine};
+use hushed_model::testing::tiny_golden;
+use hushed_model::{Model, ScoreFn, TooLong, cosine};
 use serde_json::{Value, json};
 
 use crate::common::{Door, Running};
@@ -237,7 +238,7 @@ fn classes() {
     assert!(door.get("/info").json()["model_type"]["classifier"]["id2label"]["0"].is_string());
     assert_eq!(door.get("/ledger").json()["task"], "classify");
 
-    let open = Running::classifies(|config| config.answers = hushed_mpc::Answers::Logits);
+    let open = Running::classifies(|config| config.answers = Some(hushed_mpc::Answers::Logits));
     let door = Door::open(&open, |_| ());
     let scores = door.post("/predict", &json!({ "inputs": TEXTS[0] })).json();
     let sum: f64 = scores.as_array().unwrap().iter().map(|class| class["score"].as_f64().unwrap()).sum();
@@ -249,4 +250,63 @@ fn classes() {
     assert_eq!((door.total("passes"), door.total("counted")), (1, 3));
     let reply = Door::open(&Running::embeds(), |_| ()).post("/predict", &json!({ "inputs": "a" }));
     assert!(reply.status == 400 && reply.body.contains("/embed"));
+}
+
+/// Texts in the order of their scores for a query, as each API writes them.
+#[test]
+fn reranking() {
+    let server = Running::scores();
+    let door = Door::open(&server, |_| ());
+    let texts = ["the weather", "three months", "a"];
+    let asked = json!({ "query": "notice period", "texts": texts });
+    let found = door.post("/rerank", &asked).json();
+    let found = found.as_array().unwrap();
+    let scores: Vec<f64> = found.iter().map(|result| result["score"].as_f64().unwrap()).collect();
+    assert!(found.len() == 3 && scores.is_sorted_by(|a, b| a >= b) && scores.iter().all(|s| (0.0..1.0).contains(s)));
+    let model = Model::load(&tiny_golden("cross-encoder")).unwrap();
+    for (result, score) in found.iter().zip(&scores) {
+        let index = result["index"].as_u64().unwrap() as usize;
+        let ids = model.public.pair(["notice period", texts[index]], TooLong::Refuse).unwrap();
+        let logit = model.embed(vec![ids]).unwrap()[0][0];
+        assert!((ScoreFn::Sigmoid.of(logit) - score).abs() < 0.01, "{logit} {score}");
+    }
+    // The same pairs again, which are kept, in the other form.
+    let asked = json!({ "model": "x", "query": "notice period", "documents": ["the weather", { "text": "three months" }, "a"],
+        "top_n": 2, "return_documents": true });
+    for path in ["/rerank", "/v1/rerank", "/v2/rerank"] {
+        let jina = door.post(path, &asked).json();
+        assert_eq!(jina["results"].as_array().unwrap().len(), 2);
+        assert_eq!(jina["results"][0]["index"], found[0]["index"]);
+        assert_eq!(jina["results"][0]["relevance_score"], found[0]["score"]);
+        assert!(
+            jina["results"][0]["document"]["text"].is_string() && jina["usage"]["total_tokens"].as_u64().unwrap() > 9
+        );
+    }
+    assert_eq!(server.counted("hushed_texts_total"), 3);
+    let raw = door.post("/rerank", &json!({ "query": "notice period", "texts": texts, "raw_scores": true })).json();
+    assert_eq!(raw[0]["index"], found[0]["index"]);
+    assert!((ScoreFn::Sigmoid.of(raw[0]["score"].as_f64().unwrap()) - scores[0]).abs() < 1e-6);
+    // A pair, and a list of them.
+    let pair = door.post("/predict", &json!({ "inputs": ["notice period", "a"] })).json();
+    assert_eq!((pair.as_array().unwrap().len(), &pair[0]["label"]), (1, &json!("LABEL_0")));
+    let several =
+        door.post("/predict", &json!({ "inputs": [["notice period", "a"], ["notice period", "the weather"]] }));
+    assert_eq!(several.json()[0], pair);
+    assert_eq!(server.counted("hushed_texts_total"), 3);
+
+    for (wrong, code) in [
+        (json!({ "texts": texts }), "missing"),
+        (json!({ "query": "a" }), "missing"),
+        (json!({ "query": "a", "texts": [] }), "missing"),
+        (json!({ "query": "a", "documents": [1] }), "wrong-type"),
+        (json!({ "query": "a", "texts": [""] }), "text-refused"),
+        (json!({ "query": "a", "texts": ["b"], "instruction": "c" }), "unsupported"),
+    ] {
+        let reply = door.post("/v1/rerank", &wrong);
+        assert!(reply.status == 400, "{wrong} {code}: {}", reply.body);
+    }
+    let classes = Door::open(&Running::classifies(|_| ()), |_| ()).post("/rerank", &asked);
+    assert!(classes.status == 400 && classes.body.contains("/predict"));
+    let embeds = Door::open(&Running::embeds(), |_| ()).post("/rerank", &asked);
+    assert!(embeds.status == 400 && embeds.body.contains("/embed"));
 }

@@ -44,7 +44,7 @@ pub struct NetworkConfig {
     pub patch_side: usize,
     /// Rows of the position table before these, which no token uses.
     pub first_position: usize,
-    /// Rows of the token-type table, of which only row 0 is used; 0 if there is none.
+    /// Rows of the token-type table, of which only row 0 is used, and row 1 by classifiers; 0 if there is none.
     pub token_types: usize,
     /// The activation inside the feed-forward block.
     pub activation: Activation,
@@ -270,6 +270,16 @@ impl NetworkConfig {
             end_tokens: vec![128_001],
             ..NetworkConfig::llama_7b()
         }
+    }
+
+    /// Whether a classifier's answer is one number, as a cross-encoder's is: no class, but a score.
+    pub fn scores(&self) -> bool {
+        self.labels.as_ref().is_some_and(|labels| labels.len() == 1)
+    }
+
+    /// Whether the second text of a pair has a token type of its own. Only classifiers read pairs.
+    pub fn typed(&self) -> bool {
+        self.token_types > 1 && self.task() == Task::Classify
     }
 
     /// What the model is used for.

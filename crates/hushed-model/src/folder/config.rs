@@ -3,6 +3,7 @@
 
 pub(crate) mod ends;
 pub(crate) mod labels;
+pub(crate) mod scores;
 
 use serde_json::Value;
 

@@ -19,7 +19,7 @@ use crate::folder::json::Fields;
 use crate::folder::json::typed;
 
 pub(crate) use generation::{GENERATION, unused};
-pub(crate) use sentence::{MODULE, NORMALIZE, POOLING, SENTENCE, SENTENCE_TRANSFORMERS};
+pub(crate) use sentence::{CROSS_ENCODER, MODULE, NORMALIZE, POOLING, SENTENCE, SENTENCE_TRANSFORMERS};
 pub(crate) use tokenizer::{PREPROCESSOR, TOKENIZER_CONFIG};
 
 use table::Use::{Nothing, Only, Read};
@@ -87,9 +87,9 @@ pub(crate) const COMMON: &[Entry] = &[
     ("_diffusers_version", Nothing),
     ("unsloth_version", Nothing),
     ("unsloth_fixed", Nothing),
-    // A cross-encoder's: without effect on its logits.
-    ("sentence_transformers", Nothing),
-    ("sbert_ce_default_activation_function", Nothing),
+    // A cross-encoder's.
+    ("sentence_transformers", Read),
+    ("sbert_ce_default_activation_function", Read),
 ];
 
 /// The fields that a type of a configuration reads.

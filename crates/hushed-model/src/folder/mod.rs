@@ -16,6 +16,7 @@ pub(crate) mod ternary;
 pub(crate) mod vision;
 pub(crate) mod weights;
 
+pub use config::scores::ScoreFn;
 pub use declared::{Declared, FUNCTIONS};
 pub use faults::{json_fault, json_words};
 pub use json::without_mark;

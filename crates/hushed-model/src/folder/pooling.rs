@@ -189,13 +189,27 @@ pub(crate) struct Sentence {
     pub lower_case: bool,
 }
 
-pub(crate) fn sentence(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Sentence> {
+/// Whether `sentence_bert_config.json` is a cross-encoder's, as version 5.4 and later write it beside a `modules.json`.
+pub(crate) fn is_of_cross_encoder(bytes: &[u8]) -> bool {
+    let value: Value = serde_json::from_slice(json::without_mark(bytes)).unwrap_or_default();
+    value.get("transformer_task").and_then(Value::as_str) == Some("sequence-classification")
+}
+
+/// The fields' table before which a cross-encoder's own comes.
+fn tables(cross: bool, table: &'static [fields::Entry]) -> Vec<fields::Table> {
+    let own = cross.then(|| fields::CROSS_ENCODER.into());
+    own.into_iter().chain([table.into()]).collect()
+}
+
+/// Reads `sentence_bert_config.json`; `cross`: of a cross-encoder.
+pub(crate) fn sentence(bytes: &[u8], cross: bool, problems: &mut Vec<Problem>) -> Option<Sentence> {
     let object = json::object(SENTENCE, bytes, problems)?;
     let mut f = Fields::new(SENTENCE, &object, problems);
-    fields::refuse(&mut f, &[fields::SENTENCE.into()]);
-    let text = serde_json::json!({ "text": { "method": "forward", "method_output_name": "last_hidden_state" } });
+    fields::refuse(&mut f, &tables(cross, fields::SENTENCE));
+    let output = if cross { "logits" } else { "last_hidden_state" };
+    let text = serde_json::json!({ "text": { "method": "forward", "method_output_name": output } });
     if f.get("modality_config").is_some_and(|given| *given != text) {
-        f.unsupported("modality_config", "the last hidden states of a text");
+        f.unsupported("modality_config", "the last hidden states of a text, or a cross-encoder's logits");
     }
     // 3: the two special tokens and one token of the text.
     Some(Sentence {
@@ -243,12 +257,12 @@ pub(crate) struct Published {
 }
 
 /// Refuses a folder that silently puts a prompt before every text.
-pub(crate) fn published(bytes: &[u8], problems: &mut Vec<Problem>) -> Published {
+pub(crate) fn published(bytes: &[u8], cross: bool, problems: &mut Vec<Problem>) -> Published {
     let Some(object) = json::object(PROMPTS, bytes, problems) else {
         return Published::default();
     };
     let mut f = Fields::new(PROMPTS, &object, problems);
-    fields::refuse(&mut f, &[fields::SENTENCE_TRANSFORMERS.into()]);
+    fields::refuse(&mut f, &tables(cross, fields::SENTENCE_TRANSFORMERS));
     f.must_be_off("default_prompt_name", "no default prompt (null)");
     let known = "cosine, dot, euclidean, manhattan";
     let similarity = f.choice("similarity_fn_name", &SIMILARITIES, Some(Similarity::Cosine), known);

@@ -12,6 +12,7 @@ use crate::blocks::Pool;
 use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
 use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
 use crate::folder::config::ends::{self, GENERATION};
+use crate::folder::config::scores::{self, ScoreFn};
 use crate::folder::config::{self, CONFIG};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, Matryoshka, NORMALIZE, POOLING, PROMPTS, SENTENCE, Similarity};
@@ -72,6 +73,8 @@ pub struct Public {
     pub normalise: bool,
     /// Longest input in tokens, including the two special ones; for a generator, of the text and its continuation.
     pub max_tokens: usize,
+    /// What a head of one number is made into.
+    pub score: ScoreFn,
     /// The tokens that end a generated text.
     pub end_tokens: Vec<u32>,
     /// Texts that a caller may put before its own, by name (`query`, `document`); none is added automatically.
@@ -217,7 +220,11 @@ impl PublicFiles {
         if let (Some(config), Some(tokenizer)) = (&config, &tokenizer) {
             positions_fit(config, tokenizer, problems);
         }
-        if let (Some(config), Some(_)) = (&mut config, bytes(MODULES)) {
+        // A cross-encoder has a classifier's head where a sentence encoder has pooling.
+        let cross = config.as_ref().is_some_and(|c| c.labels.is_some())
+            && modules.is_some_and(|m| !m.pooled)
+            && bytes(SENTENCE).is_some_and(pooling::is_of_cross_encoder);
+        if let (Some(config), Some(_)) = (&mut config, bytes(MODULES).filter(|_| !cross)) {
             if task == Task::Generate || sees {
                 problems.push(Problem::UnsupportedValue {
                     file: CONFIG.to_owned(),
@@ -226,14 +233,15 @@ impl PublicFiles {
                     supported: "an encoder of text, or a decoder like LLaMA with Pooling, beside modules.json".into(),
                 });
             }
-            // A sentence encoder, whatever it was derived from; without pooling, a cross-encoder is written this way
-            // too.
+            // A sentence encoder, whatever it was derived from.
             if config.labels.is_some() && modules.is_some_and(|m| !m.pooled) {
                 problems.push(Problem::UnsupportedValue {
                     file: MODULES.to_owned(),
                     field: "type",
-                    value: "one module and a classifier, as a cross-encoder has".to_owned(),
-                    supported: "a sentence encoder beside modules.json, a classifier without it".into(),
+                    value: "one module and a classifier, whose sentence_bert_config.json is no cross-encoder's"
+                        .to_owned(),
+                    supported: "a sentence encoder or a cross-encoder beside modules.json, a classifier without it"
+                        .into(),
                 });
             }
             config.labels = None;
@@ -281,7 +289,7 @@ impl PublicFiles {
             (Some(b), Some(config)) => pooling::matryoshka(b, config.width, problems),
             _ => Matryoshka::No,
         };
-        let sentence = bytes(SENTENCE).and_then(|b| pooling::sentence(b, problems)).unwrap_or_default();
+        let sentence = bytes(SENTENCE).and_then(|b| pooling::sentence(b, cross, problems)).unwrap_or_default();
         if sentence.lower_case && tokenizer.as_ref().is_some_and(|t| !t.lower_case()) {
             problems.push(Problem::UnsupportedValue {
                 file: SENTENCE.to_owned(),
@@ -290,11 +298,15 @@ impl PublicFiles {
                 supported: "false, or a tokenizer that lowers the case itself".into(),
             });
         }
-        let published = bytes(PROMPTS).map(|b| pooling::published(b, problems)).unwrap_or_default();
+        let published = bytes(PROMPTS).map(|b| pooling::published(b, cross, problems)).unwrap_or_default();
         let (chat, longest) = bytes(CHAT).map(|b| chat::parse(b, problems)).unwrap_or_default();
         let ends = bytes(GENERATION)
             .filter(|_| task == Task::Generate)
             .and_then(|b| ends::of_generation(b, config.as_ref().map(|c| c.vocabulary), problems));
+        let score = match bytes(CONFIG).filter(|_| config.as_ref().is_some_and(NetworkConfig::scores)) {
+            Some(b) => scores::parse(b, bytes(PROMPTS).filter(|_| cross), problems),
+            None => ScoreFn::Identity,
+        };
         if !problems.is_empty() {
             return None;
         }
@@ -310,6 +322,7 @@ impl PublicFiles {
             images,
             pool,
             normalise: modules.is_some_and(|m| m.normalise),
+            score,
             max_tokens,
             prompts: published.prompts,
             similarity: published.similarity,
@@ -329,6 +342,22 @@ impl Public {
     /// The token ids of a text, within the model's limit; between special tokens unless the text is to be continued.
     pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
         Ok(self.tokenizer()?.encode(text, self.max_tokens, too_long)?)
+    }
+
+    /// Whether a classifier reads pairs of texts.
+    pub fn reads_pairs(&self) -> bool {
+        self.task() == Task::Classify && self.tokenizer.as_ref().is_some_and(Tokenizer::reads_pairs)
+    }
+
+    /// The token ids of two texts that a classifier reads as one input, within the model's limit.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode_pair`].
+    pub fn pair(&self, texts: [&str; 2], too_long: TooLong) -> Result<TokenIds, ModelError> {
+        if !self.reads_pairs() {
+            return Err(TextError::NoPairs.into());
+        }
+        Ok(self.tokenizer()?.encode_pair(texts, self.max_tokens, too_long)?)
     }
 
     /// Renders a conversation as a text to continue.

@@ -73,6 +73,8 @@ pub struct Summary {
     pub labels: Option<Vec<String>>,
     /// Whether one class excludes the others ([`crate::NetworkConfig::exclusive`]).
     pub exclusive: bool,
+    /// Whether it is a classifier that reads pairs of texts.
+    pub pairs: bool,
     /// How embeddings are compared.
     pub similarity: &'static str,
 }
@@ -206,6 +208,7 @@ fn summary(public: &Public) -> Summary {
         },
         labels: c.labels.clone(),
         exclusive: c.exclusive,
+        pairs: public.reads_pairs(),
         similarity: public.similarity.name(),
     }
 }

@@ -108,7 +108,8 @@ fn embed_patches(at: StepId, images: &[Pixels], p: &Patches) -> Result<PlainActs
     Ok(PlainActs { rows, values })
 }
 
-/// `E[id_i] + P[i]` for every token, without P if the embedding has no positions: `m × d` per text.
+/// `E[id_i] + P[i]` for every token, without P if the embedding has no positions, and plus what token type 1 adds in
+/// the rows that have it: `m × d` per text.
 ///
 /// # Errors
 /// Fails with shapes only, or if a text does not fit.
@@ -132,7 +133,7 @@ fn embed_after(at: StepId, texts: Vec<TokenIds>, e: &Embedding, first: usize) ->
             let (found, expected) = (rows, e.positions);
             return Err(ModelError::Mismatch { site: at.to_string(), what: "tokens", found, expected });
         }
-        for (i, &id) in text.ids().iter().enumerate() {
+        for (i, (&id, second)) in text.ids().iter().zip(text.second()).enumerate() {
             let id = id as usize;
             if id >= e.vocabulary {
                 return Err(ModelError::TokenOutOfRange { vocabulary: e.vocabulary });
@@ -143,6 +144,10 @@ fn embed_after(at: StepId, texts: Vec<TokenIds>, e: &Embedding, first: usize) ->
             if let Some(offsets) = offsets {
                 let place = sum.iter_mut().zip(offsets.row(first + i));
                 place.for_each(|(s, &p)| *s += f64::from(p));
+            }
+            if e.typed && second {
+                let kind = sum.iter_mut().zip(here(at, &e.second)?.iter());
+                kind.for_each(|(s, &t)| *s += f64::from(t));
             }
             row += 1;
         }

@@ -46,6 +46,7 @@ impl TokenIds {
     pub(crate) fn behind_token(mut self, first: u32) -> TokenIds {
         self.ids.insert(0, first);
         self.real += 1;
+        self.second = self.second.map(|row| row + 1);
         self
     }
 
@@ -53,6 +54,10 @@ impl TokenIds {
     #[must_use]
     pub fn without_first(&self, rows: usize) -> TokenIds {
         let rows = rows.min(self.real);
-        TokenIds { ids: self.ids.iter().skip(rows).copied().collect(), real: self.real - rows }
+        TokenIds {
+            ids: self.ids.iter().skip(rows).copied().collect(),
+            real: self.real - rows,
+            second: self.second.map(|row| row.saturating_sub(rows)),
+        }
     }
 }

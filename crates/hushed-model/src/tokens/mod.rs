@@ -11,6 +11,7 @@ mod charsmap;
 pub mod chat;
 mod decoder;
 pub(crate) mod head;
+mod pairs;
 mod parts;
 mod pipeline;
 
@@ -28,6 +29,7 @@ pub(crate) use agree::agree;
 pub(crate) use pipeline::TOKENIZER;
 
 use decoder::Bytes;
+use pairs::PairTemplate;
 use pipeline::{Kind, Vocabulary};
 
 pub use decoder::Decoder;
@@ -38,25 +40,39 @@ pub(crate) use pipeline::character_of;
 /// Texts with more bytes are refused before tokenisation, which bounds its work.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// The token ids of one text, including its first and last special tokens. No `Debug`: they are the private input.
+/// The token ids of one text or pair of texts, including its special tokens. No `Debug`: they are the private input.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenIds {
     ids: Vec<u32>,
     real: usize,
+    /// The first row of token type 1, which all later rows have, if there is one.
+    second: Option<usize>,
 }
 
 impl TokenIds {
     /// Takes ids as they are, none of them padding.
     pub fn new(ids: Vec<u32>) -> TokenIds {
         let real = ids.len();
-        TokenIds { ids, real }
+        TokenIds { ids, real, second: None }
     }
 
     /// A text followed by ids that are not part of it.
     pub fn with_padding(mut text: Vec<u32>, padding: &[u32]) -> TokenIds {
         let real = text.len();
         text.extend_from_slice(padding);
-        TokenIds { ids: text, real }
+        TokenIds { ids: text, real, second: None }
+    }
+
+    /// The same with token type 1 from row `second` on, as the second text of a pair has it.
+    #[must_use]
+    pub fn with_second(self, second: usize) -> TokenIds {
+        TokenIds { second: Some(second), ..self }
+    }
+
+    /// For each row, padding included, whether its token type is 1.
+    pub fn second(&self) -> impl Iterator<Item = bool> + '_ {
+        let second = self.second.unwrap_or(usize::MAX);
+        (0..self.ids.len()).map(move |row| (second..self.real).contains(&row))
     }
 
     /// The ids, padding included.
@@ -109,6 +125,8 @@ pub struct Tokenizer {
     kind: Kind,
     /// The special tokens before and after a text; none after a text to be continued.
     around: [Option<u32>; 2],
+    /// How two texts become one input, for a classifier whose file says it in a known way.
+    pairs: Option<PairTemplate>,
     padding: u32,
     /// Ids besides the special ones that no text of the model's own is made of.
     reserved: BTreeSet<u32>,
@@ -160,6 +178,10 @@ impl Tokenizer {
         let named_padding = padding.or(padding_id);
         let padding = named_padding.unwrap_or(0);
 
+        let pairs = match task {
+            Task::Classify => PairTemplate::parse(&object, |name| table.find(name)),
+            Task::Embed | Task::Generate => None,
+        };
         if task == Task::Generate {
             pipeline::decodes_bytes(kind, &object, problems);
         }
@@ -207,7 +229,7 @@ impl Tokenizer {
         };
         let bytes = (task == Task::Generate)
             .then(|| decoder::bytes_of(kind, library.get_vocab(true), |id| special.contains(&id)));
-        Some(Tokenizer { library, kind, around, padding, reserved, special, lower_case, bytes })
+        Some(Tokenizer { library, kind, around, pairs, padding, reserved, special, lower_case, bytes })
     }
 
     /// The ids of a text of at most `limit` tokens, including the special ones.
@@ -226,8 +248,48 @@ impl Tokenizer {
         Ok(TokenIds::new(inside.into_iter().chain(last).collect()))
     }
 
+    /// Whether it encodes pairs.
+    pub fn reads_pairs(&self) -> bool {
+        self.pairs.is_some()
+    }
+
+    /// The ids of two texts as one input of at most `limit` tokens, including the special ones. Of texts that are too
+    /// long together, the longer one is truncated first.
+    ///
+    /// # Errors
+    /// [`TextError::NoPairs`] for a model that is no classifier, or whose tokenizer does not say how pairs are read;
+    /// those of [`Tokenizer::encode`] for either text.
+    pub fn encode_pair(&self, texts: [&str; 2], limit: usize, too_long: TooLong) -> Result<TokenIds, TextError> {
+        let template = self.pairs.as_ref().ok_or(TextError::NoPairs)?;
+        let [first, second] = texts.map(|text| self.ordinary(text));
+        let (first, second) = (first?, second?);
+        let tokens = first.len() + second.len() + template.specials();
+        if tokens > limit && too_long == TooLong::Refuse {
+            return Err(TextError::TooLong { tokens, limit });
+        }
+        let room = limit.saturating_sub(template.specials());
+        let kept = pairs::kept([&first, &second], room, too_long == TooLong::CutLeft);
+        let (ids, second) = template.filled(kept);
+        Ok(TokenIds { second, ..TokenIds::new(ids) })
+    }
+
     /// The ids of a text without special tokens, leaving room for `around` of them.
     fn inside(&self, text: &str, limit: usize, (around, too_long): (usize, TooLong)) -> Result<Vec<u32>, TextError> {
+        let inside = self.ordinary(text)?;
+        let tokens = inside.len() + around;
+        if tokens > limit && too_long == TooLong::Refuse {
+            return Err(TextError::TooLong { tokens, limit });
+        }
+        let room = limit.saturating_sub(around);
+        let left_out = match too_long {
+            TooLong::CutLeft => inside.len().saturating_sub(room),
+            TooLong::Refuse | TooLong::Cut => 0,
+        };
+        Ok(inside.into_iter().skip(left_out).take(room).collect())
+    }
+
+    /// The ids of a text of any length without special tokens.
+    fn ordinary(&self, text: &str) -> Result<Vec<u32>, TextError> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(TextError::TooManyBytes { bytes: text.len(), limit: MAX_TEXT_BYTES });
         }
@@ -239,16 +301,7 @@ impl Tokenizer {
         if inside.iter().any(|id| self.reserved.contains(id)) {
             return Err(TextError::SpecialInside);
         }
-        let tokens = inside.len() + around;
-        if tokens > limit && too_long == TooLong::Refuse {
-            return Err(TextError::TooLong { tokens, limit });
-        }
-        let room = limit.saturating_sub(around);
-        let left_out = match too_long {
-            TooLong::CutLeft => inside.len().saturating_sub(room),
-            TooLong::Refuse | TooLong::Cut => 0,
-        };
-        Ok(inside.iter().copied().skip(left_out).take(room).collect())
+        Ok(inside.to_vec())
     }
 
     /// The tokens of a text of any length, between the special ones if they are wanted.

@@ -306,7 +306,7 @@ pub(super) fn special_around(object: &Map<String, Value>, problems: &mut Vec<Pro
 }
 
 /// Whether a part is `ByteLevel`, which as a processor only changes offsets.
-fn is_byte_level(part: &Value) -> bool {
+pub(super) fn is_byte_level(part: &Value) -> bool {
     part_type(Some(part)) == Some("ByteLevel")
 }
 

@@ -11,6 +11,7 @@ mod folders;
 mod golden;
 mod gpt2;
 mod llama;
+mod pairs;
 mod tokenizers;
 mod variants;
 mod vit;

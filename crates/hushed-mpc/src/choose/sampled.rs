@@ -69,6 +69,8 @@ fn text(model: &Model, head: &[u32]) -> Result<Item, ModelError> {
     let step = (ids.len() / room).max(1);
     let inside = ids.iter().copied().step_by(step).take(room);
     Ok(match head.is_empty() {
+        // Half of them as in the second text of a pair.
+        true if model.public.config.typed() => tokenizer.surrounded(inside).with_second(room / 2).into(),
         true => tokenizer.surrounded(inside).into(),
         false => TokenIds::new(head.iter().copied().chain(inside).collect()).into(),
     })

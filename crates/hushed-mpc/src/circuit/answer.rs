@@ -27,13 +27,30 @@ pub enum Answers {
     Label,
     /// The indices of this many of the largest, in order: from 1 to [`MAX_TOP`].
     Top(u16),
-    /// All logits of a classifier.
+    /// All logits of a classifier, or the score of a head of one number.
     Logits,
     /// Embeddings of length one, with this many bits a number, from [`ANSWER_BITS`], in place of 16.
     Bits(u8),
 }
 
 impl Answers {
+    /// What is opened of a head of this many numbers unless the operator says otherwise: of one number itself, because
+    /// there is no largest.
+    pub fn of_classes(numbers: usize) -> Answers {
+        match numbers {
+            1 => Self::Logits,
+            _ => Self::Label,
+        }
+    }
+
+    /// What is opened of a model with this many outputs: what the operator says, if anything.
+    pub fn of_model(given: Option<Answers>, model: &Public, outputs: usize) -> Answers {
+        given.unwrap_or(match model.task() {
+            Task::Classify => Self::of_classes(outputs),
+            Task::Embed | Task::Generate => Self::Label,
+        })
+    }
+
     /// The number of opened indices; `None` if logits are opened.
     pub fn top(self) -> Option<usize> {
         match self {
@@ -60,6 +77,7 @@ impl Answers {
     /// Whether a model with this many outputs can open this much.
     pub fn suits(self, model: &Public, outputs: usize) -> bool {
         match (self, model.task()) {
+            (Self::Label | Self::Top(_), Task::Classify) if outputs < 2 => false,
             (Self::Label, _) | (Self::Logits, Task::Classify) => true,
             (Self::Top(top), Task::Classify | Task::Generate) => usize::from(top) <= outputs,
             (Self::Bits(bits), Task::Embed) => model.normalise && ANSWER_BITS.contains(&bits),
@@ -144,6 +162,9 @@ pub fn labels(
 ) -> Result<Option<Vec<Vec<u32>>>, RunError> {
     if model.public.task() != Task::Classify {
         return Err(unsupported("labels: the model is not a classifier"));
+    }
+    if model.body.outputs() < 2 {
+        return Err(unsupported("labels: the head gives one number, of which no class is the largest"));
     }
     let logits = run(party, &model.program(), input, |_, _| ())?;
     open_largest(party, &logits, Adds::default(), top)

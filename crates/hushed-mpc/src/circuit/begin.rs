@@ -11,7 +11,7 @@ use crate::shares::{Local, Shares};
 use crate::{Input, RunError};
 
 impl<S: Shares> Pass<'_, S> {
-    /// Token vectors plus positions for the client's ids.
+    /// Token vectors plus positions and token types for the client's ids.
     pub(super) fn embed(&mut self, step: &Step, input: &Input, e: &Embedding) -> Result<Acts<S::Share>, RunError> {
         let (rows, lengths) = (input.rows(), input.lengths());
         let (held, public) = match &self.cache {
@@ -35,14 +35,15 @@ impl<S: Shares> Pass<'_, S> {
         self.on.step(step.id, |on| {
             let total = rows.total();
             let ids = on.known(Party::Client, total, || input.ids(padding));
-            let mut x = on.lookup(&ids, e, tokens)?;
+            let second = e.typed.then(|| on.known(Party::Client, total, || input.second()));
+            let mut x = on.lookup(&ids, second.as_ref(), e, tokens)?;
             if !e.placed {
                 return Ok(Acts::new(x, EMBEDDING, rows, e.width));
             }
             if hidden {
                 let places = || (next..next + total).map(|i| i as i64).collect();
                 let places = on.known(Party::Client, total, places);
-                x.add_assign(&on.lookup(&places, e, Table::Positions)?);
+                x.add_assign(&on.lookup(&places, None, e, Table::Positions)?);
                 return Ok(Acts::new(x, EMBEDDING, rows, e.width));
             }
             // The position vectors are added to the server's share.

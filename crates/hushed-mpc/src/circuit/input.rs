@@ -131,6 +131,14 @@ impl Input {
         }
     }
 
+    /// For each row, including padding behind a text, 1 if it has token type 1, for the party that has the texts.
+    pub(crate) fn second(&self) -> Vec<i64> {
+        match self {
+            Input::Texts(texts, _) => texts.iter().flat_map(TokenIds::second).map(i64::from).collect(),
+            Input::Images(_) | Input::Lengths(..) => Vec::new(),
+        }
+    }
+
     /// The images, for the party that has them.
     pub(crate) fn images(&self) -> &[Pixels] {
         match self {

@@ -7,7 +7,7 @@ use hushed_model::{Model, Task};
 use hushed_net::Shape;
 use serde::Serialize;
 
-use super::folder::public_of;
+use super::folder::{opened, public_of};
 use super::{Before, Plan, PlanError, Request};
 
 /// Networks by name: none, the two of the BumbleBee paper, and a cross-country link.
@@ -44,11 +44,11 @@ impl Drafts {
         let longest = Request { max_tokens: request.max_tokens.max(2 + request.draft), ..request.clone() };
         let (rows, prefix) = longest.rows(&public)?;
         let program = Model::shapes_only(&public).program();
-        let terms = request.terms().over(request.link);
+        let (terms, answers) = (request.terms().over(request.link), opened(&public, request)?);
         let pass = |drafts: usize| {
             let before =
                 Before { public: prefix, held: rows.iter().sum(), ahead: request.ahead > 0, drafts: drafts > 0 };
-            let plan = Plan::next_tokens(&program, before, &[1 + drafts], terms, request.answers);
+            let plan = Plan::next_tokens(&program, before, &[1 + drafts], terms, answers);
             plan.map(|plan| request.placed(plan))
         };
         let made = match request.ahead {

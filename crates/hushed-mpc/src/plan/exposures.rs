@@ -147,6 +147,9 @@ fn answer(opened: Opened, texts: usize, images: bool) -> String {
         (Answers::Top(top), _) => format!(
             "{of} of the {top} largest logits of each {each}, in order, each counted as a text by the server's limits: the operator has allowed it with --answers top:{top}; no logit"
         ),
+        (Answers::Logits, Opened::Classes { classes: 1, .. }) => {
+            format!("the score of each {each}, the one number of the model's head, rounded to 2^-12")
+        }
         (Answers::Logits, _) => format!(
             "all logits ({texts} x {numbers} numbers, each counted as a text by the server's limits), rounded to 2^-12: the operator has allowed it with --answers logits; many of them describe the head"
         ),

@@ -28,8 +28,8 @@ pub struct Request {
     pub ahead: usize,
     /// The drafts of a later pass; 0 for none.
     pub draft: usize,
-    /// What the operator opens of a row of logits.
-    pub answers: Answers,
+    /// What the operator opens of a row of logits; `None`: what is usual for the model.
+    pub answers: Option<Answers>,
     /// A public text before the prompt of a generating model.
     pub prefix: Option<String>,
     /// The machine whose seconds are asked for.
@@ -58,7 +58,7 @@ impl Request {
         if self.images > 0 {
             return Err(PlanError::Texts);
         }
-        opens(public, self.answers)?;
+        opened(public, self)?;
         if self.tokens.is_empty() || self.bucket == Some(0) || self.max_tokens == 0 {
             return Err(PlanError::Nothing);
         }
@@ -139,7 +139,7 @@ pub enum PlanError {
     NoPrefix,
     /// The model does not have what is to be opened.
     #[error(
-        "the model cannot open {0}: logits needs a classifier, top:K a classifier or a generator with at least K classes or tokens, fewer bits a model whose embeddings have length one"
+        "the model cannot open {0}: logits needs a classifier, label and top:K a head of several numbers, at least K of them, fewer bits a model whose embeddings have length one"
     )]
     OtherAnswers(Answers),
     /// Several texts to continue.
@@ -165,14 +165,15 @@ impl Plan {
         let (rows, prefix) = request.rows(&public)?;
         let (terms, later) = (request.terms().over(request.link), request.max_tokens - 1);
         let program = Model::shapes_only(&public).program();
+        let answers = opened(&public, request)?;
         let next = |held, rows: &[usize]| {
             let before = Before { public: prefix, held, ahead: request.ahead > 0, ..Before::default() };
-            Plan::next_tokens(&program, before, rows, terms, request.answers)
+            Plan::next_tokens(&program, before, rows, terms, answers)
         };
         let first = match public.task() {
             Task::Generate => next(0, &rows)?,
-            Task::Classify => Plan::classes(&program, &rows, terms, request.answers)?,
-            Task::Embed => Plan::twopc(&program, &rows, terms, public.normalise, request.answers)?,
+            Task::Classify => Plan::classes(&program, &rows, terms, answers)?,
+            Task::Embed => Plan::twopc(&program, &rows, terms, public.normalise, answers)?,
         };
         let held = rows.iter().sum::<usize>();
         let later = (0..later).map(|i| Ok(next(held + i, &[1])?));
@@ -213,8 +214,8 @@ impl Plan {
             return Err(PlanError::NoTerms);
         }
         let program = Model::shapes_only(public).program();
-        opens(public, request.answers)?;
-        let plan = Plan::classes(&program, &rows, terms.over(request.link), request.answers)?;
+        let answers = opened(public, request)?;
+        let plan = Plan::classes(&program, &rows, terms.over(request.link), answers)?;
         Ok(vec![plan])
     }
 }
@@ -247,11 +248,12 @@ pub(super) fn public_of(folder: &Path) -> Result<Public, ModelError> {
     })?)
 }
 
-/// Checks that a model has this to open.
-fn opens(public: &Public, answers: Answers) -> Result<(), PlanError> {
+/// What is opened, if the model has it.
+pub(super) fn opened(public: &Public, request: &Request) -> Result<Answers, PlanError> {
     let outputs = Model::shapes_only(public).body.outputs();
+    let answers = Answers::of_model(request.answers, public, outputs);
     match answers.suits(public, outputs) {
-        true => Ok(()),
+        true => Ok(answers),
         false => Err(PlanError::OtherAnswers(answers)),
     }
 }

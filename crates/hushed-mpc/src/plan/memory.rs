@@ -77,7 +77,7 @@ impl Memory {
 /// Bytes of all the server's matrices: the numbers as read (f32) and as run (i32, including norms and residual
 /// columns), with token vectors.
 fn matrices(program: &Program) -> u64 {
-    let table = |e: &Embedding| 2 * e.vocabulary * e.width;
+    let table = |e: &Embedding| 2 * e.table_rows() * e.width;
     let mut numbers = program.embedding().map_or(0, table);
     for linear in program.linears() {
         numbers += 2 * linear.inputs * linear.outputs;
@@ -138,8 +138,8 @@ pub(crate) fn estimate(
     let most = |f: fn(&Entry) -> u64| steps.iter().map(f).max().unwrap_or(0);
     let (cots, held) = (most(|s| s.cots) as f64, most(|s| s.held));
     let numbers = |e: &Embedding| match public_table {
-        false => rows * e.vocabulary,
-        true => e.vocabulary * e.width,
+        false => rows * e.table_rows(),
+        true => e.table_rows() * e.width,
     };
     let points = program.patches().map_or(0, |p| rows * p.linear.inputs);
     let looked_up = 8 * program.embedding().map_or(points, numbers);

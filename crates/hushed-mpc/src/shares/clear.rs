@@ -86,14 +86,24 @@ impl Shares for Clear {
         Share::new(ring, values.map(|&v| v as u64).collect())
     }
 
-    fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Share, RunError> {
-        embed::of_numbers(e, table, |table| {
+    fn lookup(
+        &mut self,
+        places: &Known,
+        second: Option<&Known>,
+        e: &Embedding,
+        table: Table,
+    ) -> Result<Share, RunError> {
+        let seconds = second.and_then(|known| known.values.as_deref()).into_iter().flatten();
+        let seconds = seconds.copied().chain(std::iter::repeat(0));
+        embed::of_numbers(e, table, |[table, last]| {
             let mut words = Vec::with_capacity(places.len * e.width);
-            for &id in places.values.as_deref().into_iter().flatten() {
+            for (&id, second) in places.values.as_deref().into_iter().flatten().zip(seconds) {
                 let first = id as usize * e.width;
                 let row = table.get(first..first + e.width);
                 let row = row.ok_or(ModelError::TokenOutOfRange { vocabulary: e.vocabulary })?;
-                words.extend(row.iter().map(|v| i64::from(embed::integer(v)) as u64));
+                let last = last.iter().map(|v| second * i64::from(embed::integer(v)));
+                let row = row.iter().map(|v| i64::from(embed::integer(v))).zip(last.chain(std::iter::repeat(0)));
+                words.extend(row.map(|(v, more)| (v + more) as u64));
             }
             Ok(Share::new(EMBEDDING.ring, words))
         })?

@@ -345,7 +345,7 @@ impl Shares for Counting<'_> {
         Length::new(ring, x.len)
     }
 
-    fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Length, RunError> {
+    fn lookup(&mut self, places: &Known, _: Option<&Known>, e: &Embedding, table: Table) -> Result<Length, RunError> {
         if table != Table::PublicTokens {
             self.times_weights(&table.shape(e, places.len))?;
         }

@@ -125,10 +125,11 @@ impl Protocol {
     }
 
     /// One product of the client's one-hot rows, encrypted or made ahead, with a table of the server's. The client
-    /// knows its indices, so no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
+    /// knows its indices, so no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both). A row of the
+    /// second text of a pair has another one in its last place.
     fn rows_at(
         &mut self,
-        places: &Known,
+        (places, second): (&Known, Option<&Known>),
         shape: &LinearShape,
         ring: Ring,
         table: Option<&PreparedWeights>,
@@ -147,14 +148,21 @@ impl Protocol {
             });
         };
         let mut hot = vec![0u64; known.len() * rows];
+        let vocabulary = rows - usize::from(second.is_some());
         for (row, &place) in hot.chunks_exact_mut(rows).zip(known.iter()) {
             let place = place as u64;
-            if place >= rows as u64 {
-                return Err(ModelError::TokenOutOfRange { vocabulary: rows }.into());
+            if place >= vocabulary as u64 {
+                return Err(ModelError::TokenOutOfRange { vocabulary }.into());
             }
             // A store at the place would show it to whoever shares the cache.
             for (i, word) in row.iter_mut().enumerate() {
                 *word = 1 & Mask::from_eq(i as u64, place);
+            }
+        }
+        let second = second.and_then(|known| known.values.as_deref()).into_iter().flatten();
+        for (row, &second) in hot.chunks_exact_mut(rows).zip(second) {
+            if let Some(last) = row.last_mut() {
+                *last = second as u64;
             }
         }
         self.client_product(&Share::new(ring, hot), shape, ahead)
@@ -190,15 +198,25 @@ impl Protocol {
     }
 
     /// The client's rows of a public table; the server's share is zero.
-    fn public_rows(&self, ids: &Known, width: usize) -> Result<Share, RunError> {
+    fn public_rows(&self, ids: &Known, second: Option<&Known>, e: &Embedding) -> Result<Share, RunError> {
+        let width = e.width;
         let Some(ids) = &ids.values else {
             return Ok(Share::zero(MAIN, ids.len * width));
         };
         let table = here(StepId::outside("embed"), &self.table)?;
         let mut words = Vec::with_capacity(ids.len() * width);
-        for &id in ids.iter() {
-            let row = table.row(id as u32)?;
-            words.extend(row.iter().map(|&v| EMBEDDING.ring.encode(i64::from(v))));
+        let last = match e.typed {
+            true => table.row(e.vocabulary as u32)?,
+            false => &[],
+        };
+        let seconds = second.and_then(|known| known.values.as_deref()).into_iter().flatten();
+        for (&id, second) in ids.iter().zip(seconds.copied().chain(std::iter::repeat(0))) {
+            if id as usize >= e.vocabulary {
+                return Err(ModelError::TokenOutOfRange { vocabulary: e.vocabulary }.into());
+            }
+            let last = last.iter().map(|&v| second * i64::from(v)).chain(std::iter::repeat(0));
+            let row = table.row(id as u32)?.iter().zip(last);
+            words.extend(row.map(|(&v, more)| EMBEDDING.ring.encode(i64::from(v) + more)));
         }
         Ok(Share::new(MAIN, words))
     }
@@ -242,9 +260,15 @@ impl Shares for Protocol {
         }
     }
 
-    fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Share, RunError> {
+    fn lookup(
+        &mut self,
+        places: &Known,
+        second: Option<&Known>,
+        e: &Embedding,
+        table: Table,
+    ) -> Result<Share, RunError> {
         if table == Table::PublicTokens {
-            return self.public_rows(places, e.width);
+            return self.public_rows(places, second, e);
         }
         let held = match places.values {
             Some(_) => None,
@@ -252,7 +276,7 @@ impl Shares for Protocol {
         };
         let ahead = self.stock.take(Of::Table(table), places.len);
         let shape = table.shape(e, places.len);
-        self.rows_at(places, &shape, MAIN, held.as_deref(), ahead)
+        self.rows_at((places, second), &shape, MAIN, held.as_deref(), ahead)
     }
 
     fn cosines(&mut self, x: &Share, index: &Index) -> Result<Share, RunError> {
@@ -268,7 +292,7 @@ impl Shares for Protocol {
 
     fn records(&mut self, places: &Known, index: &Index) -> Result<Share, RunError> {
         let (shape, ring) = (index.records_shape(places.len), Ring::new(RECORD_BITS));
-        self.rows_at(places, &shape, ring, index.records().as_ref(), None)
+        self.rows_at((places, None), &shape, ring, index.records().as_ref(), None)
     }
 
     fn product(&mut self, id: StepId, x: &Share, rows: usize, product: &Product) -> Result<Share, RunError> {

@@ -117,7 +117,7 @@ impl Layers {
 
 /// A table as integers, rows × width.
 fn integers(e: &Embedding, table: Table) -> Result<PreparedWeights, RunError> {
-    let integers = |numbers: &[f32]| numbers.iter().map(embed::integer).collect();
+    let integers = |parts: [&[f32]; 2]| parts.into_iter().flatten().map(embed::integer).collect();
     let values = embed::of_numbers(e, table, integers)?;
     let weights = PreparedWeights::new(table.rows(e), e.width, TABLE_BITS, values);
     Ok(weights.map_err(TwopcError::from)?)

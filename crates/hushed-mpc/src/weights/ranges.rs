@@ -22,7 +22,8 @@ pub(crate) fn layer(id: StepId, largest: u32, bias: &[i64]) -> Vec<OutOfRange> {
 
 /// The same for the token vectors and position vectors.
 pub(crate) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
-    let largest = of_numbers(e, Table::Tokens, |table| table.iter().map(|v| integer(v).unsigned_abs()).max())?;
+    let largest = |parts: [&[f32]; 2]| parts.into_iter().flatten().map(|v| integer(v).unsigned_abs()).max();
+    let largest = of_numbers(e, Table::Tokens, largest)?;
     let offsets = e.offsets.as_deref().map(Matrix::data).unwrap_or_default();
     let above = |p: &f32| f64::from(p.abs()) > POSITION_LIMIT;
     let found = [

@@ -1,5 +1,5 @@
 //! The table of token vectors, if its owner has made it public: the client looks up its ids locally, and the lookup
-//! sends nothing.
+//! sends nothing. What token type 1 adds is its last row, if the embedding has types.
 //!
 //! The rows are the same integers that the private lookup multiplies by, so both give shares with the same sum.
 
@@ -11,7 +11,7 @@ use crate::RunError;
 use crate::formats::TABLE_BITS;
 use crate::weights::embed::integer;
 
-/// A public table: vocabulary × width integers with the fraction bits of [`crate::formats::EMBEDDING`].
+/// A public table: rows × width integers with the fraction bits of [`crate::formats::EMBEDDING`].
 #[derive(Clone)]
 pub struct PublicTable {
     width: usize,
@@ -27,11 +27,10 @@ impl PublicTable {
     /// Builds a table from chunks received.
     ///
     /// # Errors
-    /// [`RunError::WrongTable`] if the number of values is not `vocabulary`·`width`, or a value exceeds
-    /// 2^[`TABLE_BITS`].
-    pub fn new(vocabulary: usize, width: usize, values: Vec<i32>) -> Result<PublicTable, RunError> {
+    /// [`RunError::WrongTable`] if the number of values is not `rows`·`width`, or a value exceeds 2^[`TABLE_BITS`].
+    pub fn new(rows: usize, width: usize, values: Vec<i32>) -> Result<PublicTable, RunError> {
         let within = |v: &i32| v.unsigned_abs() <= 1 << TABLE_BITS;
-        if Some(values.len()) != vocabulary.checked_mul(width) || !values.iter().all(within) {
+        if Some(values.len()) != rows.checked_mul(width) || !values.iter().all(within) {
             return Err(RunError::WrongTable);
         }
         Ok(PublicTable { width, values: values.into() })
@@ -43,10 +42,11 @@ impl PublicTable {
     /// [`RunError::Model`] if the numbers are missing.
     pub fn chunks(e: &Embedding) -> Result<impl Iterator<Item = Vec<u8>> + use<>, RunError> {
         let size = (rows_in_chunk(e.width) * e.width).max(1);
-        let numbers = e.numbers(StepId::outside("embed"))?;
-        let chunks = numbers.data().len().div_ceil(size);
+        let at = StepId::outside("embed");
+        let (numbers, last) = (e.numbers(at)?, e.type_row(at)?.to_vec());
+        let chunks = (numbers.data().len() + last.len()).div_ceil(size);
         Ok((0..chunks).map(move |i| {
-            let chunk = numbers.data().iter().skip(i * size).take(size);
+            let chunk = numbers.data().iter().chain(&last).skip(i * size).take(size);
             chunk.flat_map(|v| integer(v).to_le_bytes()).collect()
         }))
     }

@@ -10,6 +10,7 @@ mod golden;
 mod images;
 mod links;
 mod minilm;
+mod pairs;
 mod prefix;
 mod search;
 mod stress;

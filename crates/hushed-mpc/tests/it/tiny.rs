@@ -450,7 +450,7 @@ pub fn public_table(model: &Model) -> PublicTable {
     let bytes = PublicTable::chunks(e).unwrap().flatten().collect::<Vec<u8>>();
     let values = bytes.as_chunks::<4>().0.iter();
     let values = values.map(|b| i32::from_le_bytes(*b)).collect();
-    PublicTable::new(e.vocabulary, e.width, values).unwrap()
+    PublicTable::new(e.table_rows(), e.width, values).unwrap()
 }
 
 #[test]

@@ -110,6 +110,6 @@ def plan(
     bucket: Optional[int],
     public_table: bool,
     public_prefix: Union[str, PathLike[str], None],
-    answers: str,
+    answers: Optional[str],
     net: str,
 ) -> str: ...

@@ -63,7 +63,7 @@ def serve(
     public_prefix: Optional[PathLike] = None,
     max_ahead: int = 0,
     max_drafts: int = 0,
-    answers: str = "label",
+    answers: Optional[str] = None,
 ) -> Server:
     """Serves a model folder on this machine's loopback, by protocol ``2pc``, until the server is closed.
 
@@ -74,7 +74,7 @@ def serve(
     stands before every one that is continued. ``max_ahead`` is for how many later tokens, at most 128, a session may have
     products made ahead, and ``max_drafts`` how many guesses of next tokens, at most 15, a pass may verify
     (:class:`Generator`). ``answers`` is what clients get of a text that is classified or continued:
-    ``"label"``, ``"top:K"``, of a classifier also ``"logits"``. The limits are those of ``hushed serve``.
+    ``"label"`` (usual), ``"top:K"``, of a classifier also ``"logits"``, which is usual for a head of one number. The limits are those of ``hushed serve``.
 
     >>> with hushed.serve("DIR") as server:
     ...     enc = hushed.SentenceEncoder(server.address, pin=server.pin)
@@ -98,7 +98,7 @@ def serve(
         public_prefix=public_prefix,
         max_ahead=tokens_of(max_ahead, "max_ahead"),
         max_drafts=tokens_of(max_drafts, "max_drafts"),
-        answers=str(answers),
+        answers=None if answers is None else str(answers),
     )
     try:
         return Server(serving, temporary)

@@ -166,7 +166,7 @@ class Serving:
     public_prefix: Optional[PathLike]
     max_ahead: int
     max_drafts: int
-    answers: str
+    answers: Optional[str]
 
 
 def variable(name: str) -> Optional[str]:

@@ -175,6 +175,9 @@ impl PublicModel {
             tokens: Matrix::new(vocabulary, width, tokens).map(Arc::new),
             stored: None,
             offsets,
+            // What type 1 adds is not in the file: a pair is refused.
+            typed: config.typed(),
+            second: None,
         };
         let norm = (!decodes).then(|| Norm {
             kind: NormKind::LayerNorm,

@@ -14,6 +14,7 @@ mod generation;
 mod greet;
 mod offer;
 mod options;
+mod pairs;
 mod search;
 mod stop;
 mod table;
@@ -24,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hushed_model::{ImageError, Item, Model, Pixels, Program, Task, TokenIds, TooLong};
+use hushed_model::{ImageError, Item, Model, Pixels, Program, Task, TokenIds};
 use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels, logits};
 use hushed_net::{Expect, NetError, Session, Stats};
 
@@ -43,6 +44,8 @@ pub use generate::GenerateOptions;
 pub use generation::{Drafted, Finish, Generated, Generation};
 pub use offer::Offer;
 pub use options::Options;
+pub(super) use options::longest_first;
+pub use pairs::Score;
 pub use search::Found;
 
 /// Present in every binary that has the client: the build test of the server-only binary looks for it.
@@ -147,7 +150,7 @@ impl Client {
     }
 
     /// The embeddings of the texts, in their order. All texts are checked before the first is run, so a refused one
-    /// costs nothing. `options` may be a [`TooLong`] alone.
+    /// costs nothing. `options` may be a [`TooLong`](hushed_model::TooLong) alone.
     ///
     /// # Errors
     /// [`ServeError::Text`] and similar errors, with the index of the text; after any other error the session is over.
@@ -284,13 +287,13 @@ impl Client {
         match self.answers().top() {
             None => self.each_of(items, options, progress, &logits, |index, answer| {
                 let class = |row: Vec<f64>| Class { top: by_size(&row).iter().map(name).collect(), logits: Some(row) };
-                each(index, answer.classed(class));
+                each(index, answer.made(class));
             }),
             Some(top) => {
                 let run: Run<_> = &|party, model, input| labels(party, model, input, top);
                 self.each_of(items, options, progress, run, |index, answer| {
                     let class = |places: Vec<u32>| Class { top: places.iter().map(name).collect(), logits: None };
-                    each(index, answer.classed(class));
+                    each(index, answer.made(class));
                 })
             }
         }
@@ -386,32 +389,6 @@ impl Client {
             Err(error) if !error.is_over() => Err(error),
             _ => Ok(stats),
         }
-    }
-
-    /// The token ids of every text, padded as `options` say.
-    ///
-    /// # Errors
-    /// [`ServeError::Text`] and [`ServeError::TextAboveLimit`], with the index of the text.
-    pub fn tokens<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
-        let too_long = options.too_long;
-        let public = self.public();
-        let limit = self.max_tokens();
-        let one = |(index, text): (usize, &S)| {
-            let (own, theirs) = match too_long {
-                TooLong::Cut | TooLong::CutLeft => (limit, limit),
-                TooLong::Refuse => (public.max_tokens, limit),
-            };
-            let refused = |source| ServeError::Text { index, source };
-            let tokenizer = public.tokenizer().map_err(refused)?;
-            let ids = tokenizer.encode(text.as_ref(), own, too_long);
-            let ids = ids.map_err(refused)?;
-            let tokens = ids.rows().total;
-            if tokens > theirs {
-                return Err(ServeError::TextAboveLimit { index, tokens, limit });
-            }
-            Ok(options.pad(ids, tokenizer.padding_id(), limit))
-        };
-        texts.iter().enumerate().map(one).collect()
     }
 
     fn observe(&mut self, text: usize, sharing: usize, texts: usize, progress: Arc<Mutex<OnProgress>>) {
@@ -536,6 +513,7 @@ pub(super) fn after_whole_passes<T>(
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use hushed_model::TooLong;
     use hushed_model::testing::{tiny_classifier_folder, tiny_folder, tiny_generator_folder};
 
     use super::*;
@@ -596,7 +574,7 @@ mod tests {
         config.max_tokens = Some(8);
         config.max_texts = 5;
         config.max_ahead = 1;
-        config.answers = Answers::Top(3);
+        config.answers = Some(Answers::Top(3));
         served(&config, |config| {
             let ask = |request: Request| {
                 let mut client = Client::connect(config).unwrap();

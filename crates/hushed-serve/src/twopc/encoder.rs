@@ -5,18 +5,17 @@
 //! come for [`IDLE`], so that it does not take another client's place.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hushed_model::{Public, Similarity, Task, TokenIds, TooLong};
+use hushed_model::{Public, Similarity, Task, TooLong};
 use hushed_mpc::RunError;
 use hushed_net::{NetError, Stats};
 
-use super::client::{Client, Embedding, OnProgress, Options, Progress};
+use super::client::{Client, Embedding, OnProgress, Options, Progress, longest_first};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{BundlePin, ClientConfig};
@@ -333,13 +332,6 @@ impl Spent {
     }
 }
 
-/// The texts by decreasing length, with their places in the given list. Texts of equal length keep their order.
-fn longest_first(ids: Vec<TokenIds>) -> (Vec<usize>, Vec<TokenIds>) {
-    let mut placed: Vec<(usize, TokenIds)> = ids.into_iter().enumerate().collect();
-    placed.sort_by_key(|(_, text)| Reverse(text.rows().total));
-    placed.into_iter().unzip()
-}
-
 /// Progress of a session that begins after `first` of `texts`.
 fn further(progress: &Arc<Mutex<OnProgress>>, first: usize, texts: usize) -> OnProgress {
     let progress = Arc::clone(progress);
@@ -402,14 +394,5 @@ mod tests {
             encoder.close().unwrap();
             stop.store(true, Ordering::SeqCst);
         });
-    }
-
-    #[test]
-    fn the_longest_come_first_and_equal_lengths_keep_their_order() {
-        let texts = [3, 5, 3, 9, 5].map(|tokens| TokenIds::new(vec![1; tokens]));
-        let (order, sorted) = longest_first(texts.to_vec());
-        assert_eq!(order, [3, 1, 4, 0, 2]);
-        let lengths: Vec<usize> = sorted.iter().map(|t| t.rows().total).collect();
-        assert_eq!(lengths, [9, 5, 5, 3, 3]);
     }
 }

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hushed_model::{Public, Task};
+use hushed_model::{Public, Task, TokenIds};
 use hushed_mpc::{Answers, Wanted};
 use hushed_net::NetError;
 
-use super::client::{Class, Client, Found, Options, after_whole_passes};
+use super::client::{Class, Client, Found, Options, after_whole_passes, longest_first};
 use super::encoder::IDLE;
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -142,6 +142,36 @@ impl Kept {
             return Ok(Vec::new());
         }
         let ids = self.run(1, |client| client.tokens(texts, options))?;
+        self.classes_of(&ids, options, stop)
+    }
+
+    /// The same for pairs of texts, of which the longest run first, so that pairs of one length share a pass.
+    ///
+    /// # Errors
+    /// As [`Kept::classify`] and [`Client::pair_tokens`].
+    pub fn classify_pairs<S: AsRef<str>>(
+        &mut self,
+        pairs: &[[S; 2]],
+        options: &Options,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Vec<Class>, ServeError> {
+        options.check()?;
+        if pairs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = self.run(1, |client| client.pair_tokens(pairs, options))?;
+        let (order, ids) = longest_first(ids);
+        let mut placed: Vec<(usize, Class)> = order.into_iter().zip(self.classes_of(&ids, options, stop)?).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        Ok(placed.into_iter().map(|(_, class)| class).collect())
+    }
+
+    fn classes_of(
+        &mut self,
+        ids: &[TokenIds],
+        options: &Options,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Vec<Class>, ServeError> {
         let (mut classes, mut fault) = (Vec::with_capacity(ids.len()), None);
         for part in ids.chunks(self.max_texts.max(1)) {
             let done = self.run(part.len(), |client| {

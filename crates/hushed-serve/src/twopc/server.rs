@@ -54,7 +54,8 @@ impl Server {
         if for_later > 0 && model.public.task() != Task::Generate {
             return Err(ModelError::NotAGenerator.into());
         }
-        let (answers, logits) = (config.answers, model.body.outputs());
+        let logits = model.body.outputs();
+        let answers = Answers::of_model(config.answers, &model.public, logits);
         if !answers.suits(&model.public, logits) {
             return Err(ServeError::OtherAnswers { answers });
         }
@@ -202,6 +203,12 @@ impl Server {
     #[must_use]
     pub fn reads_images(&self) -> bool {
         self.shared.model.public.images.is_some()
+    }
+
+    /// Whether its model gives scores of pairs of texts.
+    #[must_use]
+    pub fn scores_pairs(&self) -> bool {
+        self.shared.model.public.config.scores() && self.shared.model.public.reads_pairs()
     }
 
     /// The task of its model.

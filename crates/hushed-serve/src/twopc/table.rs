@@ -20,22 +20,22 @@ pub(crate) const MAX_TABLE_BYTES: usize = 1 << 30;
 
 /// The size of a model's table in bytes, if it may be public.
 fn bytes(e: &Embedding) -> Result<usize, ServeError> {
-    let bytes = e.vocabulary.saturating_mul(e.width).saturating_mul(4);
+    let bytes = e.table_rows().saturating_mul(e.width).saturating_mul(4);
     match bytes <= MAX_TABLE_BYTES {
         true => Ok(bytes),
         false => Err(ServeError::TableTooLarge { bytes, limit: MAX_TABLE_BYTES }),
     }
 }
 
-/// SHA-256("hushed table 1" ‖ vocabulary ‖ width ‖ integers), the sizes as 8 bytes, little-endian.
+/// SHA-256("hushed table 1" ‖ rows ‖ width ‖ integers), the sizes as 8 bytes, little-endian.
 struct Hasher(Sha256);
 
 impl Hasher {
-    fn new(vocabulary: usize, width: usize) -> Self {
+    fn new(e: &Embedding) -> Self {
         let hash = Sha256::new()
             .chain_update(b"hushed table 1")
-            .chain_update((vocabulary as u64).to_le_bytes())
-            .chain_update((width as u64).to_le_bytes());
+            .chain_update((e.table_rows() as u64).to_le_bytes())
+            .chain_update((e.width as u64).to_le_bytes());
         Self(hash)
     }
 
@@ -47,7 +47,7 @@ impl Hasher {
 /// The hash of a server's table.
 pub(crate) fn hash(e: &Embedding) -> Result<Digest, ServeError> {
     bytes(e)?;
-    let mut hasher = Hasher::new(e.vocabulary, e.width);
+    let mut hasher = Hasher::new(e);
     for chunk in PublicTable::chunks(e)? {
         hasher.0.update(chunk);
     }
@@ -66,7 +66,7 @@ pub(crate) fn send(session: &mut Session, e: &Embedding) -> Result<(), ServeErro
 #[cfg(feature = "client")]
 pub(crate) fn receive(session: &mut Session, e: &Embedding, offered: Digest) -> Result<Vec<u8>, ServeError> {
     let mut bytes = Vec::with_capacity(bytes(e)?);
-    let mut left = e.vocabulary;
+    let mut left = e.table_rows();
     while left > 0 {
         let rows = left.min(rows_in_chunk(e.width));
         let chunk = session.recv(TABLE, Expect::Exactly(4 * rows * e.width))?;
@@ -82,7 +82,7 @@ pub(crate) fn receive(session: &mut Session, e: &Embedding, offered: Digest) -> 
 /// The hash of a received or cached table.
 #[cfg(feature = "client")]
 pub(crate) fn of_bytes(e: &Embedding, bytes: &[u8]) -> Digest {
-    let mut hasher = Hasher::new(e.vocabulary, e.width);
+    let mut hasher = Hasher::new(e);
     hasher.0.update(bytes);
     hasher.finish()
 }
@@ -92,5 +92,5 @@ pub(crate) fn of_bytes(e: &Embedding, bytes: &[u8]) -> Digest {
 pub(crate) fn decode(e: &Embedding, bytes: &[u8]) -> Result<PublicTable, ServeError> {
     let values = bytes.as_chunks::<4>().0.iter();
     let values = values.map(|b| i32::from_le_bytes(*b)).collect();
-    Ok(PublicTable::new(e.vocabulary, e.width, values)?)
+    Ok(PublicTable::new(e.table_rows(), e.width, values)?)
 }

@@ -113,7 +113,7 @@ fn a_text_goes_on_with_drafts() {
 fn drafts_have_the_likeliest_ids_too() {
     let server = start(|config| {
         config.max_drafts = 3;
-        config.answers = Answers::Top(3);
+        config.answers = Some(Answers::Top(3));
         config.max_texts = 1000;
     });
     let model = tiny_generator();

@@ -14,6 +14,7 @@ mod hostile;
 mod images;
 mod kept;
 mod operation;
+mod pairs;
 mod pins;
 mod refusals;
 mod search;

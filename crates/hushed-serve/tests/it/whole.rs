@@ -211,7 +211,7 @@ fn labels_are_those_of_the_clear_model() {
 #[test]
 fn embeddings_have_as_many_bits_as_the_operator_opens() {
     let opened = |answers| {
-        let server = Running::start(|config| config.answers = answers);
+        let server = Running::start(|config| config.answers = Some(answers));
         let mut client = server.connect().unwrap();
         assert_eq!(client.answers(), answers);
         let mut found = Vec::new();
@@ -232,7 +232,7 @@ fn the_largest_classes_are_opened_where_the_operator_says_so() {
     tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
     let server = Running::start(|config| {
         config.model = folder.path().to_owned();
-        config.answers = Answers::Top(2);
+        config.answers = Some(Answers::Top(2));
         config.max_texts = 2 * TEXTS.len() + 1;
     });
     let mut client = server.connect().unwrap();
@@ -258,7 +258,7 @@ fn the_largest_classes_are_opened_where_the_operator_says_so() {
         (Answers::Bits(8), folder.path().to_owned()),
     ] {
         let mut config = ServerConfig::local(model, folder.path().join("certificates"));
-        config.answers = answers;
+        config.answers = Some(answers);
         let refused = hushed_serve::Server::bind(&config).err().unwrap();
         assert_eq!(refused.name(), "limit");
     }
@@ -283,7 +283,7 @@ fn classes_that_do_not_exclude_each_other_have_no_largest() {
         fs::write(&path, config.to_string()).unwrap();
         let certificates = folder.path().join("certificates");
         let mut config = ServerConfig::local(folder.path().to_owned(), certificates);
-        config.answers = answers;
+        config.answers = Some(answers);
         match hushed_serve::Server::bind(&config) {
             Ok(_) => assert!(starts, "{problem} {answers}"),
             Err(error) => assert!(!starts && error.to_string().contains("problem_type"), "{error}"),
@@ -299,7 +299,7 @@ fn logits_are_opened_where_the_operator_says_so() {
     let server = Running::start(|config| {
         tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
         config.model = folder.path().to_owned();
-        config.answers = Answers::Logits;
+        config.answers = Some(Answers::Logits);
         config.max_texts = TEXTS.len() * classes + classes - 1;
     });
     let mut client = server.connect().unwrap();
@@ -326,7 +326,7 @@ fn logits_are_opened_where_the_operator_says_so() {
 
     let refused = |change: &dyn Fn(&mut ServerConfig)| {
         let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
-        config.answers = Answers::Logits;
+        config.answers = Some(Answers::Logits);
         change(&mut config);
         hushed_serve::Server::bind(&config).err().unwrap().category()
     };

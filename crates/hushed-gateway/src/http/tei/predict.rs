@@ -17,9 +17,9 @@ use crate::http::prepare::how::How;
 use crate::http::prepare::{Asker, embed};
 use crate::http::refusal::Refusal;
 use crate::http::served::Served;
-use crate::sessions::texts::Answer;
+use crate::sessions::texts::{Answer, Reading};
 
-const INPUTS: &str = "a text, a list of one text, or a list of such lists: pairs of texts are not supported";
+const INPUTS: &str = "a text, a list of one text or of the two texts of a pair, or a list of such lists";
 
 /// What is made of logits.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ pub async fn classes(
         Some("sigmoid") => Scores::Sigmoid,
         Some("softmax") => Scores::Softmax,
         Some(_) => return Err(wrong("function_to_apply", "\"softmax\", \"sigmoid\" or \"none\"")),
-        None if public.config.exclusive => Scores::Softmax,
+        None if public.config.exclusive && !public.config.scores() => Scores::Softmax,
         None => Scores::Sigmoid,
     };
     let top = fields.whole("top_k")?.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -77,15 +77,20 @@ pub async fn classes(
     .await
 }
 
-/// The texts, and whether a list of them was given.
-fn inputs(given: Option<Value>) -> Result<(Vec<Zeroizing<String>>, bool), Refusal> {
-    let one = |value: Value| match value {
-        Value::String(text) => Some(Zeroizing::new(text)),
-        Value::Array(mut list) if list.len() == 1 => match list.pop() {
-            Some(Value::String(text)) => Some(Zeroizing::new(text)),
-            _ => None,
-        },
-        _ => None,
+/// The texts and pairs, and whether a list of them was given.
+fn inputs(given: Option<Value>) -> Result<(Vec<Reading>, bool), Refusal> {
+    let one = |value: Value| {
+        let mut texts = match value {
+            Value::Array(list) => list.into_iter(),
+            text => vec![text].into_iter(),
+        };
+        let mut next = || match texts.next() {
+            None => Some(None),
+            Some(Value::String(text)) => Some(Some(Zeroizing::new(text))),
+            Some(_) => None,
+        };
+        let (text, second, none) = (next()??, next()?, next()?);
+        none.is_none().then_some(Reading { text, second })
     };
     let refused = || wrong("inputs", INPUTS);
     match given {
@@ -121,13 +126,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_text_or_several_and_no_pairs() {
-        let read = |json: Value| inputs(Some(json)).map(|(texts, several)| (texts.len(), several)).map_err(|r| r.name);
-        assert_eq!(read(json!("a")), Ok((1, false)));
-        assert_eq!(read(json!(["a"])), Ok((1, false)));
-        assert_eq!(read(json!([["a"], ["b"]])), Ok((2, true)));
-        for pair in [json!(["a", "b"]), json!([["a", "b"]]), json!([["a"], 1]), json!(7), json!([])] {
-            assert_eq!(read(pair), Err("wrong-type"));
+    fn texts_and_pairs_alone_or_in_a_list() {
+        let read = |json: Value| match inputs(Some(json)) {
+            Ok((texts, several)) => {
+                let pairs = texts.iter().filter(|text| text.second.is_some()).count();
+                Ok((texts.len(), pairs, several))
+            }
+            Err(refusal) => Err(refusal.name),
+        };
+        assert_eq!(read(json!("a")), Ok((1, 0, false)));
+        assert_eq!(read(json!(["a"])), Ok((1, 0, false)));
+        assert_eq!(read(json!(["a", "b"])), Ok((1, 1, false)));
+        assert_eq!(read(json!([["a"], ["b", "c"]])), Ok((2, 1, true)));
+        for wrong in [json!(["a", "b", "c"]), json!([["a", 1]]), json!([["a"], 1]), json!([[]]), json!(7), json!([])] {
+            assert_eq!(read(wrong.clone()), Err("wrong-type"), "{wrong}");
         }
     }
 

@@ -41,7 +41,7 @@ impl Queue {
     fn submit_of(&self, caller: Caller, texts: &[(&str, usize)]) -> Result<Vec<Ticket>, Refused> {
         let prepared = texts.iter().map(|&(text, rows)| Prepared {
             caller,
-            text: Zeroizing::new(text.to_owned()),
+            text: Zeroizing::new(text.to_owned()).into(),
             too_long: TooLong::Refuse,
             rows,
             planned: 1.0,
@@ -111,7 +111,7 @@ impl Queue {
 }
 
 fn words(pass: &Pass) -> Vec<&str> {
-    pass.texts.iter().map(|(text, _)| text.as_str()).collect()
+    pass.texts.iter().map(|(text, _)| text.text.as_str()).collect()
 }
 
 fn outcome(ticket: Ticket) -> Outcome {
@@ -294,7 +294,7 @@ fn keys_take_turns_for_the_places_of_a_pass() {
     let _few = queue.submit_of(other, &[("y", 9), ("z", 5)]).unwrap();
     let sorted = || {
         let pass = queue.pass().unwrap();
-        let mut texts: Vec<String> = pass.texts.iter().map(|(t, _)| t.to_string()).collect();
+        let mut texts: Vec<String> = pass.texts.iter().map(|(t, _)| t.text.to_string()).collect();
         texts.sort_unstable();
         // The server does not see whose turn it was.
         assert!(pass.seen.rows.is_sorted_by(|a, b| a >= b), "{:?}", pass.seen.rows);
@@ -467,7 +467,7 @@ fn a_long_list_is_taken_if_its_client_can_be_kept_waiting() {
     let prepared = |texts: &[&str]| -> Vec<Prepared> {
         let one = |&text: &&str| Prepared {
             caller: Caller::default(),
-            text: Zeroizing::new(text.to_owned()),
+            text: Zeroizing::new(text.to_owned()).into(),
             too_long: TooLong::Refuse,
             rows: 4,
             planned: 1.0,
@@ -504,13 +504,38 @@ fn what_is_done_is_kept_as_long_as_somebody_waits_for_the_rest() {
     assert_eq!(queue.texts.held().kept, 0);
 }
 
+/// A pair is no text of the same letters, and two pairs are the same only if they are divided at the same place.
+#[test]
+fn pairs_are_told_apart() {
+    let queue = Queue::new();
+    let prepared = |parts: [&str; 2]| Prepared {
+        caller: Caller::default(),
+        text: match parts {
+            [text, ""] => Zeroizing::new(text.to_owned()).into(),
+            [text, second] => {
+                Reading { text: Zeroizing::new(text.to_owned()), second: Some(Zeroizing::new(second.to_owned())) }
+            }
+        },
+        too_long: TooLong::Refuse,
+        rows: 4,
+        planned: 1.0,
+    };
+    let all = [["ab", ""], ["a", "b"], ["ab", "c"], ["a", "bc"], ["a", "b"]].map(prepared);
+    let _tickets = queue.texts.submit(all.into(), &queue.admission()).unwrap();
+    let mut texts = 0;
+    while let Some(pass) = queue.pass() {
+        texts += pass.texts.len();
+    }
+    assert_eq!(texts, 4);
+}
+
 /// The end of a text and its beginning are two answers.
 #[test]
 fn texts_cut_at_different_ends_are_two() {
     let queue = Queue::new();
     let prepared = |too_long| Prepared {
         caller: Caller::default(),
-        text: Zeroizing::new("a".to_owned()),
+        text: Zeroizing::new("a".to_owned()).into(),
         too_long,
         rows: 4,
         planned: 1.0,

@@ -125,6 +125,8 @@ impl<S: Source> LayerReader<'_, S> {
             tokens,
             stored,
             offsets: self.matrix("wpe.weight", c.positions, c.width)?.map(Arc::new),
+            typed: false,
+            second: None,
         })
     }
 

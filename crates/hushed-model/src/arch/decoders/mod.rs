@@ -332,6 +332,8 @@ fn parts<S: Source>(from: &mut LayerReader<'_, S>) -> Result<(Embedding, Vec<Lay
         tokens,
         stored,
         offsets: None,
+        typed: false,
+        second: None,
     };
     let layers = (0..c.layers).map(|i| from.llama_layer(i)).collect::<Result<_, _>>()?;
     let norm = from.rms_norm("norm", c.width)?;

@@ -216,11 +216,18 @@ impl<S: Source> LayerReader<'_, S> {
             Matrix::new(positions, width, data)
         });
         if let (Some(offsets), Some(types)) = (&mut offsets, &types) {
-            // All tokens of a single text have type 0. The sum is rounded to f32, as in torch.
+            // All tokens of a single text have type 0, and so has the first text of a pair. The sum is rounded to f32,
+            // as in torch.
             for i in 0..positions {
                 offsets.row_mut(i).iter_mut().zip(types.row(0)).for_each(|(p, t)| *p += t);
             }
         }
-        Ok(Embedding { vocabulary, positions, placed: true, width, tokens, stored, offsets: offsets.map(Arc::new) })
+        let typed = c.typed();
+        let second = types.filter(|_| typed).map(|types| {
+            let pairs = types.row(1).iter().zip(types.row(0));
+            pairs.map(|(one, zero)| one - zero).collect()
+        });
+        let offsets = offsets.map(Arc::new);
+        Ok(Embedding { vocabulary, positions, placed: true, width, tokens, stored, offsets, typed, second })
     }
 }

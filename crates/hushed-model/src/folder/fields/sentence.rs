@@ -51,6 +51,8 @@ pub(crate) const SENTENCE_TRANSFORMERS: &[Entry] = &[
     ("prompts", Read),
     ("default_prompt_name", Read),
     ("similarity_fn_name", Read),
+    // Of a cross-encoder.
+    ("activation_fn", Read),
     (
         "model_type",
         Only(
@@ -60,6 +62,13 @@ pub(crate) const SENTENCE_TRANSFORMERS: &[Entry] = &[
     ),
     ("truncate_dim", Only(&[], "whole vectors (null); cut them where they are used (truncate_dim)")),
     ("__version__", Nothing),
+];
+
+/// Both of these files of a cross-encoder, in place of what the tables above say.
+pub(crate) const CROSS_ENCODER: &[Entry] = &[
+    ("transformer_task", Read),
+    ("module_output_name", Only(&["\"scores\""], "\"scores\"")),
+    ("model_type", Only(&["\"CrossEncoder\""], "\"CrossEncoder\", as the other files say")),
 ];
 
 /// An entry of `modules.json`.

@@ -66,8 +66,8 @@ pub(super) fn by_size(numbers: &[f64]) -> Vec<u32> {
 }
 
 impl<T> Answered<T> {
-    /// Turns the values into a class.
-    pub(super) fn classed(self, of: impl FnOnce(T) -> Class) -> Answered<Class> {
+    /// Makes something of the values.
+    pub(super) fn made<V>(self, of: impl FnOnce(T) -> V) -> Answered<V> {
         Answered { values: of(self.values), tokens: self.tokens, rows: self.rows, pass: self.pass }
     }
 }

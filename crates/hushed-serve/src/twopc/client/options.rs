@@ -1,5 +1,7 @@
 //! How texts are put into passes, and what the server learns from it.
 
+use std::cmp::Reverse;
+
 use hushed_model::{Item, TokenIds, TooLong};
 use hushed_mpc::Terms;
 
@@ -72,6 +74,13 @@ impl Options {
     }
 }
 
+/// The texts by decreasing length, with their places in the given list. Texts of equal length keep their order.
+pub(in crate::twopc) fn longest_first(ids: Vec<TokenIds>) -> (Vec<usize>, Vec<TokenIds>) {
+    let mut placed: Vec<(usize, TokenIds)> = ids.into_iter().enumerate().collect();
+    placed.sort_by_key(|(_, text)| Reverse(text.rows().total));
+    placed.into_iter().unzip()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +111,14 @@ mod tests {
         assert_eq!(options.next_pass(&[], 100), 0);
         let huge = Options { batch: usize::MAX, ..options };
         assert_eq!(huge.next_pass(&vec![text(1).into(); 300], 1000), MAX_PASS_TEXTS);
+    }
+
+    #[test]
+    fn the_longest_come_first_and_equal_lengths_keep_their_order() {
+        let texts = [3, 5, 3, 9, 5].map(text);
+        let (order, sorted) = longest_first(texts.to_vec());
+        assert_eq!(order, [3, 1, 4, 0, 2]);
+        let lengths: Vec<usize> = sorted.iter().map(|t| t.rows().total).collect();
+        assert_eq!(lengths, [9, 5, 5, 3, 3]);
     }
 }

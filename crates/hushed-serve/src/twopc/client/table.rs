@@ -51,7 +51,7 @@ fn path(dir: &Path, hash: Digest) -> PathBuf {
 
 /// The bytes of this hash, if they are there and whole: a damaged file is simply fetched again.
 fn find(path: &Path, e: &Embedding, hash: Digest) -> Option<Vec<u8>> {
-    let size = 4 * e.vocabulary as u64 * e.width as u64;
+    let size = 4 * e.table_rows() as u64 * e.width as u64;
     let bytes = files::read(path, size).ok()?;
     (table::of_bytes(e, &bytes) == hash).then_some(bytes)
 }

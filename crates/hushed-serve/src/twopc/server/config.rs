@@ -30,8 +30,9 @@ pub struct ServerConfig {
     pub index: Option<PathBuf>,
     /// Opens the scores of the documents found to clients that ask for them; each counts as a text.
     pub search_scores: bool,
-    /// What is opened for a text that is classified or continued; each place or logit counts as a text.
-    pub answers: Answers,
+    /// What is opened for a text that is classified or continued; each place or logit counts as a text. `None`: what is
+    /// usual for the model, a label or a token, or the score of a head of one number.
+    pub answers: Option<Answers>,
     /// A public text that precedes every text that is continued; it is run once, in the clear.
     pub public_prefix: Option<PathBuf>,
     /// Without a public prefix: runs the tokens that texts begin with by the model's folder (its chat template, or the
@@ -70,7 +71,7 @@ impl ServerConfig {
             public_table: false,
             index: None,
             search_scores: false,
-            answers: Answers::default(),
+            answers: None,
             public_prefix: None,
             public_head: true,
             max_ahead: 0,
