@@ -9,6 +9,7 @@ mod batch;
 mod classifier;
 mod command;
 mod connection;
+mod cross_encoder;
 mod encoder;
 mod errors;
 mod generator;
@@ -30,6 +31,8 @@ mod _native {
     use super::classifier::Classifier;
     #[pymodule_export]
     use super::command::command;
+    #[pymodule_export]
+    use super::cross_encoder::CrossEncoder;
     #[pymodule_export]
     use super::encoder::Encoder;
     #[pymodule_export]

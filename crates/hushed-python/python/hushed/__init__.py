@@ -8,6 +8,7 @@
 from ._batch import BatchEncoder, JobStatus
 from ._classifier import Classifier
 from ._cost import Cost
+from ._cross_encoder import CrossEncoder
 from ._decoder import BatchDecoder, Choice, Likelihood, NextToken
 from ._encoder import SentenceEncoder
 from ._errors import (
@@ -33,6 +34,7 @@ __all__ = [
     "Choice",
     "Classifier",
     "Cost",
+    "CrossEncoder",
     "DefectError",
     "Drafted",
     "FolderError",
