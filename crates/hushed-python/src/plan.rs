@@ -31,6 +31,7 @@ pub fn enough(py: Python<'_>, wanted: &str, found: Answers) -> PyResult<Answers>
 
 /// The plan for one pass over texts with these numbers of tokens, as JSON.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
 pub fn plan(
     py: Python<'_>,
     folder: PathBuf,

@@ -82,7 +82,7 @@ impl SlotFunction {
             SlotFunction::Inverse(inverse) => each(x, &|_, sum| inverse.evaluate(on, &sum, target)),
             SlotFunction::Places(all) => each(x, &|i, t| {
                 let p = all.get(i.min(all.len().saturating_sub(1))).ok_or(PackingError::Mismatch)?;
-                Ok(evaluate_slots(on, &t, p, target)?)
+                evaluate_slots(on, &t, p, target)
             }),
             SlotFunction::Root(root) => each(x, &|_, v| {
                 let compute = || root.evaluate(on, &v, target);

@@ -89,8 +89,8 @@ fn a_file_of_keys_that_others_can_read_is_refused() {
     assert_eq!((error.name(), error.category().exit_code()), ("not-private", 8));
 }
 
-/// A key with a limit is refused what goes beyond it, with the time until tomorrow; others are not, and what was refused
-/// is not counted.
+/// A key with a limit is refused what goes beyond it, with the time until tomorrow; others are not. What was refused is
+/// not counted.
 #[test]
 fn a_key_has_so_many_texts_a_day() {
     let server = Running::embeds();

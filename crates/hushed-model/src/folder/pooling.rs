@@ -332,7 +332,7 @@ mod tests {
     fn prompts_are_texts_by_their_names() {
         let read = |text: &str| {
             let mut problems = Vec::new();
-            let prompts = published(text.as_bytes(), &mut problems).prompts;
+            let prompts = published(text.as_bytes(), false, &mut problems).prompts;
             (prompts.into_iter().collect::<Vec<_>>(), problems.len())
         };
         let query = ("query".to_owned(), "query: ".to_owned());
@@ -386,7 +386,7 @@ mod tests {
     fn a_model_names_its_similarity() {
         let read = |text: &str| {
             let mut problems = Vec::new();
-            let similarity = published(text.as_bytes(), &mut problems).similarity;
+            let similarity = published(text.as_bytes(), false, &mut problems).similarity;
             (similarity.name(), problems.len())
         };
         assert_eq!(read("{}"), ("cosine", 0));

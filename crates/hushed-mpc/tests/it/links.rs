@@ -62,7 +62,8 @@ fn a_link_suits_its_network() {
         Plan::twopc(&minilm, &[rows], Terms::default().over(link), true, Answers::Label).unwrap()
     };
     let token = |_, link: Link| Plan::next_token(&generator, later, &[1], Terms::default().over(link)).unwrap();
-    let cases: [(usize, &dyn Fn(usize, Link) -> Plan); 3] = [(16, &text), (128, &text), (1, &token)];
+    type Planned<'a> = &'a dyn Fn(usize, Link) -> Plan;
+    let cases: [(usize, Planned<'_>); 3] = [(16, &text), (128, &text), (1, &token)];
     for (rows, plan) in cases {
         let usual = plan(rows, Link::LAN);
         for (_, link) in Link::NAMED {

@@ -1,5 +1,4 @@
 //! What each key has sent today.
-#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -96,15 +96,14 @@ impl Form {
         order.sort_by(|a, b| b.1.total_cmp(&a.1));
         let name = if self.model.is_some() { "relevance_score" } else { "score" };
         let results = order.into_iter().take(self.top).map(|(index, logit)| {
-            let mut result = json!({ "index": index });
-            result[name] = json!(self.score.of(logit));
+            let mut result = vec![("index", json!(index)), (name, json!(self.score.of(logit)))];
             if let Some(text) = self.texts.as_ref().and_then(|texts| texts.get(index)) {
-                match self.model {
-                    Some(_) => result["document"] = json!({ "text": text.as_str() }),
-                    None => result["text"] = json!(text.as_str()),
-                }
+                result.push(match self.model {
+                    Some(_) => ("document", json!({ "text": text.as_str() })),
+                    None => ("text", json!(text.as_str())),
+                });
             }
-            result
+            Value::from_iter(result)
         });
         let results = Value::from_iter(results);
         match &self.model {

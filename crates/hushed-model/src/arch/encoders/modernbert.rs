@@ -151,7 +151,17 @@ pub(crate) fn network<S: Source>(from: &mut LayerReader<'_, S>, pool: Pool) -> R
     let (tokens, stored) = from.numbers("embeddings.tok_embeddings.weight", c.vocabulary, c.width)?;
     let (vocabulary, positions, width) = (c.vocabulary, c.positions, c.width);
     Ok(EmbedderNetwork {
-        embedding: Embedding { vocabulary, positions, placed: false, width, tokens, stored, offsets: None },
+        embedding: Embedding {
+            vocabulary,
+            positions,
+            placed: false,
+            width,
+            tokens,
+            stored,
+            offsets: None,
+            typed: false,
+            second: None,
+        },
         layers: (0..c.layers).map(|i| from.modern_layer(i)).collect::<Result<_, _>>()?,
         norm: from.norm_without_offset("final_norm")?,
         pool,

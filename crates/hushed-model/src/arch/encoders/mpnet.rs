@@ -1,5 +1,5 @@
-//! MPNet (Song et al. 2020): BERT's encoder with RoBERTa's positions and head, and a bias of the scores by distance, the
-//! same in all layers.
+//! MPNet (Song et al. 2020): BERT's encoder with RoBERTa's positions and head, and a bias of the scores by distance,
+//! the same in all layers.
 
 use super::bert::{self, Config};
 use super::{Encoder, Head, Tensors, after_padding, finish, roberta};

@@ -28,7 +28,7 @@ fn programs(model: &Model) -> [Program; 2] {
 fn look(on: &mut Protocol, e: &Embedding, table: Table, places: &[u32]) -> Result<Share, RunError> {
     let values = || places.iter().map(|&p| i64::from(p)).collect();
     let places: Known = on.known(Party::Client, places.len(), values);
-    on.lookup(&places, e, table)
+    on.lookup(&places, None, e, table)
 }
 
 /// Runs something and counts the bytes that this party sends and receives meanwhile.
@@ -41,7 +41,7 @@ fn counted<T>(on: &mut Protocol, run: impl FnOnce(&mut Protocol) -> T) -> (T, u6
 
 /// Checks that shares are rows of a table, off by at most one unit.
 fn assert_rows(e: &Embedding, table: Table, places: &[u32], shares: [&Share; 2]) {
-    let rows = embed::of_numbers(e, table, |all| {
+    let rows = embed::of_numbers(e, table, |[all, _]| {
         let rows = places.iter().map(|&p| all.chunks(e.width).nth(p as usize));
         rows.flat_map(|row| row.unwrap().iter().map(embed::integer)).collect::<Vec<i32>>()
     });
