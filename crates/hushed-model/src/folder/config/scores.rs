@@ -36,6 +36,15 @@ pub(crate) fn parse(config: &[u8], published: Option<&[u8]>, problems: &mut Vec<
     let named = published.get(FIELD).filter(|named| !named.is_null());
     let named = named.or_else(|| config.get("sentence_transformers")?.get(FIELD));
     let named = named.or_else(|| config.get("sbert_ce_default_activation_function"));
+    let mut wrong = |field, expected: &'static str| {
+        problems.push(Problem::WrongType { file: CONFIG.to_owned(), field, expected: expected.into() });
+    };
+    if config.get("sentence_transformers").is_some_and(|own| !own.is_null() && !own.is_object()) {
+        wrong("sentence_transformers", "an object");
+    }
+    if named.is_some_and(|named| !named.is_null() && !named.is_string()) {
+        wrong(FIELD, "the name of a class");
+    }
     match named.and_then(Value::as_str).and_then(|name| name.rsplit('.').next()) {
         None | Some("Sigmoid") => ScoreFn::Sigmoid,
         Some("Identity") => ScoreFn::Identity,

@@ -5,7 +5,7 @@ use crate::arch::Architecture;
 use crate::arch::config::NetworkConfig;
 use crate::arch::kind::MODEL_TYPES;
 use crate::error::Problem;
-use crate::folder::config::CONFIG;
+use crate::folder::config::{CONFIG, scores};
 use crate::folder::pooling::matryoshka;
 
 /// What versions of the libraries write (scripts/published_fields.py).
@@ -147,6 +147,12 @@ fn what_is_read_has_an_effect() {
                 "is_matryoshka" | "matryoshka_dimensions" => {
                     let mut problems = Vec::new();
                     matryoshka(config.to_string().as_bytes(), 1, &mut problems);
+                    !problems.is_empty()
+                }
+                // Read with the classifier of a folder.
+                "sentence_transformers" | "sbert_ce_default_activation_function" => {
+                    let mut problems = Vec::new();
+                    scores::parse(config.to_string().as_bytes(), None, &mut problems);
                     !problems.is_empty()
                 }
                 _ => false,
