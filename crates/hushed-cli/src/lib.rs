@@ -28,9 +28,9 @@ use crate::verbs::Verb;
 /// Run a transformer on text that the machine running it never sees.
 ///
 /// The server never sees the text or the answer; the client never sees the weights. Start with `hushed check FOLDER`
-/// (is this model supported?) and `hushed plan FOLDER` (what will it cost?). In 2pc both work together: `serve` and
-/// `embed`, `classify`, `generate` or `search`. In fhe the server works alone: `keygen`, `encrypt`, `run`, `decrypt`,
-/// or `serve` and `embed --protocol fhe`.
+/// (is this model supported?) and `hushed plan FOLDER --tokens 16` (what will it cost?). In 2pc both work together:
+/// `serve` and `embed`, `classify`, `rerank`, `generate` or `search`. In fhe the server works alone: `keygen`,
+/// `encrypt`, `run`, `decrypt`, or `serve` and `embed --protocol fhe`.
 #[derive(Parser)]
 #[command(
     name = "hushed",
