@@ -1,15 +1,14 @@
 //! A client's classifier.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hushed_mpc::Answers;
-use hushed_serve::{Class, Kept, ServeError, Task};
+use hushed_serve::{Class, Kept, Task};
 use pyo3::prelude::*;
 
 use crate::connection::Connection;
 use crate::encoder::How;
-use crate::{errors, plan, work};
+use crate::{errors, kept, plan};
 
 /// A classifier; its lock lets one call run at a time.
 #[pyclass(frozen, module = "hushed._native")]
@@ -34,8 +33,7 @@ enum Answer {
 impl Classifier {
     #[new]
     fn new(py: Python<'_>, connection: Connection, answers: &str) -> PyResult<Self> {
-        let opened = work::quietly(py, move || Kept::open(connection.config()?, Task::Classify))?;
-        let kept = opened.map_err(|error| errors::serve(py, &error))?;
+        let kept = kept::open(py, connection, Task::Classify)?;
         Ok(Self {
             answers: plan::enough(py, answers, kept.answers())?,
             labels: kept.public().labels().unwrap_or_default().to_vec(),
@@ -65,14 +63,7 @@ impl Classifier {
 
     /// The answer to each text.
     fn classify(&self, py: Python<'_>, texts: Vec<String>, how: How) -> PyResult<Vec<Answer>> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (kept, seen) = (Arc::clone(&self.kept), Arc::clone(&stop));
-        let call = move |_: work::Reporter<_, ()>| -> Result<Vec<Class>, ServeError> {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.classify(&texts, &how.options(), &seen)
-        };
-        let done = work::run(py, call, |_, ()| Ok(()), || stop.store(true, Ordering::Relaxed))?;
-        let classes = done.map_err(|error| errors::serve(py, &error))?;
+        let classes = kept::run(py, &self.kept, move |kept, stop| kept.classify(&texts, &how.options(), stop))?;
         let answers = classes.into_iter().map(|class| self.answer(class));
         // Can happen in a later session, after the server was restarted.
         answers
@@ -82,7 +73,7 @@ impl Classifier {
 
     /// Ends the session, if one is open.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        close(py, &self.kept)
+        kept::close(py, &self.kept)
     }
 }
 
@@ -102,11 +93,4 @@ impl Classifier {
         top.truncate(wanted);
         Some(Answer::Top(top))
     }
-}
-
-/// Ends a session, if one is open.
-pub fn close(py: Python<'_>, kept: &Arc<Mutex<Kept>>) -> PyResult<()> {
-    let kept = Arc::clone(kept);
-    let close = move || kept.lock().unwrap_or_else(PoisonError::into_inner).close();
-    work::quietly(py, close)?.map_err(|error| errors::serve(py, &error))
 }

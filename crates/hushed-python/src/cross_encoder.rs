@@ -1,16 +1,14 @@
 //! A client's cross-encoder: pairs of texts in, numbers out.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hushed_mpc::Answers;
-use hushed_serve::{Class, Kept, ScoreFn, ServeError, Task};
+use hushed_serve::{Kept, ScoreFn, Task};
 use pyo3::prelude::*;
 
-use crate::classifier::close;
 use crate::connection::Connection;
 use crate::encoder::How;
-use crate::{errors, plan, work};
+use crate::{errors, kept, plan};
 
 /// A cross-encoder; its lock lets one call run at a time.
 #[pyclass(frozen, module = "hushed._native")]
@@ -27,8 +25,7 @@ pub struct CrossEncoder {
 impl CrossEncoder {
     #[new]
     fn new(py: Python<'_>, connection: Connection) -> PyResult<Self> {
-        let opened = work::quietly(py, move || Kept::open(connection.config()?, Task::Classify))?;
-        let kept = opened.map_err(|error| errors::serve(py, &error))?;
+        let kept = kept::open(py, connection, Task::Classify)?;
         plan::enough(py, &Answers::Logits.to_string(), kept.answers())?;
         let public = kept.public();
         Ok(Self {
@@ -66,14 +63,8 @@ impl CrossEncoder {
 
     /// The logits of each pair.
     fn logits(&self, py: Python<'_>, pairs: Vec<[String; 2]>, how: How) -> PyResult<Vec<Vec<f64>>> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (kept, seen) = (Arc::clone(&self.kept), Arc::clone(&stop));
-        let call = move |_: work::Reporter<_, ()>| -> Result<Vec<Class>, ServeError> {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.classify_pairs(&pairs, &how.options(), &seen)
-        };
-        let done = work::run(py, call, |_, ()| Ok(()), || stop.store(true, Ordering::Relaxed))?;
-        let classes = done.map_err(|error| errors::serve(py, &error))?;
+        let call = move |kept: &mut Kept, stop: &_| kept.classify_pairs(&pairs, &how.options(), stop);
+        let classes = kept::run(py, &self.kept, call)?;
         let logits: Option<_> = classes.into_iter().map(|class| class.logits).collect();
         // Can happen in a later session, after the server was restarted.
         logits.ok_or_else(|| errors::usage(py, "usage", "the server opens less than it did before"))
@@ -81,6 +72,6 @@ impl CrossEncoder {
 
     /// Ends the session, if one is open.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        close(py, &self.kept)
+        kept::close(py, &self.kept)
     }
 }

@@ -14,7 +14,7 @@ use hushed_serve::{
 use pyo3::prelude::*;
 
 use crate::connection::Connection;
-use crate::{classifier, errors, plan, work};
+use crate::{errors, kept, plan, work};
 
 /// How often Python's signal handlers get to run.
 const LOOK: Duration = Duration::from_millis(50);
@@ -93,8 +93,7 @@ type Piece = Result<(String, Taken, Option<Finish>), ServeError>;
 impl Generator {
     #[new]
     fn new(py: Python<'_>, connection: Connection, answers: &str) -> PyResult<Self> {
-        let opened = work::quietly(py, move || Kept::open(connection.config()?, Task::Generate))?;
-        let kept = opened.map_err(|error| errors::serve(py, &error))?;
+        let kept = kept::open(py, connection, Task::Generate)?;
         plan::enough(py, answers, kept.answers())?;
         Ok(Self {
             max_tokens: kept.max_tokens(),
@@ -137,7 +136,7 @@ impl Generator {
         if let Some(text) = self.lock().take() {
             text.end();
         }
-        classifier::close(py, &self.kept)
+        kept::close(py, &self.kept)
     }
 }
 

@@ -13,6 +13,7 @@ mod cross_encoder;
 mod encoder;
 mod errors;
 mod generator;
+mod kept;
 mod plan;
 mod searcher;
 mod server;

@@ -4,13 +4,13 @@ import weakref
 from typing import Iterable, List, Optional, Union
 
 from . import _native
-from ._session import Session
-from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag, texts_of
+from ._session import TextSession
+from ._settings import Connection, PathLike, close_quietly, texts_of
 
 Answer = Union[str, List[str], List[float]]
 
 
-class Classifier(Session):
+class Classifier(TextSession):
     """Classifies texts with a server that sees neither the texts nor their classes; this side uses their labels alone.
 
     >>> hushed.Classifier("127.0.0.1:7450", pin="9f86d0…").classify(["a private text"])
@@ -59,10 +59,7 @@ class Classifier(Session):
             net=net,
         )
         connection.warn_if_unpinned()
-        self._server = connection.server
-        self._bucket = bucket_of(bucket)
-        self._truncate = flag(truncate, "HUSHED_TRUNCATE")
-        self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
+        self._set(connection, bucket, truncate, public_table)
         self._native: _native.Classifier = _native.Classifier(connection, str(answers))
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
 
@@ -71,12 +68,7 @@ class Classifier(Session):
         ``batch_size`` is the most texts that share a pass; the server sees them in their order."""
         single = isinstance(texts, str)
         listed = texts_of([texts] if isinstance(texts, str) else texts)
-        how = How(
-            batch=at_least(1, batch_size, "batch_size"),
-            bucket=self._bucket,
-            truncate=self._truncate,
-            public_table=self._public_table,
-        )
+        how = self._how(batch_size)
         answers = self._native.classify(listed, how)
         return answers[0] if single else answers
 

@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._session import Session
-from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag, texts_of
+from ._session import TextSession
+from ._settings import Connection, PathLike, close_quietly, texts_of
 
 Pair = Sequence[str]
 Floats = npt.NDArray[np.float32]
 
 
-class CrossEncoder(Session):
+class CrossEncoder(TextSession):
     """Scores pairs of texts with a server that sees neither the texts nor their scores: the methods of
     ``sentence_transformers.CrossEncoder`` for a model on a server.
 
@@ -45,6 +45,7 @@ class CrossEncoder(Session):
         tokenizer_sha256: Optional[str] = None,
         template_sha256: Optional[str] = None,
         cache_dir: Optional[PathLike] = None,
+        net: Optional[str] = None,
         bucket: Optional[int] = None,
         truncate: Optional[bool] = None,
         public_table: Optional[bool] = None,
@@ -61,12 +62,10 @@ class CrossEncoder(Session):
             tokenizer_sha256=tokenizer_sha256,
             template_sha256=template_sha256,
             cache_dir=cache_dir,
+            net=net,
         )
         connection.warn_if_unpinned()
-        self._server = connection.server
-        self._bucket = bucket_of(bucket)
-        self._truncate = flag(truncate, "HUSHED_TRUNCATE")
-        self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
+        self._set(connection, bucket, truncate, public_table)
         self._native: _native.CrossEncoder = _native.CrossEncoder(connection)
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
 
@@ -88,12 +87,7 @@ class CrossEncoder(Session):
         given = list(inputs)
         single = len(given) == 2 and all(isinstance(text, str) for text in given)
         pairs = [_pair(pair) for pair in ([given] if single else given)]
-        how = How(
-            batch=at_least(1, batch_size, "batch_size"),
-            bucket=self._bucket,
-            truncate=self._truncate,
-            public_table=self._public_table,
-        )
+        how = self._how(batch_size)
         rows = self._native.logits(pairs, how) if pairs else []
         logits: Floats = np.asarray(rows, dtype=np.float32).reshape(len(rows), self.num_labels)
         scores: Any = logits

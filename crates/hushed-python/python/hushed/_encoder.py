@@ -12,8 +12,8 @@ from . import _native
 from ._cost import Cost
 from ._errors import UsageError, unsupported
 from ._progress import Bar
-from ._session import Session
-from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag, texts_of
+from ._session import TextSession
+from ._settings import Connection, How, PathLike, at_least, close_quietly, texts_of
 
 Texts = Union[str, Iterable[str]]
 
@@ -36,7 +36,7 @@ class _Compared:
         return functools.partial(_compared, name, self._pairwise)
 
 
-class SentenceEncoder(Session):
+class SentenceEncoder(TextSession):
     """Embeddings of texts by a server that sees neither the texts nor the embeddings.
 
     The server learns how many texts there are, the number of tokens of each (rounded up with ``bucket``) and when they
@@ -95,10 +95,7 @@ class SentenceEncoder(Session):
             net=net,
         )
         connection.warn_if_unpinned()
-        self._server = connection.server
-        self._bucket = bucket_of(bucket)
-        self._truncate = flag(truncate, "HUSHED_TRUNCATE")
-        self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
+        self._set(connection, bucket, truncate, public_table)
         self._native: _native.Encoder = _native.Encoder(connection)
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
         self._prompts: Dict[str, str] = dict(self._native.prompts if prompts is None else prompts)
@@ -137,12 +134,7 @@ class SentenceEncoder(Session):
         given = _one(inputs, sentences)
         single = isinstance(given, str)
         texts = texts_of([given] if isinstance(given, str) else given, self._prefix(prompt_name, prompt))
-        how = How(
-            batch=at_least(1, batch_size, "batch_size"),
-            bucket=self._bucket,
-            truncate=self._truncate,
-            public_table=self._public_table,
-        )
+        how = self._how(batch_size)
         numbers, cost = self._run(texts, how, bool(show_progress_bar))
         with self._cost_lock:
             self._cost = Cost(**cost)

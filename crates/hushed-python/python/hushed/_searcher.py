@@ -5,8 +5,8 @@ import weakref
 from typing import Any, List, NamedTuple, Optional
 
 from . import _native
-from ._session import Session
-from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag
+from ._session import TextSession
+from ._settings import Connection, PathLike, at_least, close_quietly
 
 
 class Hit(NamedTuple):
@@ -24,7 +24,7 @@ class Hit(NamedTuple):
     """What the operator keeps with it; ``None`` where there is none, or without texts."""
 
 
-class Searcher(Session):
+class Searcher(TextSession):
     """Searches a server's documents; the server sees neither the query nor what was found.
 
     >>> hushed.Searcher("127.0.0.1:7450", pin="9f86d0…").search("which contracts end this year?", top=1)
@@ -68,10 +68,7 @@ class Searcher(Session):
             net=net,
         )
         connection.warn_if_unpinned()
-        self._server = connection.server
-        self._bucket = bucket_of(bucket)
-        self._truncate = flag(truncate, "HUSHED_TRUNCATE")
-        self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
+        self._set(connection, bucket, truncate, public_table)
         self._native: _native.Searcher = _native.Searcher(connection)
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
 
@@ -81,9 +78,8 @@ class Searcher(Session):
         counts as a text of this client at the server, and so do each text that is fetched and each score."""
         if not isinstance(query, str):
             raise TypeError(f"query must be a str, not {type(query).__name__}")
-        how = How(batch=1, bucket=self._bucket, truncate=self._truncate, public_table=self._public_table)
         wanted = (at_least(1, top, "top"), bool(texts), bool(scores))
-        found = self._native.search(query, wanted, how)
+        found = self._native.search(query, wanted, self._how())
         return [Hit(*hit[:4], None if hit[4] is None else json.loads(hit[4])) for hit in found]
 
     def __len__(self) -> int:

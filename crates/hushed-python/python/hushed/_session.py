@@ -3,6 +3,8 @@
 from types import TracebackType
 from typing import NoReturn, Optional, Protocol, Type, TypeVar
 
+from ._settings import Connection, How, at_least, bucket_of, flag
+
 Self = TypeVar("Self", bound="Closing")
 
 
@@ -52,3 +54,28 @@ class Session(Closing):
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
         raise TypeError(f"a hushed.{name} cannot be pickled or copied: it holds keys that are used once")
+
+
+class TextSession(Session):
+    """A client whose texts are run in the same way at every call."""
+
+    def _set(
+        self,
+        connection: Connection,
+        bucket: Optional[int],
+        truncate: Optional[bool],
+        public_table: Optional[bool],
+    ) -> None:
+        """What a constructor was given, checked before anything is opened."""
+        self._server = connection.server
+        self._bucket = bucket_of(bucket)
+        self._truncate = flag(truncate, "HUSHED_TRUNCATE")
+        self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
+
+    def _how(self, batch_size: int = 1) -> How:
+        return How(
+            batch=at_least(1, batch_size, "batch_size"),
+            bucket=self._bucket,
+            truncate=self._truncate,
+            public_table=self._public_table,
+        )
