@@ -11,15 +11,12 @@
 
 import json
 import pathlib
-import shutil
-import sys
-import tempfile
 
 import torch
 import transformers as t
 from sentence_transformers import SentenceTransformer
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from tiny_variants import randomise
+from tiny_variants import make, randomise, save
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXTS = [
@@ -94,12 +91,7 @@ def put(path, value):
 def write(folder, seed, kind, config, tokenizer, pooling, fields):
     tokenizer, specials = tokenizer()
     model = randomise(kind(config(vocab_size=VOCABULARY, attn_implementation="eager", **SIZES | fields)), seed)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as saved:
-        model.half().save_pretrained(saved)
-        for name in ["config.json", "model.safetensors"]:
-            shutil.copy(f"{saved}/{name}", folder / name)
+    save(folder, model)
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     put(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 64, "padding_side": "left", **specials})
     chain = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
@@ -141,13 +133,5 @@ FOLDERS = {
 }
 
 
-def main():
-    torch.set_num_threads(1)
-    out, wanted = pathlib.Path(sys.argv[1]), sys.argv[2:]
-    for seed, (name, parts) in enumerate(FOLDERS.items()):
-        if not wanted or name in wanted:
-            write(out / name, seed, *parts)
-
-
 if __name__ == "__main__":
-    main()
+    make(FOLDERS, write)

@@ -64,6 +64,16 @@ def randomise(model, seed):
     return model.eval()
 
 
+def save(folder, model):
+    """A folder anew, with the model in F16."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as saved:
+        model.half().save_pretrained(saved)
+        for name in ["config.json", "model.safetensors"]:
+            shutil.copy(f"{saved}/{name}", folder / name)
+
+
 def answer(model, ids):
     with torch.no_grad():
         out = model(torch.tensor([ids]))
@@ -74,12 +84,7 @@ def answer(model, ids):
 
 def write(folder, seed, kind, config, fields):
     model = randomise(kind(config(attn_implementation="eager", **fields)), seed)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as saved:
-        model.half().save_pretrained(saved)
-        for name in ["config.json", "model.safetensors"]:
-            shutil.copy(f"{saved}/{name}", folder / name)
+    save(folder, model)
     # Read again: `half` has rounded the angles, which are no weights.
     model = kind.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager").double().eval()
     expected = []
@@ -89,13 +94,14 @@ def write(folder, seed, kind, config, fields):
     (folder / "expected.json").write_text(json.dumps(expected) + "\n")
 
 
-def main():
+def make(folders, write):
+    """Writes those of the folders that the command line names after the place where they go, or all."""
     torch.set_num_threads(1)
     out, wanted = pathlib.Path(sys.argv[1]), sys.argv[2:]
-    for seed, (name, parts) in enumerate(FOLDERS.items()):
+    for seed, (name, parts) in enumerate(folders.items()):
         if not wanted or name in wanted:
             write(out / name, seed, *parts)
 
 
 if __name__ == "__main__":
-    main()
+    make(FOLDERS, write)
