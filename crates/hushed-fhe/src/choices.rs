@@ -42,6 +42,9 @@ pub struct Choices {
     /// The layers, if the model is a decoder; then `layers` is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder: Option<DecoderChoice>,
+    /// The norm after the layers of an encoder, if they begin with norms of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm: Option<NormChoice>,
     /// How the choices were found.
     #[serde(default)]
     pub report: Report,
@@ -59,6 +62,7 @@ impl Choices {
             layers,
             classifier,
             decoder: None,
+            norm: None,
             report: Report::default(),
         }
     }

@@ -57,6 +57,7 @@ use crate::packing::Layout;
 use crate::plan::offer::{answered_logits, reply_form};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, ReplyForm};
+use crate::tape::encoder::least_upload;
 use search::smaller::{THIN_ROWS, thin};
 use search::{Bounds, Dry};
 
@@ -228,6 +229,7 @@ impl FhePlanReport {
                 let head = program.attentions().next().map_or(1, |a| a.heads.width);
                 let mut bounds = Bounds {
                     floor: on.floor(),
+                    upload: least_upload(&on, &program)?,
                     top: on.top(),
                     rows: options.rows,
                     room: options.max_memory,

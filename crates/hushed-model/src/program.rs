@@ -434,6 +434,15 @@ impl Program {
         }
     }
 
+    /// The map to one number per class, if the program ends in one: that of a text classifier's head, or of images.
+    pub fn classes(&self) -> Option<&Linear> {
+        match self.steps.last().map(|step| &step.block) {
+            Some(Block::Head(classifier)) => Some(&classifier.classes),
+            Some(Block::Classes(classes)) => Some(classes),
+            _ => None,
+        }
+    }
+
     /// The head of a language model, if the program ends in one.
     pub fn vocabulary(&self) -> Option<&Linear> {
         match self.steps.last().map(|step| &step.block) {

@@ -4,7 +4,7 @@
 //! learned positions. The layers are a decoder's with attention to all rows (pre-norm). Finally row 0 is normalised,
 //! and a linear layer maps it to one number per class; for the other rows the last layer computes only keys and values.
 
-use crate::blocks::{Linear, Norm, Patches, Queries};
+use crate::blocks::{Linear, Norm, Patches, Pool, Queries};
 use crate::decoder::{Layer, layers};
 use crate::program::{Block, Builder, Program};
 
@@ -24,8 +24,20 @@ pub struct VisionNetwork {
 impl VisionNetwork {
     /// The program of these layers.
     pub fn program(&self) -> Program {
+        self.program_by(Queries::First)
+    }
+
+    /// The same with all rows going through the last layer, for runs where a single row is no cheaper.
+    pub fn program_of_all_rows(&self) -> Program {
+        self.program_by(Queries::All)
+    }
+
+    fn program_by(&self, read: Queries) -> Program {
         let (mut p, x) = Builder::new("patches", Block::Patches(self.patches.clone()));
-        let first = layers(&mut p, x, &self.layers, Queries::First);
+        let mut first = layers(&mut p, x, &self.layers, read);
+        if read == Queries::All {
+            first = p.step("first", Block::Pool(Pool::First), &[first]);
+        }
         let first = p.step("norm", Block::Norm(self.norm.clone()), &[first]);
         p.step("head", Block::Classes(self.classes.clone()), &[first]);
         p.finish()

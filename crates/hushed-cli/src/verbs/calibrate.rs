@@ -95,12 +95,7 @@ impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         match self.protocol {
             Protocol::TwoPc => self.two_parties(out),
-            Protocol::Fhe => {
-                let (input, output) = (self.input.as_deref(), self.output.as_deref());
-                let option = "--image";
-                let input = input.ok_or(CliError::OtherProtocol { option })?;
-                self.fhe.run(out, &self.dir, input, output, &self.too_long)
-            }
+            Protocol::Fhe => self.fhe.run(out, &self.dir, self.sample()?, self.output.as_deref(), &self.too_long),
         }
     }
 

@@ -253,6 +253,12 @@ fn images_are_classified() {
     let plan = &json_lines(&plan.stdout)[0]["plan"];
     assert_eq!(plan["tokens"], serde_json::json!([17, 17]));
     assert!(plan["exposures"].to_string().contains("that they are images"));
+    let encrypted = ["plan", &dir, "--protocol", "fhe", "--json"];
+    let plan = &json_lines(&hushed(&encrypted).stdout)[0]["plan"];
+    assert_eq!((&plan["rows"], &plan["logits"]), (&32.into(), &5.into()));
+    let model = std::env::temp_dir().join("hushed-vit.public").to_string_lossy().into_owned();
+    let offered = hushed(&[&encrypted[..], &["--public-embedding", "--public-model", &model]].concat());
+    assert_eq!((offered.status.code(), &common::error(&offered)["name"]), (Some(4), &"unsupported".into()));
 
     let verified = json_lines(&hushed(&[&["verify", &dir], &images[..]].concat()).stdout);
     assert_eq!(verified[0]["same_label"], true);

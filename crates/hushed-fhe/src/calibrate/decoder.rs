@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use hushed_model::plain::{self, Moment, PlainActs, PlainScores, Seen, What};
-use hushed_model::{Block, Mask, Norm, Program, Step, StepId, TokenIds, Weigh};
+use hushed_model::{Block, Item, Mask, Norm, Program, Step, StepId, Weigh};
 
 use super::margins;
 use super::measure::{ColumnSeen, HeadSeen, NormSeen, Span};
@@ -44,7 +44,11 @@ pub(crate) struct Degrees {
 }
 
 /// Runs texts in the clear. Intervals cover all texts; mean and deviation are those of `ordinary` texts.
-pub(crate) fn measure(program: &Program, ordinary: &[TokenIds], more: &[TokenIds]) -> Result<DecoderSeen, FheError> {
+pub(crate) fn measure<T: Clone + Into<Item>>(
+    program: &Program,
+    ordinary: &[T],
+    more: &[T],
+) -> Result<DecoderSeen, FheError> {
     let mut seen = DecoderSeen::default();
     let norms: HashMap<StepId, &Norm> = program.norms().collect();
     let sums: Vec<StepId> =
@@ -126,7 +130,7 @@ impl DecoderSeen {
                 return Ok(None);
             };
             let seen = self.norms.get(&id).ok_or_else(|| unmeasured(id))?;
-            Ok(Some(margins::norm(seen, n.width, 0.0)?))
+            Ok(Some(margins::norm(seen, n.width, 0.0, margins::MASKED)?))
         };
         for step in program.steps() {
             match &step.block {

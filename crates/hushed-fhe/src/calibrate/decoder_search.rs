@@ -24,31 +24,31 @@ const TRIED: [Degrees; 6] = [
 impl Search<'_> {
     /// The choices of a decoder.
     pub(super) fn decoder(&self, progress: &mut dyn FnMut(&str)) -> Result<Choices, FheError> {
-        let program = self.model.program_of_all_rows();
-        let sample = self.sample;
+        let program = &self.program;
         let held_out = self.held_out.iter();
-        let exact = held_out.map(|text| last_row(&program, text)).collect::<Result<Vec<_>, _>>()?;
+        let exact = held_out.map(|text| last_row(program, text)).collect::<Result<Vec<_>, _>>()?;
         let mut choices = Choices {
             version: VERSION,
-            sample_sha256: sample.sha256.to_owned(),
-            model_sha256: sample.model_sha256.to_owned(),
-            texts: sample.texts.len() + sample.hostile.len() + sample.broad.len(),
+            sample_sha256: self.sha256.to_owned(),
+            model_sha256: self.model_sha256.to_owned(),
+            texts: self.count(),
             rows: self.options.rows,
             layers: Vec::new(),
             classifier: None,
             decoder: None,
+            norm: None,
             report: Report { wanted: self.options.wanted, held_out: exact.len(), candidates: Vec::new() },
         };
         // Degrees are chosen on texts that were not measured; the final intervals are measured over all texts.
         progress("measuring the model");
-        let mut seen = measure(&program, &self.measured, sample.hostile)?;
+        let mut seen = measure(program, &self.measured, &self.hostile)?;
         let list = tried(self.options.activation);
         let mut tried = list.iter().copied();
         let mut all = false;
         let mut outside = None;
         while let Some(degrees) = tried.next() {
-            choices.decoder = Some(seen.choice(&program, degrees, self.sizes())?);
-            let mut candidate = self.candidate(&program, &choices, degrees, &exact, &mut outside)?;
+            choices.decoder = Some(seen.choice(program, degrees, self.sizes())?);
+            let mut candidate = self.candidate(program, &choices, degrees, &exact, &mut outside)?;
             if all {
                 candidate.name = format!("intervals of all texts; {}", candidate.name);
             }
@@ -63,8 +63,8 @@ impl Search<'_> {
                 return Ok(choices);
             }
             progress("measuring all texts");
-            let more = [sample.hostile, sample.broad].concat();
-            seen = measure(&program, sample.texts, &more)?;
+            let more = [&self.hostile[..], &self.broad[..]].concat();
+            seen = measure(program, &self.texts, &more)?;
             all = true;
             // The same degrees again: these intervals are wider.
             let from = list.iter().position(|d| *d == degrees).unwrap_or(0);

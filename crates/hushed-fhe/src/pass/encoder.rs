@@ -28,7 +28,9 @@ use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
 use crate::tape::assign::assign;
-use crate::tape::encoder::{COLUMNS, Encoder, InSlots, Stands};
+use crate::tape::encoder::{
+    Answer, COLUMNS, Encoder, InSlots, Layer, Stands, begins_with_norm, choice_of_norm, kappa_after,
+};
 use crate::tape::layout::Hidden;
 use crate::tape::levels::{Heights, Limits, Outputs};
 use crate::tape::packed::products::keys;
@@ -116,8 +118,8 @@ impl<'a, S: Slots> Pass<'a, S> {
             }
         }
         let places = all.ok_or_else(|| FheError::shape(StepId::outside("attention")))?;
-        let answers = match program.classifier() {
-            Some(c) => layout.spread(c.classes.outputs, 1)?,
+        let answers = match program.classes() {
+            Some(classes) => layout.spread(classes.outputs, 1)?,
             None => places.columns,
         };
         let (rows, sent) = rows.known();
@@ -196,20 +198,24 @@ impl<'a, S: Slots> Pass<'a, S> {
 
     /// The columns after layer `i`.
     fn after(&self, i: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        let last = self.range(i)?.end - 1;
-        let encoder = self.recorded();
-        match self.program.steps().get(last).map(|step| (step.id, &step.block)) {
-            Some((id, Block::Norm(n))) => {
-                same(id, "vectors", columns.len(), encoder.vectors())?;
-                Acts::normed(id, columns, n, encoder.norm_of(last)?.1)
-            }
-            _ => Err(no_layer(self.layers.len(), i)),
+        let end = self.range(i)?.end;
+        let last = self.program.steps().get(end - 1).ok_or_else(|| no_layer(self.layers.len(), i))?;
+        same(last.id, "vectors", columns.len(), self.recorded().vectors())?;
+        match &last.block {
+            Block::Norm(n) => Acts::normed(last.id, columns, n, choice_of_norm(self.program, self.choices, end - 1)?),
+            _ => self.stream(end, columns),
         }
+    }
+
+    /// The residual stream before step `number`, divided as its next norm reads it.
+    fn stream(&self, number: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let bound = 1.0 / kappa_after(self.program, self.choices, number)?;
+        Ok(Acts::over(columns, self.program.width(), bound))
     }
 
     /// The primes of the columns after layer `i`: those that the next one reads, or one level for the answer.
     fn outputs(&self, i: usize) -> Result<Outputs, FheError> {
-        Ok(match i + 1 == self.layers.len() {
+        Ok(match i + 1 == self.layers.len() && !begins_with_norm(self.program) {
             true => Outputs::AtLeast(above(self.on, self.on.floor())?),
             false => Outputs::Exactly(self.placement.attention),
         })
@@ -218,6 +224,29 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// The inputs of a tape, with those that all layers read.
     fn inputs(&self, columns: Vec<S::Value>) -> Inputs<S> {
         self.hidden.iter().map(|(name, v)| (*name, v.clone())).chain([(COLUMNS, columns)]).collect()
+    }
+
+    /// Computes a recorded layer, and shows what it shows.
+    fn seen(
+        &mut self,
+        layer: Layer,
+        columns: Vec<S::Value>,
+        place: (Heights<'_>, Outputs),
+    ) -> Result<Vec<S::Value>, FheError> {
+        let inputs = self.inputs(columns);
+        let mut viewer = self.viewer.take();
+        let look = &mut |number: usize, columns: &[S::Value]| match (&mut viewer, layer.shown.get(number)) {
+            (Some(viewer), Some((at, Stands::Columns { gain, offset }))) => {
+                viewer(*at, forward::Look::Columns { columns, gain, offset })
+            }
+            (Some(viewer), Some((at, Stands::Centred(scale)))) => {
+                viewer(*at, forward::Look::Centred { columns, scale: *scale })
+            }
+            _ => Ok(()),
+        };
+        let made = self.computed(layer.tape, inputs, place, look);
+        self.viewer = viewer;
+        made
     }
 
     fn computed(
@@ -244,11 +273,14 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
     fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (encoder, limbs) = (self.recorded(), self.placement.attention);
         same(StepId::outside(COLUMNS), "vectors", columns.len(), encoder.vectors())?;
-        let tape = encoder.start();
+        let tape = encoder.start(self.input_bound)?;
         let values = BTreeMap::from([(COLUMNS, columns)]);
         let columns =
             self.computed(tape, values, (Heights::Given(&|_, _| limbs), Outputs::Exactly(limbs)), &mut |_, _| Ok(()))?;
-        Ok(Acts::over(columns, self.program.width(), self.input_bound))
+        match begins_with_norm(self.program) {
+            true => self.stream(self.range(0)?.start, columns),
+            false => Ok(Acts::over(columns, self.program.width(), self.input_bound)),
+        }
     }
 
     fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
@@ -267,7 +299,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         let all = self.program.steps().get(steps).unwrap_or_default();
         let id = |block: fn(&Block) -> bool| all.iter().rev().find(|step| block(&step.block)).map(|step| step.id);
         let merged = id(|block| matches!(block, Block::Linear(_))).is_some();
-        let end = id(|block| matches!(block, Block::Norm(_))).map(|id| id.part("refresh"));
+        let end = all.last().map(|step| step.id.part("refresh"));
         let weigh = id(|block| matches!(block, Block::Attention(_))).map(|id| id.part("weigh"));
         let sums = weigh.map(|weigh| [weigh.part("first_sum"), weigh.part("second_sum")]).unwrap_or_default();
         let height = |node: &Node, least: usize| match node.op {
@@ -282,26 +314,13 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
             InSlots::Batch(_) => Heights::Given(&height),
             InSlots::Packed(..) => Heights::Least,
         };
-        let inputs = self.inputs(x.columns);
-        let mut viewer = self.viewer.take();
-        let look = &mut |number: usize, columns: &[S::Value]| match (&mut viewer, layer.shown.get(number)) {
-            (Some(viewer), Some((at, Stands::Columns { gain, offset }))) => {
-                viewer(*at, forward::Look::Columns { columns, gain, offset })
-            }
-            (Some(viewer), Some((at, Stands::Centred(scale)))) => {
-                viewer(*at, forward::Look::Centred { columns, scale: *scale })
-            }
-            _ => Ok(()),
-        };
-        let columns = self.computed(layer.tape, inputs, (heights, self.outputs(i)?), look);
-        self.viewer = viewer;
-        self.after(i, columns?)
+        let columns = self.seen(layer, x.columns, (heights, self.outputs(i)?))?;
+        self.after(i, columns)
     }
 
     fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
-        let (tape, width, factor) = self.recorded().answer(&x.gain, &x.offset)?;
-        let (inputs, floor) = (self.inputs(x.columns), self.on.floor());
-        let vectors = self.computed(tape, inputs, (Heights::Least, Outputs::Exactly(floor)), &mut |_, _| Ok(()))?;
+        let Answer { circuit, width, factor } = self.recorded().answer(&x.gain, &x.offset)?;
+        let vectors = self.seen(circuit, x.columns, (Heights::Least, Outputs::Exactly(self.on.floor())))?;
         Ok(Pooled { vectors, width, factor })
     }
 

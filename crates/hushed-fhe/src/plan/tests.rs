@@ -2,7 +2,7 @@
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::KeySpecs;
-use hushed_model::{Network, NetworkConfig, Pool, random_network};
+use hushed_model::{Network, NetworkConfig, Pool, random_network, random_vit};
 
 use super::*;
 use crate::choices::{ChoicesError, HeadChoice};
@@ -351,4 +351,33 @@ fn prices_are_on_lines_between_what_was_measured() {
     assert!(reference(2).seconds(Op::Bootstrap, 18) < prices.seconds(Op::Bootstrap, 18));
     let text = serde_json::to_string(&prices).unwrap();
     assert_eq!(serde_json::from_str::<Prices>(&text).unwrap(), prices);
+}
+
+/// A vision transformer: the sums after blocks are refreshed and nothing after norms, one norm is after the layers, and
+/// the client's columns are sent with the level that centres them.
+#[test]
+fn images_are_planned_with_norms_before_their_blocks() {
+    let config =
+        NetworkConfig { layers: 2, width: 32, heads: 4, hidden: 64, positions: 17, ..NetworkConfig::vit_base() };
+    let program = random_vit(&config, 1).program_of_all_rows();
+    let params = CkksParams::n16_boot().map_err(hushed_ckks::CkksError::from).unwrap();
+    let choices = assumed_choices(&program, 32);
+    let options = FheOptions { rows: 32, ..options(Lengths::Public) };
+    let plan = FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), &options).unwrap();
+    assert_eq!((plan.layers, plan.logits), (2, Some(1000)));
+    assert!(plan.placement.upload > params.bootstrap_limbs());
+    let wide = plan.steps.iter().filter(|step| step.refreshed.iter().any(|(vectors, _)| *vectors == 32));
+    let wide: Vec<String> = wide.map(|step| step.site.to_string()).collect();
+    let sums = ["attention.add.refresh", "feed_forward.add.refresh"];
+    let expected: Vec<String> = (0..2).flat_map(|i| sums.map(|sum| format!("layer.{i}.{sum}"))).collect();
+    let inside = |site: &&String| site.starts_with("layer");
+    assert_eq!(wide.iter().filter(inside).cloned().collect::<Vec<_>>(), expected);
+    let sees = plan.exposures.iter().map(|e| e.sees.as_str()).collect::<Vec<_>>().join("\n");
+    assert!(sees.contains("map of patches") && !sees.contains("number of tokens"));
+    // One image in packed rows.
+    let one = FheOptions { texts: 1, ..options };
+    let placement = packed_placement(&program, &choices, &params, &one).unwrap();
+    let one = FheOptions { placement, ..one };
+    let plan = FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), &one).unwrap();
+    assert!(plan.placement.columns > 1 && plan.places == 64, "{}", plan.places);
 }

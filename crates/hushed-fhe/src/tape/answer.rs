@@ -7,7 +7,7 @@ use hushed_lower::LinearMap;
 use hushed_model::{Classifier, Pool, StepId, here, same};
 
 use super::functions::SlotFunction;
-use super::layout::{Columns, Hidden};
+use super::layout::{Columns, Hidden, Layout};
 use super::record::Recorder;
 use super::{Holds, Kept, NodeId};
 use crate::choices::ClassifierChoice;
@@ -94,6 +94,30 @@ fn packed(t: &mut Recorder, layout: &Columns, columns: NodeId) -> NodeId {
     packed
 }
 
+/// Blocks of m of the columns, packed as [`pool`] packs; they are 0 in all rows but the first.
+fn blocks(t: &mut Recorder, layout: &Columns, columns: NodeId) -> Vec<NodeId> {
+    let (m, width) = (layout.rows(), t.count(columns));
+    let block = |from: usize| {
+        let block = t.cut(columns, from..width.min(from + m));
+        packed(t, layout, block)
+    };
+    (0..width).step_by(m).map(block).collect()
+}
+
+/// A map of the first row of each text, packed as [`pool`] packs, from columns that are 0 in all other rows.
+pub(crate) fn classes(t: &mut Recorder, layout: &Columns, at: StepId, map: &LinearMap, columns: NodeId) -> Vec<NodeId> {
+    t.at(at);
+    let (width, bias) = (map.rows, map.bias.clone().unwrap_or_default());
+    // Biases are added in first rows alone: they are the server's.
+    let map = t.map(LinearMap { bias: None, ..map.clone() });
+    let numbers = t.linear(map, 0..width, columns);
+    let numbers = match bias.is_empty() {
+        true => numbers,
+        false => layout.plus_rows(t, numbers, &layout.mask(Kept::First(0)), &bias),
+    };
+    blocks(t, layout, numbers)
+}
+
 /// The logits of each text, packed as [`pool`] packs, from columns that are 0 in all rows but the first. `dense` gives
 /// the arguments of the activation, in units of the reach.
 ///
@@ -112,17 +136,14 @@ pub(crate) fn head(
     let map = t.map(LinearMap { bias: None, ..dense.clone() });
     let arguments = t.linear(map, 0..width, columns);
     t.at(at.part("pack"));
-    let mut blocks = Vec::with_capacity(width.div_ceil(m));
-    for from in (0..width).step_by(m) {
-        let range = from..width.min(from + m);
-        let block = t.cut(arguments, range.clone());
-        let packed = packed(t, layout, block);
-        let bias = dense.bias.as_ref().and_then(|bias| bias.get(range)).unwrap_or_default();
-        let packed = t.add_vectors(packed, vec![layout.plain(Holds::Rows(bias.to_vec()))]);
-        blocks.push(t.within(packed, 1.0));
+    let mut arguments = blocks(t, layout, arguments);
+    for (packed, from) in arguments.iter_mut().zip((0..width).step_by(m)) {
+        let bias = dense.bias.as_ref().and_then(|bias| bias.get(from..width.min(from + m))).unwrap_or_default();
+        *packed = t.add_vectors(*packed, vec![layout.plain(Holds::Rows(bias.to_vec()))]);
+        t.within(*packed, 1.0);
     }
     t.at(at.part("refresh"));
-    let joined = t.join(&blocks);
+    let joined = t.join(&arguments);
     let refreshed = t.mark(joined, 1.0);
     t.at(at.part("activation"));
     let tanh = t.function(SlotFunction::Head(Arc::new(HeadActivation::new(c.activation, choice)?)));

@@ -120,6 +120,11 @@ impl Columns {
         Columns { texts: Arc::clone(texts), hidden, baby }
     }
 
+    /// For circuits that read nothing of lengths.
+    pub fn bare(texts: &Arc<Texts>) -> Columns {
+        Columns { texts: Arc::clone(texts), hidden: None, baby: [1, 1] }
+    }
+
     /// One of the vectors of hidden lengths.
     pub fn hidden(&self, which: Hidden) -> Option<NodeId> {
         self.hidden.map(|all| all[which as usize])
@@ -175,8 +180,7 @@ impl Columns {
 /// Makes what [`Columns`] reads of hidden lengths from the client's mask.
 pub(crate) fn hidden(t: &mut Recorder, layout: Interleave) {
     t.at(StepId::outside(REAL_ROWS));
-    let texts = Arc::new(Texts { layout, lengths: Vec::new() });
-    let columns = Columns { texts, hidden: None, baby: [1, 1] };
+    let columns = Columns::bare(&Arc::new(Texts { layout, lengths: Vec::new() }));
     let sent = t.input(REAL_ROWS, 1);
     let tokens = t.mark(sent, 1.0);
     let part = t.read_as(tokens, 1.0 / layout.rows() as f64);

@@ -1,9 +1,10 @@
 //! The first rung: the model in the clear, with the result of each step.
 
-use hushed_model::{Kind, Matrix, ModelError, PlainActs, Program, TokenIds, plain};
+use hushed_model::{Item, Kind, Matrix, ModelError, PlainActs, Program, plain};
 
 use super::rung::Shown;
 use crate::error::FheError;
+use crate::simulate::bare;
 
 /// A run between two layers.
 pub(super) struct Clear {
@@ -14,9 +15,8 @@ pub(super) struct Clear {
 
 impl Clear {
     /// Embedded and normalised.
-    pub fn new(program: &Program, texts: &[TokenIds]) -> Result<Clear, FheError> {
+    pub fn new(program: &Program, texts: &[Item]) -> Result<Clear, FheError> {
         // Padding in a text would add rows that no other rung has.
-        let bare = |t: &TokenIds| TokenIds::new(t.ids().iter().copied().take(t.rows().real).collect());
         let x = plain::start(program, texts.iter().map(bare).collect())?;
         let sums = program.vocabulary().is_some();
         Ok(Clear { x, sums })

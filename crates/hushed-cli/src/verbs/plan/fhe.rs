@@ -204,19 +204,27 @@ impl Args {
     pub fn run(&self, request: &Request<'_>, out: &Output) -> Result<(), CliError> {
         let files = PublicFiles::read(request.dir).map_err(hushed_model::ModelError::from)?;
         let public = files.parse().map_err(hushed_model::ModelError::from)?;
-        let longest = request.tokens.iter().copied().max().unwrap_or(0);
+        let longest = match &public.images {
+            Some(images) => images.patches() + 1,
+            None => request.tokens.iter().copied().max().unwrap_or(0),
+        };
         let rows = self.rows.unwrap_or(longest).next_power_of_two();
         let limit = public.max_tokens;
         if longest > limit || rows < 4 || rows > limit.next_power_of_two() {
             let given = longest.max(rows);
             return Err(CliError::Tokens { given, least: 3, limit });
         }
+        let offers = self.public_plan.is_some() || self.public_model.is_some();
+        if offers && public.images.is_some() {
+            let what = "a request of images".to_owned();
+            return Err(FheError::Unsupported { what, remedy: "plan, calibrate and verify take images" }.into());
+        }
         let params = CkksParams::preset(&self.parameters)
             .map_err(|source| CliError::Preset { name: self.parameters.clone(), source })?;
         can_run(&Model::shapes_only(&public).program_of_all_rows())?;
         // Counts do not depend on weights; if the folder has none, random ones are used.
         let shapes = |_| random_model(&public);
-        let model = match self.public_plan.is_some() || self.public_model.is_some() {
+        let model = match offers {
             true => Model::load(request.dir)?,
             false => Model::load(request.dir).unwrap_or_else(shapes),
         };
@@ -278,7 +286,7 @@ impl Args {
         }
         let made = Made { choices: used, params: &params, bootstrap: &bootstrap, options: &options, report: &plan };
         // What a manifest declares depends on the weights, and is printed as it is written.
-        if self.public_plan.is_some() || self.public_model.is_some() {
+        if offers {
             out.note("planned; reading the weights and packing the public model …");
         }
         let public = self.public(request.dir, &model)?;

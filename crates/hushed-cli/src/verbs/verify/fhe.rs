@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::plot;
 use crate::connect::at_least_one;
 use crate::error::CliError;
+use crate::images::Read;
 use crate::input::{self, Truncate};
 use crate::labels::rank_correlation;
 use crate::lengths::Learns;
@@ -113,13 +114,15 @@ impl Args {
         &self,
         out: &Output,
         dir: &Path,
-        mut texts: Vec<String>,
+        mut given: Read,
         scores: &[f64],
         too_long: &Truncate,
     ) -> Result<(), CliError> {
-        let documents = texts.len();
+        let documents = given.len();
         if let Some(path) = &self.queries {
+            let mut texts = given.texts()?;
             texts.extend(input::read_lines(path)?);
+            given = Read::Texts(texts);
         }
         let params =
             named(&self.parameters).map_err(|source| CliError::Preset { name: self.parameters.clone(), source })?;
@@ -133,8 +136,8 @@ impl Args {
         made_for.and_then(|()| choices.check_model(&weights)).map_err(FheError::from)?;
         let rows = self.rows.map(|n| usize::from(n).next_power_of_two());
         let limit = rows.unwrap_or(choices.rows).min(choices.rows);
-        let tokens = too_long.tokens_within(&model.public, &texts, limit, false)?;
-        let longest = tokens.iter().map(|t| t.ids().len()).max().unwrap_or(0);
+        let items = given.within(&model.public, limit, too_long)?;
+        let longest = items.iter().map(|item| item.rows().real).max().unwrap_or(0);
         let rows = rows.unwrap_or(longest.next_power_of_two().max(4));
         if rows > choices.rows {
             let (given, limit) = (rows, choices.rows);
@@ -171,16 +174,16 @@ impl Args {
                 // Not with --encrypted.
                 Event::Text { .. } => {}
             };
-            let report = verify(&model, &choices, &params, &tokens, &options, &progress)?;
+            let report = verify(&model, &choices, &params, &items, &options, &progress)?;
             bar.end();
             report
         } else {
             let (steps, what) = match self.texts {
-                Some(_) => (2 * tokens.len(), "runs"),
+                Some(_) => (2 * items.len(), "runs"),
                 None => (2 * layers, "layers"),
             };
             let bar = out.progress(steps as u64, what);
-            let report = verify(&model, &choices, &params, &tokens, &options, &|_| bar.inc(1))?;
+            let report = verify(&model, &choices, &params, &items, &options, &|_| bar.inc(1))?;
             bar.finish_and_clear();
             report
         };
@@ -189,7 +192,7 @@ impl Args {
             out.result(json!({ "out_of_range": gone }), || left(gone))?;
         }
         for answer in &report.answers {
-            let tokens = tokens[answer.text].ids().len();
+            let tokens = items[answer.text].rows().real;
             let cosines = cosines(answer);
             let shown: Vec<String> = cosines.iter().map(|(name, c)| format!("{name} {c:.6}")).collect();
             let cosine: Map<String, Value> = cosines.into_iter().map(|(name, c)| (name.to_owned(), json!(c))).collect();
@@ -198,12 +201,12 @@ impl Args {
         }
         self.table(out, &report)?;
         if let Some(path) = &self.plot {
-            let title = format!("{} texts, {rows} rows a text, {} ({} layers)", tokens.len(), self.parameters, layers);
+            let title = format!("{} texts, {rows} rows a text, {} ({} layers)", items.len(), self.parameters, layers);
             fs::write(path, plot::svg(&report.stages, &title))
                 .map_err(|source| CliError::WriteFile { path: path.clone(), source })?;
         }
         let head = program.vocabulary().and_then(|head| head.weights.as_deref());
-        self.end(out, &report, &Texts { documents, texts: tokens.len(), scores, head })
+        self.end(out, &report, &Texts { documents, texts: items.len(), scores, head })
     }
 
     fn on_key(&self) -> OnKey {

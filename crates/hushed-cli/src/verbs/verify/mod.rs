@@ -47,6 +47,7 @@ Examples:
       --rows 32 --truncate --plot verify.svg
   hushed verify DIR --protocol fhe --input data/search/documents.txt \\
     --queries data/search/queries.txt
+  hushed verify data/vit-digits --protocol fhe --image 7.png --image 3.png
   hushed verify DIR --protocol fhe --input data/unseen.txt --truncate --rows 128 --texts 1
   hushed verify DIR --protocol fhe --input data/sample.txt --rows 32 --truncate --layers 1 \\
     --encrypted --max-memory 20"
@@ -69,7 +70,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.tsv", env = "HUSHED_LABELS")]
     labels: Option<PathBuf>,
 
-    /// With a model of images, which `fhe` does not support: a PNG or JPEG file; may be given more than once
+    /// With a model of images: a PNG or JPEG file; may be given more than once
     #[arg(long, value_name = "FILE")]
     image: Vec<PathBuf>,
 
@@ -105,10 +106,7 @@ impl Args {
                 let head = self.head.of(&model.public);
                 twopc::run(out, &model, (&items, head), &scores)
             }
-            Protocol::Fhe => {
-                let texts = given.texts()?;
-                self.fhe.run(out, &self.dir, texts, &scores, &self.too_long)
-            }
+            Protocol::Fhe => self.fhe.run(out, &self.dir, given, &scores, &self.too_long),
         }
     }
 

@@ -10,11 +10,10 @@
 
 use std::sync::Arc;
 
-use hushed_lower::LinearMap;
 use hushed_model::{FeedForward, Linear, Norm, StepId, same};
 
 use super::attention::Read;
-use super::{Packed, refreshed as refreshed_pairs, residual};
+use super::{After, Packed, refreshed as refreshed_pairs};
 use crate::choices::{ActivationChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::unit_map;
@@ -101,7 +100,7 @@ pub(crate) fn feed_forward<S: Slots>(
     p: &Packed,
     (at, block, choice): (StepId, &FeedForward, &ActivationChoice),
     (x, columns): Read<'_>,
-    (kept, kappa): (Kept, f64),
+    After { kept, kappa, beside, rest }: After,
 ) -> Result<NodeId, FheError> {
     let (hidden, spread) = (block.up.outputs, p.places.columns);
     same(at, "intervals", choice.columns.len(), hidden)?;
@@ -124,8 +123,7 @@ pub(crate) fn feed_forward<S: Slots>(
     let at = at.part("down");
     t.at(at);
     let down = on.map(at, || centred(on, at, &block.down, kappa))?;
-    let rest = Arc::new(residual(on, columns, kappa));
-    p.linear(t, spread, &[(places, y, &down), (spread, x, &rest)], kept)
+    p.linear(t, spread, &[(places, y, &down), (spread, beside, &Arc::new(rest))], kept)
 }
 
 /// κ·(y + x − mean) in pairs for y = W·x + b: a feed-forward block merged into one map (the
@@ -139,12 +137,14 @@ pub(crate) fn merged<S: Slots>(
     p: &Packed,
     (at, w): (StepId, &Linear),
     (x, columns): Read<'_>,
-    (kept, kappa): (Kept, f64),
+    After { kept, kappa, beside, rest }: After,
 ) -> Result<NodeId, FheError> {
     t.at(at);
-    let map = on.map(at, || {
-        let rest: LinearMap = residual(on, columns, kappa);
-        Ok(merged_map(on, at, w, columns, kappa)?.plus(&rest))
-    })?;
-    p.linear(t, p.places.columns, &[(p.places.columns, x, &map)], kept)
+    let spread = p.places.columns;
+    if beside == x {
+        let map = on.map(at, || Ok(merged_map(on, at, w, columns, kappa)?.plus(&rest)))?;
+        return p.linear(t, spread, &[(spread, x, &map)], kept);
+    }
+    let map = on.map(at, || merged_map(on, at, w, columns, kappa))?;
+    p.linear(t, spread, &[(spread, x, &map), (spread, beside, &Arc::new(rest))], kept)
 }
