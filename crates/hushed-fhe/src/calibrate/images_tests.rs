@@ -1,20 +1,18 @@
 //! Encoders whose layers begin with norms: a vision transformer, and an encoder of texts made of such layers.
 
-use std::sync::Arc;
-
-use hushed_model::testing::{tiny_config, tiny_golden};
+use hushed_model::testing::{tiny_config, tiny_golden, tiny_model};
 use hushed_model::{
-    EmbedderNetwork, Item, Model, NetworkConfig, Pixels, Pool, TokenIds, plain, random_network, random_vit,
+    Body, EmbedderNetwork, Item, Model, NetworkConfig, Pixels, Pool, TokenIds, cosine, plain, random_network,
+    random_vit,
 };
 
 use super::clear::Clear;
-use super::measure::open;
 use super::*;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{Lengths, named};
-use crate::simulate::{Batch, Watch, embedded};
+use crate::simulate::{Batch, embedded};
 use crate::testing::images;
-use crate::{Function, Simulator, Slots};
+use crate::{Simulator, Slots};
 
 /// The model in the clear, and its circuit with exact functions: the same logits, in groups of any size, and every norm
 /// is measured, that after the layers in first rows alone.
@@ -33,22 +31,17 @@ fn the_circuit_of_images_with_exact_functions_is_the_model() {
         assert!((found - expected).abs() < 1e-8, "{found} and {expected}");
     }
     let norms = seen.layers.iter().flat_map(|layer| &layer.norms).chain([&seen.norm]);
-    for norm in norms {
+    for (place, norm) in norms.enumerate() {
         assert!(norm.first.least > 0.0 && norm.first.greatest < f64::INFINITY && norm.largest > 1.0);
-        assert!(norm.masked.least.is_finite());
+        // Of padding a client sends zeros.
+        assert!(place == 0 || norm.masked.least.is_finite());
     }
     assert!(seen.layers.iter().all(|layer| layer.norms.iter().all(|norm| norm.later.least > 0.0)));
     assert!(seen.norm.later.least.is_infinite());
 }
 
-struct Blind;
-
-impl Watch for Blind {
-    fn see(&self, _: hushed_model::StepId, _: &Function, _: &[f64]) {}
-}
-
-/// An encoder of texts with norms before its blocks: whoever knows the lengths, its circuit with
-/// exact functions is the model.
+/// An encoder of texts with norms before its blocks: whoever knows the lengths, its circuit is the model, up
+/// to its polynomials.
 #[test]
 fn texts_through_layers_that_begin_with_norms_are_pooled() {
     const ROWS: usize = 16;
@@ -62,24 +55,25 @@ fn texts_through_layers_that_begin_with_norms_are_pooled() {
     let network = EmbedderNetwork { embedding, layers: vision.layers, norm, pool: Pool::Mean };
     let program = network.program();
     can_run(&program).unwrap();
+    let read_first = EmbedderNetwork { pool: Pool::First, ..network.clone() };
     // In its last layer only the first row: another circuit.
-    assert!(can_run(&EmbedderNetwork { pool: Pool::First, ..network }.program()).is_err());
+    assert!(can_run(&read_first.program()).is_err());
+    let mut model = tiny_model();
+    model.body = Body::Embedder(network);
+    let text = |length: usize| TokenIds::new((0..length).map(|i| (i * 31 + length * 17) as u32 % 90).collect());
+    let texts: Vec<TokenIds> = [16, 3, 1, 9, 5, 12, 16, 2].map(text).to_vec();
+    let sample = Sample { texts: &texts, hostile: &[], broad: &[], sha256: "", model_sha256: "" };
+    let choices = intervals(&model, &sample, &Options { rows: ROWS, ..Options::default() }, 31, 31).unwrap();
+    let rows: Vec<_> = texts.iter().map(|text| embedded(&program, text).unwrap()).collect();
     for lengths in [Lengths::Public, Lengths::Private] {
-        let choices = open(&program, &Structure::none(&program), ROWS).unwrap();
-        let text = |length: usize| TokenIds::new((0..length).map(|i| (i * 31 + length * 17) as u32 % 90).collect());
-        let texts: Vec<TokenIds> = [16, 3, 1, 9].map(text).to_vec();
-        let rows: Vec<_> = texts.iter().map(|text| embedded(&program, text).unwrap()).collect();
-        let on = Simulator::new(&params, 4 * ROWS).unwrap().exact(Arc::new(Blind));
+        let on = Simulator::new(&params, texts.len() * ROWS).unwrap();
         let placement = Placement::plain(on.top(), ROWS, 8);
         let batch = Batch { program: &program, choices: &choices, placement: &placement, lengths, bound: 8.0 };
         let found = batch.run(&on, ROWS, &rows, None).unwrap();
         for (text, found) in texts.iter().zip(&found) {
             let expected = plain::run(&program, vec![text.clone()], |_, _| ()).unwrap().values;
-            // Where the server does not know how many rows a text has, the client divides.
-            let share = if lengths.encrypted() { ROWS as f64 / text.ids().len() as f64 } else { 1.0 };
-            for (found, expected) in found.iter().zip(expected.row(0)) {
-                assert!((share * found - expected).abs() < 1e-7, "{} and {expected}", share * found);
-            }
+            let near = cosine(found, expected.row(0));
+            assert!(near > 0.999, "{lengths:?} {} tokens: {near}", text.ids().len());
         }
     }
 }
@@ -91,7 +85,7 @@ fn a_calibration_of_images_has_a_norm_after_the_layers() {
     let images = images(&model, 16);
     let sample = Sample::<Pixels> { texts: &images, hostile: &[], broad: &[], sha256: "", model_sha256: "" };
     let options =
-        Options { rows: 32, wanted: 0.999, parameters: "insecure-test/9/14".to_owned(), ..Options::default() };
+        Options { rows: 32, wanted: 0.999, parameters: "insecure-test/13/14".to_owned(), ..Options::default() };
     let choices = calibrate(&model, &sample, &options, &mut |_| ()).unwrap();
     assert!(choices.norm.is_some() && choices.layers.iter().all(|layer| layer.frozen_row.is_none()));
     let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();

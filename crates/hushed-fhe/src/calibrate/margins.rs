@@ -74,8 +74,8 @@ const SECOND_ERROR: f64 = 1.0 / 4096.0;
 const ROOT_SEED: usize = 15;
 const ROOT_STEPS: usize = 2;
 
-/// The choice of a layer whose second norm is this, from its fixed heads and x̂ of its frozen row, if any. `sizes`: rows
-/// per text, and levels of a chain after a refresh; `masked` as in [`norm`].
+/// The choice of a layer whose second norm is this, from its fixed heads and x̂ of its frozen row, if any. `sizes`:
+/// rows per text, and levels of a chain after a refresh; `masked` as in [`norm`].
 pub(super) fn layer(
     second: &Norm,
     seen: &LayerSeen,
@@ -149,8 +149,8 @@ fn first(head: &HeadSeen) -> (Interval, f64, Interval) {
     (scores, least_maximum, first)
 }
 
-/// A norm's choice; `frozen` is the largest |x̂| of its frozen row, and `masked` how many times the greatest variance that
-/// of a row may be whose result is not used: [`MASKED`] or [`REFRESHED`].
+/// A norm's choice; `frozen` is the largest |x̂| of its frozen row, and `masked` how many times the greatest variance
+/// that of a row may be whose result is not used: [`MASKED`] or [`REFRESHED`].
 pub(super) fn norm(seen: &NormSeen, width: usize, frozen: f64, masked: f64) -> Result<NormChoice, FheError> {
     let d = width as f64;
     let least = seen.later.least.min(seen.first.least) / VARIANCES;

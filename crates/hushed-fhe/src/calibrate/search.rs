@@ -85,8 +85,8 @@ impl Options {
         Ok(named(&self.parameters).map_err(CkksError::from)?)
     }
 
-    /// A classifier reads the first row of the last layer, so that row is not replaced; nor is a row of a residual stream
-    /// that goes on beside norms.
+    /// A classifier reads the first row of the last layer, so that row is not replaced; nor is a row of a residual
+    /// stream that goes on beside norms.
     pub(super) fn most_frozen(&self, program: &Program) -> usize {
         let readable = program.layers().len() - usize::from(program.classes().is_some());
         if begins_with_norm(program) { 0 } else { self.most_frozen.min(readable) }

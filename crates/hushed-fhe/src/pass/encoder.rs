@@ -33,6 +33,7 @@ use crate::tape::encoder::{
 };
 use crate::tape::layout::Hidden;
 use crate::tape::levels::{Heights, Limits, Outputs};
+use crate::tape::norm::ROOT;
 use crate::tape::packed::products::keys;
 use crate::tape::packed::{HIDDEN, Places};
 use crate::tape::record::Recorder;
@@ -105,8 +106,8 @@ impl<'a, S: Slots> Pass<'a, S> {
         let layout = rows.layout();
         let mut all = None;
         for steps in program.layers() {
-            let step = program.steps().get(steps.start);
-            if let Some((id, Block::Attention(a))) = step.map(|s| (s.id, &s.block)) {
+            for step in program.steps().get(steps).unwrap_or_default() {
+                let (id, Block::Attention(a)) = (step.id, &step.block) else { continue };
                 let unfit = || unfit(id, a, layout);
                 let heads = heads_of(a, layout).map_err(|_| unfit())?;
                 let spread = layout.spread(program.width(), heads.pairs());
@@ -300,12 +301,13 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         let id = |block: fn(&Block) -> bool| all.iter().rev().find(|step| block(&step.block)).map(|step| step.id);
         let merged = id(|block| matches!(block, Block::Linear(_))).is_some();
         let end = all.last().map(|step| step.id.part("refresh"));
+        let root = all.first().map(|step| step.id.part(ROOT));
         let weigh = id(|block| matches!(block, Block::Attention(_))).map(|id| id.part("weigh"));
         let sums = weigh.map(|weigh| [weigh.part("first_sum"), weigh.part("second_sum")]).unwrap_or_default();
         let height = |node: &Node, least: usize| match node.op {
             Op::Mark { mark: Mark::Statistic { .. } } => statistics,
             _ if sums.contains(&node.step) => statistics,
-            _ if Some(node.step) == end => attention,
+            _ if Some(node.step) == end || Some(node.step) == root => attention,
             _ if merged => least,
             _ if last => feed_forward.max(least),
             _ => feed_forward,

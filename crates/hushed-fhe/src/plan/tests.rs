@@ -2,7 +2,8 @@
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::KeySpecs;
-use hushed_model::{Network, NetworkConfig, Pool, random_network, random_vit};
+use hushed_model::testing::long;
+use hushed_model::{Network, NetworkConfig, Pool, random_network, random_vit, vit_shapes};
 
 use super::*;
 use crate::choices::{ChoicesError, HeadChoice};
@@ -380,4 +381,43 @@ fn images_are_planned_with_norms_before_their_blocks() {
     let one = FheOptions { placement, ..one };
     let plan = FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), &one).unwrap();
     assert!(plan.placement.columns > 1 && plan.places == 64, "{}", plan.places);
+}
+
+/// ViT-base with 1000 classes, a batch and one image: what a plan of it costs.
+#[test]
+fn a_published_vision_transformer_is_planned() {
+    if !long() {
+        return;
+    }
+    let config = NetworkConfig::vit_base();
+    let thin = random_vit(&NetworkConfig { layers: 1, hidden: 1, ..config.clone() }, 1);
+    let mut vision = vit_shapes(&config);
+    for layer in &mut vision.layers {
+        layer.attention_norm = thin.layers[0].attention_norm.clone();
+        layer.feed_forward_norm = thin.layers[0].feed_forward_norm.clone();
+    }
+    (vision.norm, vision.classes) = (thin.norm, thin.classes);
+    let program = vision.program_of_all_rows();
+    let params = CkksParams::n16_boot().map_err(hushed_ckks::CkksError::from).unwrap();
+    let choices = assumed_choices(&program, 256);
+    let (_, keys) = crate::run::job::bootstrap(&params).unwrap();
+    let batch = FheOptions { rows: 256, ..options(Lengths::Public) };
+    let one = FheOptions { texts: 1, ..batch.clone() };
+    let one = FheOptions { placement: packed_placement(&program, &choices, &params, &one).unwrap(), ..one };
+    for options in [batch, one] {
+        let plan = FhePlanReport::new(&program, &choices, true, &params, &keys, &options).unwrap();
+        println!(
+            "{} images: {:.0} core-seconds, {} bootstraps, {} key switches, {:.1} GiB of memory, {:.2} GiB of keys, {:.1} MiB up, {:.1} MiB down, {:?}",
+            plan.texts,
+            plan.work.seconds,
+            plan.work.bootstraps(),
+            plan.work.key_switches(),
+            plan.memory.total() as f64 / f64::from(1 << 30),
+            plan.key_bytes as f64 / f64::from(1 << 30),
+            plan.bytes_up as f64 / f64::from(1 << 20),
+            plan.bytes_down as f64 / f64::from(1 << 20),
+            plan.placement
+        );
+        assert_eq!((plan.layers, plan.width, plan.logits), (12, 768, Some(1000)));
+    }
 }

@@ -9,6 +9,8 @@ use crate::calibrate::{Options as Search, Sample, calibrate};
 use crate::plan::public_plan::{Lengths, named};
 
 const PARAMETERS: &str = "insecure-test/9/14";
+/// With room for more images at a time.
+const WIDE: &str = "insecure-test/13/14";
 
 /// The model, its digits that it was not trained on, and their names.
 fn digits() -> (Model, Vec<Pixels>, Vec<usize>) {
@@ -31,13 +33,13 @@ fn label(logits: &[f64]) -> usize {
     (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap()
 }
 
-/// Every step of every layer is present and errs as predicted; the label is that of the clear model wherever its largest
-/// logit leads by more than twice the error of the logits.
+/// Every step of every layer is present and errs as predicted; the label is that of the clear model wherever its
+/// largest logit leads by more than twice the error of the logits.
 #[test]
 fn digits_on_a_key_get_the_labels_of_the_clear_model() {
     let (model, images, names) = digits();
     let sample = Sample { texts: &images[..96], hostile: &[], broad: &[], sha256: "", model_sha256: "" };
-    let search = Search { rows: 32, parameters: PARAMETERS.to_owned(), ..Search::default() };
+    let search = Search { rows: 32, parameters: WIDE.to_owned(), ..Search::default() };
     let choices = calibrate(&model, &sample, &search, &mut |_| ()).unwrap();
     let params = named(PARAMETERS).unwrap();
     let options = |together: Option<usize>| Options {

@@ -19,8 +19,8 @@ use crate::testing::images;
 
 const ROWS: usize = 32;
 
-/// Layers that begin with norms, whose stream is refreshed with the pairs of columns that it lies in, and the classes of
-/// the first row: the logits of the model, resumed between layers.
+/// Layers that begin with norms, whose stream is refreshed with the pairs of columns that it lies in, and the classes
+/// of the first row: the logits of the model, resumed between layers.
 #[test]
 fn one_image_gets_its_logits() {
     let model = Model::load(&tiny_golden("vit")).unwrap();

@@ -14,7 +14,7 @@ pub(crate) fn begins_with_norm(program: &Program) -> bool {
     program.vocabulary().is_none() && matches!(first, Some(Step { block: Block::Norm(_), .. }))
 }
 
-/// The fewest primes with which columns are sent: those of a refresh, or of one level more where they are centred first.
+/// The fewest primes with which columns are sent: those of a refresh, or one level more where they are centred first.
 ///
 /// # Errors
 /// Those of levels.

@@ -250,7 +250,14 @@ impl<S: Slots> Record<'_, '_, S> {
             Some(_) => layout.mask(Kept::Later),
             None => layout.mask(Kept::All),
         };
-        let block = NormBlock { at, norm: n, choice, rows: &rows, frozen: constants.transpose()? };
+        let block = NormBlock {
+            at,
+            norm: n,
+            choice,
+            rows: &rows,
+            read: begins_with_norm(of.program),
+            frozen: constants.transpose()?,
+        };
         let mut node = norm(t, of.on, layout, centred, block)?;
         if refreshed {
             t.at(at.part("refresh"));
@@ -279,7 +286,8 @@ impl<S: Slots> Record<'_, '_, S> {
             Some(_) => PackedKept::Later,
             None => PackedKept::Tokens,
         };
-        let low = !ends && !begins_with_norm(of.program);
+        let fresh = begins_with_norm(of.program);
+        let low = (!ends, fresh);
         let mut node = packed::layer::norm(t, of.on, p, (at, n, choice), (centred, kept, low))?;
         if let Some(row) = frozen_row.filter(|_| ends) {
             let row = frozen(at, row, n, choice.bound)?.into();

@@ -26,12 +26,11 @@ use crate::tape::NodeId;
 use crate::tape::attention::refreshed;
 use crate::tape::feed_forward::merged as merged_map;
 use crate::tape::functions::SlotFunction;
+use crate::tape::norm::{ROOM, ROOT};
 use crate::tape::record::Recorder;
 
-/// Margin above the largest inverse root of a calibrated variance, for its refresh.
-const ROOM: f64 = 1.5;
-
-/// x̂ divided by the bound of its choice, from κ·(x − mean of x) in pairs. `low`: the columns have no level left.
+/// x̂ divided by the bound of its choice, from κ·(x − mean of x) in pairs. `low`: the root is refreshed, as the columns
+/// have no level left, or a block reads the result; `fresh`: the columns were refreshed for it.
 ///
 /// # Errors
 /// A norm without means, a range without a fit.
@@ -40,10 +39,10 @@ pub(crate) fn norm<S: Slots>(
     on: &S,
     p: &Packed,
     (at, norm, choice): (StepId, &Norm, &NormChoice),
-    (mut c, kept, low): (NodeId, Kept, bool),
+    (mut c, kept, (low, fresh)): (NodeId, Kept, (bool, bool)),
 ) -> Result<NodeId, FheError> {
     has_means(at, norm)?;
-    if low {
+    if low && !fresh {
         c = refreshed_pairs(t, at.part("refresh"), c);
     }
     t.at(at);
@@ -58,7 +57,7 @@ pub(crate) fn norm<S: Slots>(
         // The largest root, and so the message of the refresh, is below 1.
         let most = ROOM / choice.low.sqrt();
         let root = p.times(t, root, kept, vec![move |_| 1.0 / most]);
-        let root = refreshed(t, at, "root", &[root], 1.0);
+        let root = refreshed(t, at, ROOT, &[root], 1.0);
         t.read_as(root[0], most * factor)
     } else {
         p.times(t, root, kept, vec![move |_| factor])

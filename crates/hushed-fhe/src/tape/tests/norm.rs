@@ -114,7 +114,13 @@ impl Case {
         let centred = residual(&mut t, &columns, &x, node, block, c.scale);
         let frozen = constants.map(|numbers| (numbers, columns.mask(Kept::First(0))));
         let rows = columns.mask(rows);
-        let y = norm(&mut t, on, &columns, centred, NormBlock { at, norm: &n, choice: &c, rows: &rows, frozen })?;
+        let y = norm(
+            &mut t,
+            on,
+            &columns,
+            centred,
+            NormBlock { at, norm: &n, choice: &c, rows: &rows, read: false, frozen },
+        )?;
         t.output(y);
         let mut inputs = Inputs::<Simulator>::new();
         if private {
