@@ -227,6 +227,14 @@ impl FhePlan {
     /// # Errors
     /// A [`PlanFileError`] for each way in which the file can be wrong.
     pub fn from_json(bytes: &[u8]) -> Result<(FhePlan, Arc<CkksParams>), PlanFileError> {
+        Self::read(bytes, FhePlan::params)
+    }
+
+    /// [`FhePlan::from_json`] with another way to the ring.
+    pub(crate) fn read(
+        bytes: &[u8],
+        ring: impl FnOnce(&FhePlan) -> Result<Arc<CkksParams>, PlanFileError>,
+    ) -> Result<(FhePlan, Arc<CkksParams>), PlanFileError> {
         if bytes.len() > MAX_PLAN_BYTES {
             let bytes = bytes.len();
             return Err(PlanFileError::TooLarge { bytes });
@@ -240,7 +248,7 @@ impl FhePlan {
         if found != hash {
             return Err(PlanFileError::Damaged { found, stated: hash.chars().take(64).collect() });
         }
-        let params = plan.params()?;
+        let params = ring(&plan)?;
         plan.check(&params)?;
         Ok((plan, params))
     }
