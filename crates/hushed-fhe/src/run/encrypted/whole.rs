@@ -196,14 +196,17 @@ impl Subject {
         let noise = self.plan.reply_noise();
         let received: Vec<Ciphertext> = reply.iter().map(|ct| ct.clone().with_noise(noise)).collect();
         let rows = client.open(keys.decryptor(), &received, upload.lengths()).unwrap();
-        if self.plan.placement.per_place > 1 {
-            let rows: Vec<Vec<f64>> = upload.arranged().texts.iter().map(|&at| rows[at].clone().unwrap()).collect();
-            return Answered { raw: rows.clone(), rows, reply };
-        }
         let raw: Vec<Vec<f64>> = reply.iter().map(|ct| keys.open(ct)).collect();
-        let (width, factor) = (pooled.width, pooled.factor);
-        let raw = unpack(self.layout, upload.lengths(), width, factor, &raw).unwrap();
-        Answered { rows: rows.into_iter().flatten().collect(), raw, reply }
+        let (width, factor, most) = (pooled.width, pooled.factor, self.plan.placement.per_place);
+        // The vectors of the first texts of all places come first.
+        let of_number = |(number, vectors): (usize, &[Vec<f64>])| {
+            let lengths: Vec<usize> = upload.lengths().iter().copied().skip(number).step_by(most).collect();
+            unpack(self.layout, &lengths, width, factor, vectors).unwrap()
+        };
+        let raw: Vec<Vec<Vec<f64>>> = raw.chunks(width.div_ceil(ROWS)).enumerate().map(of_number).collect();
+        let texts = &upload.arranged().texts;
+        let raw = texts.iter().map(|at| raw[at % most][at / most].clone()).collect();
+        Answered { rows: texts.iter().map(|&at| rows[at].clone().unwrap()).collect(), raw, reply }
     }
 }
 
