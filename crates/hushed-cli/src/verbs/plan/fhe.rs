@@ -436,7 +436,7 @@ fn read_counts(path: &Path) -> Result<Vec<usize>, CliError> {
     let bytes = read(path)?;
     let counts = bytes.split(|&byte| byte == b'\n').zip(1..);
     let counts = counts.filter(|(line, _)| !line.trim_ascii().is_empty()).map(|(bytes, line)| {
-        let count = str::from_utf8(bytes.trim_ascii()).ok().and_then(|count| count.parse().ok());
+        let count = str::from_utf8(bytes.trim_ascii()).ok().and_then(|count| count.parse::<usize>().ok());
         count.filter(|&count| count > 0).ok_or_else(|| CliError::TokenCount { path: path.to_owned(), line })
     });
     let counts: Vec<usize> = counts.collect::<Result<_, _>>()?;
