@@ -124,6 +124,9 @@ pub enum CliError {
     #[error("{path} holds no prices: give the JSON of `hushed plan --protocol fhe --measure whole --json`")]
     Prices { path: PathBuf },
 
+    #[error("{path}, line {line}: not the number of tokens of a text")]
+    TokenCount { path: PathBuf, line: usize },
+
     #[error("no parameter set `{name}`: {source}")]
     Preset { name: String, source: hushed_ckks::CkksParamsError },
 
@@ -162,6 +165,7 @@ impl CliError {
             | Self::Labels { .. }
             | Self::NoSuchLabel { .. }
             | Self::Prices { .. }
+            | Self::TokenCount { .. }
             | Self::Tokens { .. }
             | Self::Plan(_) => 3,
             Self::Prune(PruneError::Sample { .. }) | Self::NoneCompared { .. } => 3,
@@ -220,6 +224,7 @@ impl CliError {
             Self::InputTooLarge { .. } => "input-too-large",
             Self::Labels { .. } | Self::NoSuchLabel { .. } => "labels-malformed",
             Self::Prices { .. } => "prices",
+            Self::TokenCount { .. } => "token-count-malformed",
             Self::Image { .. } | Self::Model(ModelError::Image(_)) => match self.exit_code() {
                 3 => "image-refused",
                 4 => "model-folder",

@@ -139,7 +139,7 @@ fn removed(document: &mut Value, path: &str) {
 /// Manifests and their ring.
 pub type Plans = (Vec<Value>, Arc<CkksParams>);
 
-/// Good manifests: of a batch, of packed rows, and of a decoder read at all rows.
+/// Good manifests: of a batch, of packed rows, of a decoder read at all rows, and of texts that share places.
 ///
 /// # Panics
 /// Never: the sizes are constants that tests build.
@@ -162,7 +162,10 @@ pub fn plans() -> Plans {
     for plan in [&mut packed, &mut decoder] {
         plan.reply.deviation = reply_deviation(&params, plan.reply.magnitude);
     }
-    let plans = [batch, packed, decoder];
+    let mut shared = FhePlan { lengths: Lengths::Public, canary: None, ..batch.clone() };
+    shared.placement.per_place = 2;
+    shared.reply.ciphertexts = 2;
+    let plans = [batch, packed, decoder, shared];
     let value = |plan: &FhePlan| serde_json::to_value(plan).unwrap_or_default();
     (plans.iter().map(value).collect(), params)
 }
@@ -203,8 +206,8 @@ pub fn plan((seeds, params): &Plans, data: &[u8]) {
 }
 
 fn used(plan: &FhePlan, params: &Arc<CkksParams>) {
-    let (texts, places) = (plan.texts(params), plan.places(params));
-    assert!(texts.is_ok_and(|texts| places.is_ok_and(|places| texts <= places)));
+    let (texts, lengths) = (plan.texts(params), plan.declared_lengths(params));
+    assert!(texts.is_ok_and(|texts| lengths.is_ok_and(|lengths| texts <= lengths)));
     let bits = plan.reply_bits(params);
     assert!(bits <= params.certified_bits());
     let specs = plan.key_specs(params);
@@ -265,6 +268,18 @@ pub fn seed() -> Seed {
     (plan, params)
 }
 
+/// The same, where two texts may share a place.
+///
+/// # Panics
+/// As [`seed`].
+#[must_use]
+pub fn shared_seed() -> Seed {
+    let (mut plan, params) = seed();
+    plan.placement.per_place = 2;
+    plan.reply.ciphertexts *= 2;
+    (plan, params)
+}
+
 /// The heads of a request, a reply and a file of keys: words are replaced, and the digests fit. The first byte chooses
 /// the file, each edit the place of a word and its value. Nothing follows the heads but zeros, as long as planned.
 pub fn head((plan, params): &Seed, data: &[u8]) {
@@ -280,20 +295,20 @@ pub fn head((plan, params): &Seed, data: &[u8]) {
         bytes
     };
     let ids = [&plan.hash()[..], &KEYS].concat();
-    let places = plan.places(params).unwrap_or_default();
+    let lengths = plan.declared_lengths(params).unwrap_or_default();
     match which % 3 {
         0 => {
             let Ok(length) = exchange::request_bytes(plan, params) else {
                 return;
             };
-            let head = [&ids[..], &[0; exchange::REQUEST_ID], &vec![0; 2 * places]].concat();
+            let head = [&ids[..], &[0; exchange::REQUEST_ID], &vec![0; 2 * lengths]].concat();
             let head = words(good(Kind::FheRequest, length, &head), edits);
             let piece = SeededCiphertext::list_bytes(params, plan.placement.upload, 1);
             let bytes = sealed(&head, plan.request_ciphertexts(), piece);
             let source = (Cursor::new(&bytes), bytes.len() as u64);
             let read = RequestReader::begin(source, name(), plan, params, Some(&KEYS));
             if let Ok(mut read) = read {
-                assert_eq!(read.head().lengths.len(), places);
+                assert_eq!(read.head().lengths.len(), lengths);
                 while let Ok(Some(ct)) = read.next_ciphertext() {
                     drop(ct.expand());
                 }
@@ -417,21 +432,21 @@ mod tests {
 
     #[test]
     fn m2_no_edit_of_a_head_panics_its_reader() {
-        let seed = seed();
+        let (seed, shared) = (seed(), shared_seed());
         let mut rng = SecretRng::insecure_from_seed(50);
-        for which in 0..3 {
-            head(&seed, &[which]);
+        for (which, seed) in [(0, &seed), (1, &seed), (2, &seed), (0, &shared), (1, &shared)] {
+            head(seed, &[which]);
             for place in 0..90u16 {
                 for value in (0..WORDS.len() as u8).flat_map(|v| [v, 130 + v]) {
                     let [low, high] = place.to_le_bytes();
-                    head(&seed, &[which, low, high, value]);
+                    head(seed, &[which, low, high, value]);
                 }
             }
             for _ in 0..1_000 {
                 let mut data = vec![0; 1 + EDIT * 4];
                 rng.fill_bytes(&mut data);
                 data[0] = which;
-                head(&seed, &data);
+                head(seed, &data);
             }
         }
     }

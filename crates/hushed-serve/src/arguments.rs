@@ -104,7 +104,8 @@ pub struct ServeArguments {
 
     /// Maximum texts per client in any window of this length, over all its sessions and restarts of the server:
     /// N/MINUTE, N/HOUR, N/DAY or N/WEEK. A client is identified by its token, otherwise by the public key of its
-    /// certificate; otherwise all clients count as one. With --protocol fhe a batch counts with all its places
+    /// certificate; otherwise all clients count as one. With --protocol fhe a batch counts with all texts that its
+    /// places hold
     #[arg(long, value_name = "N/DAY", value_parser = rate, env = "HUSHED_MAX_TEXTS_PER_CLIENT")]
     pub max_texts_per_client: Option<Rate>,
 

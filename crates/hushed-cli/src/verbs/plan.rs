@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "N,…",
-        required_unless_present_any = ["rows", "images"],
+        required_unless_present_any = ["rows", "images", "token_counts"],
         value_delimiter = ',',
         env = "HUSHED_TOKENS"
     )]

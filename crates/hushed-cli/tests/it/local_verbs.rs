@@ -147,6 +147,44 @@ fn a_plan_is_for_a_network() {
     }
 }
 
+/// Short texts that share places cost less each, and nobody but a batch with public lengths has such places.
+#[test]
+fn a_plan_of_texts_that_share_places() {
+    let dir = tiny_golden("distilbert").to_string_lossy().into_owned();
+    let folder = tempfile::tempdir().expect("a folder");
+    let counts = folder.path().join("counts.txt");
+    let path = counts.to_string_lossy().into_owned();
+    std::fs::write(&counts, "5\n16\n3\n\n7\n4\n5\n").expect("a file");
+    let plan = |more: &[&str]| {
+        let output = hushed(&[&["plan", &dir, "--protocol", "fhe", "--json"], more].concat());
+        (output.status.code(), json_lines(&output.stdout).first().map(|line| line["plan"].clone()))
+    };
+    let of_counts = |more: &[&str]| {
+        let (code, plan) = plan(&[&["--token-counts", &path], more].concat());
+        assert_eq!(code, Some(0), "{more:?}");
+        plan.expect("a plan")
+    };
+    let number = |plan: &serde_json::Value, name: &str| plan[name].as_u64().expect("a number");
+    let (alone, shared) = (of_counts(&[]), of_counts(&["--pack", "4"]));
+    // Six texts of 40 tokens in three places of 16 rows.
+    let places = number(&alone, "places");
+    assert_eq!((number(&alone, "rows"), number(&alone, "texts")), (16, places));
+    assert_eq!((number(&shared, "texts"), number(&shared, "places")), (2 * places, 4 * places));
+    let seconds = |plan: &serde_json::Value| plan["per_text"]["seconds"].as_f64().expect("a number");
+    assert!(seconds(&shared) < 0.7 * seconds(&alone));
+    assert!(number(&shared, "bytes_down") >= 4 * number(&alone, "bytes_down") / 2);
+    assert!(shared["exposures"].to_string().contains("share the rows of a place"));
+    // Without counts a place has one text.
+    let (_, usual) = plan(&["--rows", "16", "--pack", "4"]);
+    assert_eq!(number(&usual.expect("a plan"), "texts"), places);
+    assert_ne!(plan(&["--rows", "16", "--pack", "4", "--lengths", "private"]).0, Some(0));
+    assert_eq!(plan(&["--rows", "16", "--pack", "4", "--texts", "1"]).0, Some(2));
+    for wrong in ["", "5\nfive\n", "5\n0\n", "-1"] {
+        std::fs::write(&counts, wrong).expect("a file");
+        assert_eq!(plan(&["--token-counts", &path]).0, Some(3), "{wrong:?}");
+    }
+}
+
 /// What `check` says of a protocol is what that protocol accepts.
 #[test]
 fn each_protocol_is_named_where_it_runs() {

@@ -271,7 +271,7 @@ impl FhePlan {
         Ok(params)
     }
 
-    /// Texts per batch, the canary's place included.
+    /// Places of a batch, the canary's included.
     ///
     /// # Errors
     /// As [`FhePlan::interleave`].
@@ -279,12 +279,21 @@ impl FhePlan {
         Ok(self.layout(params)?.texts())
     }
 
-    /// A client's texts per batch: all places except the canary's, which is the last.
+    /// Most texts of a client per batch: as many as may share each place, except in the canary's, which is the last.
+    /// Fewer fit if they have more rows than places.
     ///
     /// # Errors
     /// As [`FhePlan::places`].
     pub fn texts(&self, params: &CkksParams) -> Result<usize, PlanFileError> {
-        Ok(self.places(params)? - usize::from(self.canary.is_some()))
+        Ok((self.places(params)? - usize::from(self.canary.is_some())) * self.placement.per_place)
+    }
+
+    /// Lengths that a request declares: as many as texts may share each place, the canary's included.
+    ///
+    /// # Errors
+    /// As [`FhePlan::places`].
+    pub fn declared_lengths(&self, params: &CkksParams) -> Result<usize, PlanFileError> {
+        Ok(self.places(params)? * self.placement.per_place)
     }
 
     /// How texts lie in the slots.

@@ -69,8 +69,12 @@ pub fn summary(plan: &FhePlanReport, offered: bool, verbose: bool) -> String {
             plan.prices.disk / 1e9,
         ),
     };
+    let shared = match p.per_place {
+        1 => String::new(),
+        most => format!(", up to {most} in the rows of one place"),
+    };
     let mut text = format!(
-        "{} of {} (room for {}), protocol {}, parameters {} of {:.0} bits{assumed}\n\
+        "{} of {} (room for {}{shared}), protocol {}, parameters {} of {:.0} bits{assumed}\n\
          time               {:9.0} s on {} threads, prices {measured}; {:.1} s a text\n\
          bootstraps         {:9} ({} of columns, {} of sums and variances), {:.0} s of the time; {:.2} a text\n\
          key switches       {:9} ({} rotations, {} relinearisations); {:.1} a text\n\
