@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use hushed_fhe::FheError;
 use hushed_gateway::GatewayError;
+use hushed_model::graph::InputError;
 use hushed_model::prune::PruneError;
 use hushed_model::{CalibrationError, ModelError};
 use hushed_mpc::RunError;
@@ -21,6 +22,9 @@ pub enum CliError {
 
     #[error("{path}, line {line}: not UTF-8 text")]
     NotText { path: PathBuf, line: usize },
+
+    #[error("the inputs were refused: {0}")]
+    Inputs(#[from] InputError),
 
     #[error("there is no text: {path} has only empty lines")]
     NoText { path: PathBuf },
@@ -158,6 +162,7 @@ impl CliError {
             Self::ReadInput { .. }
             | Self::NotText { .. }
             | Self::NoText { .. }
+            | Self::Inputs(_)
             | Self::NotADocument { .. }
             | Self::NotDocuments { .. }
             | Self::Messages { .. }
@@ -218,6 +223,7 @@ impl CliError {
             Self::ReadInput { .. } => "input-unreadable",
             Self::NotText { .. } => "input-not-text",
             Self::NoText { .. } => "input-empty",
+            Self::Inputs(_) => "inputs-refused",
             Self::Exists { .. } => "file-exists",
             Self::NotADocument { .. } | Self::NotDocuments { .. } => "not-a-document",
             Self::Messages { .. } => "messages-malformed",

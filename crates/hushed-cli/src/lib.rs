@@ -5,6 +5,7 @@
 
 mod connect;
 mod error;
+mod graphs;
 mod handed;
 mod images;
 mod input;

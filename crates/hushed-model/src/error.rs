@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::folder::faults::json_words;
+use crate::graph::faults::NodeFault;
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -264,6 +265,34 @@ pub enum Problem {
         /// The prefixes, as a list.
         prefixes: String,
     },
+    /// A node of `graph.json` cannot be used.
+    #[error("graph.json: the node {node}: {fault}")]
+    Node {
+        /// Its name, shortened; `#n` for entry n of the inputs and nodes if it has none.
+        node: String,
+        /// The reason.
+        fault: NodeFault,
+    },
+    /// A tensor belongs to no node.
+    #[error("the weights: {name} belongs to no node of graph.json; leave it out, or name the node whose weight it is")]
+    UnusedTensor {
+        /// Its name, shortened.
+        name: String,
+    },
+    /// A batch normalisation would take the root of a number that is not positive.
+    #[error("the weights: {name} contains {value:e}, which is no variance; fetch the file again")]
+    NegativeVariance {
+        /// Its name.
+        name: String,
+        /// The number.
+        value: f32,
+    },
+    /// The folder holds a graph, and the caller runs transformers.
+    #[error(
+        "the folder holds a network as a graph (graph.json): `hushed check` and `hushed clear` take it, other commands \
+         do not yet (docs/networks.md)"
+    )]
+    IsGraph,
     /// A field without a default is missing.
     #[error("{file}: the field `{field}` is missing")]
     MissingField {
@@ -355,13 +384,13 @@ pub enum Problem {
         file: String,
     },
     /// A tensor that the architecture needs is missing.
-    #[error("the weights: the tensor {name} is missing; is this the model that config.json describes?")]
+    #[error("the weights: the tensor {name} is missing; is this the model that the folder describes?")]
     MissingTensor {
         /// Its usual name.
         name: String,
     },
-    /// A tensor has another shape than config.json implies.
-    #[error("the weights: {name} has the shape {found:?}, and config.json implies {expected:?}")]
+    /// A tensor has another shape than the folder's description implies.
+    #[error("the weights: {name} has the shape {found:?}, and {expected:?} is expected")]
     WrongShape {
         /// Its name.
         name: String,

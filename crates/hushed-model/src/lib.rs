@@ -15,6 +15,7 @@ pub mod folder;
 #[cfg(feature = "testing")]
 pub mod fuzz;
 pub mod generate;
+pub mod graph;
 pub mod images;
 mod layers;
 pub mod matrix;
@@ -47,6 +48,7 @@ pub use folder::{
 };
 pub use generate::drafts::prompt_lookup;
 pub use generate::{Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};
+pub use graph::{Graph, NodeFault, Tensor};
 pub use images::{Item, Pixels, Preprocess, Resample};
 pub use matrix::Matrix;
 pub use model::{

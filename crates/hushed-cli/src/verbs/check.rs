@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
-use hushed_model::{ChatError, Model, Summary, Task, folder};
+use hushed_model::{ChatError, Graph, Model, Summary, Task, folder};
 use hushed_mpc::formats::MAX_TOKENS;
 use hushed_mpc::{CHECKED_LAYERS, Sampled, out_of_range, sampled, vocabulary};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
+use crate::graphs;
 use crate::input::PublicHead;
 use crate::output::Output;
 use crate::words::counted;
@@ -28,7 +29,7 @@ Examples:
   hushed check DIR --layers 0     the vocabulary is not run: seconds instead of a minute"
 )]
 pub struct Args {
-    /// The model folder (config.json, model.safetensors, tokenizer.json, …)
+    /// The model folder (config.json, model.safetensors, tokenizer.json, …), or one with graph.json (docs/networks.md)
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Run every token of the vocabulary through this many layers in the clear; 0: through none
@@ -40,6 +41,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if Graph::is_in(&self.dir) {
+            return graphs::check(&self.dir, out);
+        }
         let report = folder::check(&self.dir);
         for problem in &report.problems {
             let text = problem.to_string();

@@ -120,6 +120,47 @@ fn other_architectures() {
     assert_eq!((plan("xlm-roberta"), plan("distilbert")), (Some(0), Some(0)));
 }
 
+/// `check` and `clear` of a network, and what other verbs say of one.
+#[test]
+fn a_network_is_checked_and_answers_in_the_clear() {
+    let folder = tiny_golden("").join("../graphs/mlp");
+    let dir = folder.to_string_lossy().into_owned();
+    let check = hushed(&["check", &dir, "--json"]);
+    assert_eq!(check.status.code(), Some(0));
+    let rows = json_lines(&check.stdout);
+    assert_eq!((&rows[0]["protocols"], &rows[0]["graph"]["nodes"]), (&serde_json::json!([]), &serde_json::json!(7)));
+    assert_eq!(rows[0]["graph"]["outputs"][0], serde_json::json!({ "name": "last", "shape": [3] }));
+    let text = hushed(&["check", &dir]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("from x [6] to last [3]"));
+
+    let cases: Value = serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
+    let lines: Vec<String> = cases.as_array().unwrap().iter().map(|case| case["inputs"][0].to_string()).collect();
+    let input = concat!(env!("CARGO_TARGET_TMPDIR"), "/network.jsonl");
+    std::fs::write(input, lines.join("\n")).unwrap();
+    let clear = hushed(&["clear", &dir, "--input", input, "--json"]);
+    assert_eq!(clear.status.code(), Some(0), "{}", String::from_utf8_lossy(&clear.stderr));
+    let rows = json_lines(&clear.stdout);
+    for (row, case) in rows.iter().zip(cases.as_array().unwrap()) {
+        let numbers = |value: &Value| value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect::<Vec<_>>();
+        let (found, expected) = (numbers(&row["outputs"]["last"]), numbers(&case["outputs"][0]));
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+    }
+    assert_eq!(rows[3]["inputs"], 3);
+    let failed = |args: &[&str]| {
+        let output = hushed(&[args, &["--json"]].concat());
+        let error = json_lines(&output.stderr).pop().unwrap()["error"].clone();
+        (output.status.code(), error["name"].as_str().unwrap().to_owned(), error["message"].to_string())
+    };
+    let (code, name, _) = failed(&["clear", &dir, "[1, 2]"]);
+    assert_eq!((code, name.as_str()), (Some(3), "inputs-refused"));
+    assert_eq!(failed(&["clear", &dir, "--image", "cat.png"]).0, Some(2));
+    assert_eq!(failed(&["clear", &dir, "--max-tokens", "3", "[1, 2]"]).0, Some(2));
+    for verb in [&["plan", &dir, "--tokens", "4"][..], &["bundle", &dir, "/nowhere"]] {
+        let (code, _, message) = failed(verb);
+        assert!(code == Some(4) && message.contains("as a graph"), "{verb:?}: {message}");
+    }
+}
+
 /// Forms for a network, and seconds over the same one or another.
 #[test]
 fn a_plan_is_for_a_network() {

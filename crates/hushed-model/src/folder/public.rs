@@ -18,6 +18,7 @@ use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, Matryoshka, NORMALIZE, POOLING, PROMPTS, SENTENCE, Similarity};
 use crate::folder::small::{read_small, without_indentation};
 use crate::folder::vision::{self, PREPROCESSOR};
+use crate::graph::Graph;
 use crate::images::{Pixels, Preprocess};
 use crate::tokens::chat::{ChatError, ChatTemplate, Message, Prompt};
 use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong, head};
@@ -104,6 +105,9 @@ impl PublicFiles {
     /// As [`PublicFiles::read`], adding to a list of problems.
     pub(crate) fn read_into(folder: &Path, problems: &mut Vec<Problem>) -> PublicFiles {
         let mut files = BTreeMap::new();
+        if Graph::is_in(folder) {
+            problems.push(Problem::IsGraph);
+        }
         for &(name, limit) in FILES.iter().filter(|(name, _)| *name != CHAT) {
             match read_small(&folder.join(name), name, limit) {
                 Ok(Some(bytes)) => {

@@ -75,6 +75,8 @@ pub(crate) struct Weights<R> {
     index: Option<Index>,
     /// What a program that wrapped the model put before every name (`module.`, `_orig_mod.`, `0.auto_model.`).
     wrapped: String,
+    /// Names are looked up as they are.
+    exact: bool,
 }
 
 /// A weights file with a checked header.
@@ -290,7 +292,17 @@ impl<R: ReadAt> Weights<R> {
                 return Err(Problem::Prefixes { prefixes });
             }
         };
-        Ok(Weights { files, index, wrapped })
+        Ok(Weights { files, index, wrapped, exact: false })
+    }
+
+    /// The same with names looked up as they are, instead of under any of the names that folders of transformers use.
+    pub(crate) fn exact(self) -> Weights<R> {
+        Weights { exact: true, ..self }
+    }
+
+    /// The names of all tensors.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        self.files.iter().flat_map(|checked| checked.header.offset_keys())
     }
 
     /// The file that has the tensor of exactly this name, and its entry in the header.
@@ -307,6 +319,9 @@ impl<R: ReadAt> Weights<R> {
 
     /// The tensor called `name`, under any of the names that folders use for it.
     fn find(&self, name: &str) -> Option<(&Checked<R>, &TensorInfo)> {
+        if self.exact {
+            return self.info(name);
+        }
         // Older exports call a norm's gain and offset gamma and beta, and models with a head put the encoder under
         // `bert.` or a similar prefix.
         let old = name.strip_suffix("LayerNorm.weight").map(|n| format!("{n}LayerNorm.gamma"));
