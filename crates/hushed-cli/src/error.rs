@@ -5,14 +5,13 @@ use std::path::PathBuf;
 
 use hushed_fhe::FheError;
 use hushed_gateway::GatewayError;
+use hushed_model::counted;
 use hushed_model::graph::InputError;
 use hushed_model::prune::PruneError;
 use hushed_model::{CalibrationError, ModelError};
 use hushed_mpc::RunError;
 use hushed_mpc::plan::PlanError;
 use hushed_serve::ServeError;
-
-use crate::words::counted;
 
 /// An error that ended a run.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +31,8 @@ pub enum CliError {
     #[error("{path} is larger than {limit} MiB: split it")]
     InputTooLarge { path: PathBuf, limit: u64 },
 
-    #[error("{path} already exists and is not overwritten: give another --out, or take it further with --add")]
-    Exists { path: PathBuf },
+    #[error("{path} already exists and is not overwritten: {instead}")]
+    Exists { path: PathBuf, instead: &'static str },
 
     #[error("{path}, line {line}: {why}")]
     NotADocument { path: PathBuf, line: usize, why: String },
@@ -79,7 +78,8 @@ pub enum CliError {
     Write(#[source] io::Error),
 
     #[error(
-        "a text has {given} tokens, and this model takes {least} to {limit}, special ones and those of an answer counted"
+        "a text has {}, and this model takes {least} to {limit}, special ones and those of an answer counted",
+        counted(*given, "token")
     )]
     Tokens { given: usize, least: usize, limit: usize },
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::folder::faults::json_words;
+use crate::folder::faults::{counted, json_words};
 use crate::graph::faults::NodeFault;
 
 /// Errors of this crate.
@@ -22,7 +22,7 @@ pub enum ModelError {
     #[error(transparent)]
     Image(#[from] ImageError),
     /// A forward pass asked for a layer that the model does not have.
-    #[error("the model has {layers} layers, and layer {asked} was asked for")]
+    #[error("the model has {}, and layer {asked} was asked for", counted(*layers, "layer"))]
     NoSuchLayer {
         /// The layer asked for, from 0.
         asked: usize,
@@ -138,7 +138,8 @@ pub enum TextError {
     Empty,
     /// More tokens than the model takes.
     #[error(
-        "the text has {tokens} tokens and the model takes at most {limit}: shorten it, split it, or have it truncated (--truncate)"
+        "the text has {} and the model takes at most {limit}: shorten it, split it, or have it truncated (--truncate)",
+        counted(*tokens, "token")
     )]
     TooLong {
         /// Tokens, counting the first and last special ones.
@@ -147,7 +148,7 @@ pub enum TextError {
         limit: usize,
     },
     /// No position is left for a token after the text.
-    #[error("the text has {tokens} tokens and the model takes {limit} with what follows: shorten it")]
+    #[error("the text has {} and the model takes {limit} with what follows: shorten it", counted(*tokens, "token"))]
     NoRoom {
         /// Tokens of the text.
         tokens: usize,

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use hushed_model::{ChatError, Graph, Model, Summary, Task, folder};
+use hushed_model::{ChatError, Graph, Model, Summary, Task, counted, folder};
 use hushed_mpc::formats::MAX_TOKENS;
 use hushed_mpc::{CHECKED_LAYERS, Sampled, out_of_range, sampled, vocabulary};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,6 @@ use crate::error::CliError;
 use crate::graphs;
 use crate::input::PublicHead;
 use crate::output::Output;
-use crate::words::counted;
 
 /// Say whether a model folder is supported, with every reason why not
 #[derive(clap::Args)]
@@ -166,11 +165,11 @@ impl Args {
                 false => "supported",
             };
             format!(
-                "{supported}: {} layers, {} wide, {} heads, {} hidden; {:.1} million parameters; \
+                "{supported}: {}, {} wide, {}, {} hidden; {:.1} million parameters; \
                  {reads}; pooling: {}{ends}{said}{public}{small}",
-                s.layers,
+                counted(s.layers, "layer"),
                 s.width,
-                s.heads,
+                counted(s.heads, "head"),
                 s.hidden,
                 s.parameters as f64 / 1e6,
                 s.pooling

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hushed_model::{Ending, Graph, Model, ModelError, Task, TokenIds, TooLong, drafted, prompt_lookup};
+use hushed_model::{Ending, Graph, Model, ModelError, Task, TokenIds, TooLong, counted, drafted, prompt_lookup};
 use hushed_serve::{MAX_DRAFTS, fhe, read_prefix};
 use serde_json::json;
 
@@ -13,7 +13,6 @@ use crate::images::Given;
 use crate::input::{Begin, PairQuery, Truncate, items, read_lines};
 use crate::output::{Output, answer, answer_text};
 use crate::verbs::fhe::decrypt::{show_choices, show_likelihoods};
-use crate::words::counted;
 
 /// The number of tokens that a generator adds by default.
 const MAX_TOKENS: usize = 32;
@@ -211,7 +210,7 @@ impl Args {
         });
         let mut note = format!("{} in {seconds:.2} s, model read in {load_seconds:.2} s", counted(made, "token"));
         if drafts > 0 {
-            note += &format!("; {passes} passes, {right} of {guessed} drafts right");
+            note += &format!("; {}, {right} of {} right", counted(passes, "pass"), counted(guessed, "draft"));
         }
         out.summary(end, &note)
     }

@@ -1,5 +1,6 @@
 //! `hushed embed`: private texts in, embeddings out, with a server that sees neither.
 
+use hushed_model::counted;
 use hushed_serve::{Embedding, Protocol};
 use serde_json::json;
 
@@ -121,5 +122,5 @@ fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> 
         "seconds": answer.pass.cost.time.as_secs_f64(),
         "texts_in_pass": answer.pass.texts,
     });
-    out.result(object, || format!("text {index}, {} tokens: {}", answer.tokens, preview(&answer.values)))
+    out.result(object, || format!("text {index}, {}: {}", counted(answer.tokens, "token"), preview(&answer.values)))
 }

@@ -74,6 +74,12 @@ fn a_variable_stands_for_a_flag() {
         let output = output.expect("the binary starts");
         assert_eq!(output.stdout.starts_with(b"{"), json, "{value:?}");
     }
+    for (variable, args) in [("HUSHED_JSON", &["doctor"][..]), ("HUSHED_TRUNCATE", &["clear", "none", "a text"])] {
+        let output = command(args).env(variable, "banana").output().expect("the binary starts");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains(variable) && message.contains("banana"), "{message}");
+    }
 }
 
 #[test]
@@ -519,7 +525,7 @@ fn calibrate_chooses_a_function_and_declares_it() {
     let (folder, sample) = (dir.to_string_lossy(), sample.to_string_lossy());
     let calibrate = |more: &[&str]| {
         let output = dir.join("out.json");
-        let mut args = vec!["calibrate", &folder, "--input", &sample, "--json", "--output"];
+        let mut args = vec!["calibrate", &folder, "--input", &sample, "--json", "--force", "--output"];
         let output = output.to_string_lossy();
         args.push(&output);
         args.extend(more);
@@ -531,7 +537,7 @@ fn calibrate_chooses_a_function_and_declares_it() {
     assert_eq!(trial["trial"]["function"], "gelu8");
     assert!(!file.exists(), "nothing is declared unasked");
 
-    let hash = || json_lines(&hushed(&["bundle", &folder, &format!("{folder}/b"), "--json"]).stdout);
+    let hash = || json_lines(&hushed(&["bundle", &folder, &format!("{folder}/b"), "--force", "--json"]).stdout);
     let before = hash();
     let rows = calibrate(&["--declare"]);
     let declared = &rows.last().expect("a summary")["declared"];

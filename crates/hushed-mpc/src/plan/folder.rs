@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
+use hushed_model::{Model, ModelError, Public, PublicFiles, Task, counted};
 
 use super::{Before, Memory, Pace, Plan};
 use crate::formats::MAX_TOKENS;
@@ -109,7 +109,8 @@ pub enum PlanError {
     Model(#[from] ModelError),
     /// The model does not take a text of this length.
     #[error(
-        "a text has {given} tokens, and this model takes {least} to {limit}, special ones and those of an answer counted"
+        "a text has {}, and this model takes {least} to {limit}, special ones and those of an answer counted",
+        counted(*given, "token")
     )]
     Tokens {
         /// The length.

@@ -107,11 +107,12 @@ impl Client {
     }
 
     /// What the server offers, from a handshake alone: no session is taken. The server's certificate, bundle and this
-    /// client's token are checked as for a session.
+    /// client's token are checked as for a session, and so is whether anything may be sent to it.
     ///
     /// # Errors
     /// As [`Client::connect`].
     pub fn look(config: &ClientConfig) -> Result<Offer, ServeError> {
+        Failures::of(config).check()?;
         let Greeted { session, offer, .. } = greeted(config, Duration::ZERO, true)?;
         // The handshake is complete: how the connection ends does not matter.
         let _ = session.close();
@@ -357,10 +358,10 @@ impl Client {
 
     /// The error of a run that has begun: counted against its server.
     fn failed(&mut self, error: RunError) -> ServeError {
-        if !matches!(error, RunError::Stopped) {
-            self.failures.add();
+        match error {
+            RunError::Stopped => error.into(),
+            error => self.failures.counted(error.into()),
         }
-        error.into()
     }
 
     /// Ends a pass at its next step once `flag` is raised, with an error named `stopped`; the session is then over.
@@ -735,7 +736,9 @@ mod tests {
                 assert_eq!(answered.get(), if bent { 0 } else { 3 });
                 let stats = match bent {
                     true => {
-                        assert_eq!(done.err().unwrap().name(), "peer-misbehaved");
+                        let error = done.err().unwrap();
+                        assert_eq!(error.name(), "peer-misbehaved");
+                        assert!(error.to_string().contains("failure 1 of 3"), "{error}");
                         // The session is over, and it has been counted.
                         assert!(client.ask(&Request::Table).is_err());
                         assert_eq!(client.failures.count(), 1);

@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 use crate::error::CliError;
 use crate::lengths::Learns;
 use crate::output::Output;
+use crate::overwrite::Overwrite;
 use crate::verbs::plan::words::{describe, priced, summary};
 
 /// The least cosine between a canary's answer and the clear one.
@@ -138,8 +139,11 @@ pub struct Args {
     public_model: Option<PathBuf>,
 
     /// fhe: allow the table of token vectors, the positions and the first norm to be public
-    #[arg(long, env = "HUSHED_PUBLIC_EMBEDDING", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
+    #[arg(long, env = "HUSHED_PUBLIC_EMBEDDING", help_heading = "With --protocol fhe")]
     public_embedding: bool,
+
+    #[command(flatten)]
+    overwrite: Overwrite,
 
     /// fhe: a text whose answer the manifest states, so that clients can check a run
     #[arg(
@@ -226,6 +230,8 @@ pub struct Request<'a> {
 
 impl Args {
     pub fn run(&self, request: &Request<'_>, out: &Output) -> Result<(), CliError> {
+        let written = [&self.public_plan, &self.public_model];
+        written.into_iter().flatten().try_for_each(|path| self.overwrite.check(path))?;
         let files = PublicFiles::read(request.dir).map_err(hushed_model::ModelError::from)?;
         let public = files.parse().map_err(hushed_model::ModelError::from)?;
         let counts = self.token_counts.as_deref().map(read_counts).transpose()?;

@@ -213,8 +213,8 @@ pub struct EncryptOptions<'a> {
 /// [`ServeError::Text`] or [`FheJobError::TextTooLong`] if a text cannot be sent, [`FheJobError::TooManyTexts`]; also
 /// if a file belongs to another manifest, keys are expired or retired, or there is no room.
 pub fn encrypt(options: &EncryptOptions<'_>, progress: &mut dyn FnMut(usize, usize)) -> Result<Encrypted, ServeError> {
+    let mut keys = FolderKeys::open(options.keys, options.plan)?.released();
     let model = ClientModel::read(options.plan, options.public)?;
-    let mut keys = FolderKeys::open(options.keys)?.released();
     let texts = Texts { texts: options.texts, too_long: options.too_long, lengths: options.lengths };
     let prepared = texts.prepare(&model, &keys)?;
     let out = options.out;
@@ -349,9 +349,9 @@ impl Prepared<'_> {
 /// [`FheError::ReplyShape`]; [`FheJobError::File`] if the reply is damaged or belongs to another manifest or other
 /// keys, [`FheJobError::UnknownRequest`], [`FheJobError::RetiredKeys`].
 pub fn decrypt(plan: &Path, public: &Path, folder: &Path, reply: &Path) -> Result<Answer, ServeError> {
-    let model = ClientModel::read(plan, public)?;
     // A process that wants to encrypt meanwhile waits for the outcome.
-    let mut keys = FolderKeys::open(folder)?;
+    let mut keys = FolderKeys::open(folder, plan)?;
+    let model = ClientModel::read(plan, public)?;
     let source = open_file(reply).map_err(FheJobError::from)?;
     decrypt_with(&model, &mut keys, source, reply)
 }
