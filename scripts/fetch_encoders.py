@@ -95,7 +95,7 @@ def reactions(name, read, folder):
         ],
         "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", ids["[SEP]"]], "cls": ["[CLS]", ids["[CLS]"]]},
         "decoder": {"type": "WordPiece", "prefix": "", "cleanup": False},
-        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "", "max_input_chars_per_word": 2000, "vocab": ids},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "", "max_input_chars_per_word": 1000, "vocab": ids},
     })
 
 
