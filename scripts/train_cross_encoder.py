@@ -6,8 +6,8 @@
 
 A passage is a paragraph of text without one of its sentences. What is asked about it is that sentence, or the headings above the paragraph. The
 model learns to tell its passage from others, half of them of the same page. The token table stays as it is, and so do the first layers that --frozen counts.
-Every eighth page is left out of the training; at the end its questions are asked of their passage and nineteen others of these pages. Minutes on
-two cores. Writes a folder as `sentence-transformers` does, for `hushed rerank`; its score goes through a sigmoid.
+Every eighth page is left out of the training; at the end its questions are asked of their passage and nineteen others of these pages. A quarter of
+an hour on one core. Writes a folder as `sentence-transformers` does, for `hushed rerank`; its score goes through a sigmoid.
 """
 import argparse
 import json
