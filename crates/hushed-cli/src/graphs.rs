@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Instant;
 
+use hushed_model::counted;
 use hushed_model::graph::Node;
 use hushed_model::{Graph, Tensor};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
 use crate::output::{Output, preview};
-use crate::words::counted;
 
 /// Why neither protocol runs a graph.
 const CLEAR_ONLY: &str = "graphs run in the clear so far";

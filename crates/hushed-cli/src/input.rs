@@ -220,7 +220,7 @@ impl Said {
     }
 }
 
-/// Texts, or a batch that was sent before.
+/// Texts, images, or a batch that was sent before.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct Asked {
@@ -230,6 +230,10 @@ pub struct Asked {
     /// A file with one text per line, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
+
+    /// With a model of images: a PNG or JPEG file; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
 
     /// With --protocol fhe: fetch the answers to a batch that was sent before, by its job's id or at least the first
     /// eight digits

@@ -119,11 +119,7 @@ impl Sum {
         })
     }
 
-    pub fn text(&self, setup: f64, stats: &Stats) -> String {
-        self.words(setup, stats, ("text", "token"))
-    }
-
-    /// The same of other things, which have a number of other units each.
+    /// In words, of things that have a number of units each.
     pub fn words(&self, setup: f64, stats: &Stats, (what, unit): (&str, &str)) -> String {
         format!(
             "{} in {:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {}; \

@@ -49,7 +49,7 @@ pub use folder::{
 pub use generate::drafts::prompt_lookup;
 pub use generate::{Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};
 pub use graph::{Graph, NodeFault, Tensor};
-pub use images::{Item, Pixels, Preprocess, Resample};
+pub use images::{Item, Pixels, Preprocess, Resample, ResizeTo};
 pub use matrix::Matrix;
 pub use model::{
     Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_model, random_network,

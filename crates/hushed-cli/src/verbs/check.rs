@@ -187,6 +187,7 @@ fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
     if s.image_side.is_some() {
         return match s.max_tokens > MAX_TOKENS {
             true => Err(format!("images of {} rows, and {MAX_TOKENS} is the most", s.max_tokens)),
+            false if s.labels.is_none() => Ok("the embedding of an image".to_owned()),
             false => Ok("the label of an image, or more with serve --answers".to_owned()),
         };
     }

@@ -240,6 +240,7 @@ fn each_protocol_is_named_where_it_runs() {
         ("distilbert-classifier", &["2pc"]),
         ("electra-classifier", &["2pc"]),
         ("albert", &["2pc"]),
+        ("nomic", &["2pc"]),
         ("mistral", &["2pc"]),
         ("qwen3", &["2pc"]),
         ("olmo2", &["2pc"]),

@@ -84,10 +84,15 @@ pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError>
     let start = layer.start;
     let steps = program.steps().get(layer).unwrap_or_default();
     let kinds = steps.iter().map(|step| step.id.kind());
-    let attention = steps.iter().find(|step| matches!(&step.block, Block::Attention(a) if a.distances.is_some()));
-    if let Some(step) = attention {
+    let other = |step: &Step| match &step.block {
+        Block::Attention(a) if a.distances.is_some() => Some("a bias of the scores by distance"),
+        Block::Attention(a) if a.rope.is_some() => Some("rotary positions in an encoder"),
+        Block::FeedForward(f) if f.gate.is_some() => Some("a gate in an encoder's feed-forward block"),
+        _ => None,
+    };
+    if let Some((step, what)) = steps.iter().find_map(|step| Some((step, other(step)?))) {
         return Err(FheError::Unsupported {
-            what: format!("{}: a bias of the scores by distance", step.id),
+            what: format!("{}: {what}", step.id),
             remedy: "such a model runs in protocol 2pc",
         });
     }
@@ -121,6 +126,14 @@ mod tests {
         let mut softmax = good.clone();
         softmax.layers[1].attention.weigh = Weigh::Softmax;
         can_run(&softmax.program_of_all_rows()).unwrap();
+        let mut encoder = tiny_shapes();
+        encoder.layers[1].attention.rope = good.layers[0].attention.rope;
+        assert!(can_run(&encoder.program()).unwrap_err().to_string().contains("rotary positions"));
+        let mut encoder = tiny_shapes();
+        if let Block::FeedForward(block) = &mut encoder.layers[1].feed_forward {
+            block.gate = Some(block.up.clone());
+        }
+        assert!(can_run(&encoder.program()).unwrap_err().to_string().contains("a gate"));
         // In its last layer only the last row: another circuit.
         assert!(can_run(&good.program()).is_err());
         type Change = fn(&mut DecoderNetwork);

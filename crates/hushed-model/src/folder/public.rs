@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use crate::arch::Task;
 use crate::arch::config::NetworkConfig;
+use crate::arch::{Architecture, Task};
 use crate::blocks::Pool;
 use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
 use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
@@ -268,9 +268,10 @@ impl PublicFiles {
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());
         let mut pools_prompts = true;
-        let mut pool = match (classifies, task) {
-            (true, _) => Pool::First,
-            (_, Task::Generate) => Pool::Last,
+        let mut pool = match task {
+            _ if classifies || sees => Pool::First,
+            Task::Generate => Pool::Last,
+            _ if config.as_ref().is_some_and(|c| c.architecture == Architecture::ClipText) => Pool::Last,
             _ => Pool::Mean, // as sentence-transformers does if the folder says nothing
         };
         if pooled {

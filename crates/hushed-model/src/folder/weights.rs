@@ -25,14 +25,28 @@ use crate::folder::small::{link, read_small};
 
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// In a folder with a head beside the layers, the tensors of the layers are under one of these.
-const PREFIXES: [&str; 9] =
-    ["bert.", "roberta.", "distilbert.", "electra.", "albert.", "transformer.", "model.", "vit.", ""];
+const PREFIXES: [&str; 12] = [
+    "bert.",
+    "roberta.",
+    "distilbert.",
+    "electra.",
+    "albert.",
+    "transformer.",
+    "model.",
+    "vit.",
+    "dinov2.",
+    "vision_model.",
+    "text_model.",
+    "",
+];
 /// Ends of the name of a tensor that every model has, one of these per architecture. What is before it is the prefix.
-const ANCHORS: [&str; 4] = [
+const ANCHORS: [&str; 6] = [
     "embeddings.word_embeddings.weight",
     "wte.weight",
     "embed_tokens.weight",
     "embeddings.patch_embeddings.projection.weight",
+    "embeddings.patch_embedding.weight",
+    "embeddings.token_embedding.weight",
 ];
 /// Headers of published models are below 1 MiB; the format's own limit is 100 MB.
 const MAX_HEADER: u64 = 16 << 20;

@@ -216,7 +216,11 @@ impl Plan {
         }
         let program = Model::shapes_only(public).program();
         let answers = opened(public, request)?;
-        let plan = Plan::classes(&program, &rows, terms.over(request.link), answers)?;
+        let terms = terms.over(request.link);
+        let plan = match public.task() {
+            Task::Classify => Plan::classes(&program, &rows, terms, answers)?,
+            Task::Embed | Task::Generate => Plan::twopc(&program, &rows, terms, public.normalise, answers)?,
+        };
         Ok(vec![plan])
     }
 }

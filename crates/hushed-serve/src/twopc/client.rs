@@ -12,6 +12,7 @@ mod failures;
 mod generate;
 mod generation;
 mod greet;
+mod images;
 mod offer;
 mod options;
 mod pairs;
@@ -25,7 +26,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hushed_model::{ImageError, Item, Model, Pixels, Program, Task, TokenIds};
+use hushed_model::{Item, Model, Program, Task, TokenIds};
 use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels, logits};
 use hushed_net::{Expect, NetError, Session, Stats};
 
@@ -199,35 +200,6 @@ impl Client {
         let options = options.into();
         let ids = self.checked(texts, &options)?;
         self.classes_of(&ids, &options, progress, each)
-    }
-
-    /// Like [`Client::classify_each`] for images, at most `batch` per pass. [`Client::public`] makes them from files.
-    ///
-    /// # Errors
-    /// [`ServeError::Image`] if the model reads text; [`ServeError::EmptyOption`] if `batch` is 0; as
-    /// [`Client::embed`].
-    pub fn classify_images_each(
-        &mut self,
-        images: &[Pixels],
-        batch: usize,
-        progress: Option<OnProgress>,
-        each: impl FnMut(usize, Answered<Class>),
-    ) -> Result<(), ServeError> {
-        self.labels()?;
-        if self.public().images.is_none() {
-            let source = ImageError::NoImages;
-            return Err(ServeError::Image { index: 0, source });
-        }
-        let options = Options { batch, ..Options::default() };
-        options.check()?;
-        let columns = self.program.patches().map(|patches| patches.linear.inputs);
-        let other = |image: &Pixels| Some(image.patches().cols()) != columns;
-        if let Some(index) = images.iter().position(other) {
-            let source = ImageError::OtherPatches;
-            return Err(ServeError::Image { index, source });
-        }
-        self.enough_left(images.len())?;
-        self.classes_of(images, &options, progress, each)
     }
 
     /// Checks that the texts may run and returns their tokens.
