@@ -32,7 +32,7 @@ use crate::slots::Slots as _;
 use crate::tape::assign::assign;
 use crate::tape::levels::{Heights, Limits, Outputs};
 use crate::tape::run::computed;
-use record::{INPUT, recorded};
+use record::{Fitted, INPUT, recorded};
 
 /// How far an interval reaches beyond what samples showed, as a part of its width on either side.
 pub const MARGIN: f64 = 0.25;
@@ -49,15 +49,6 @@ pub struct Circuit {
     /// By part, where it is a function.
     functions: BTreeMap<usize, Fitted>,
     plan: NetworkPlan,
-}
-
-/// A polynomial in place of a function.
-#[derive(Clone)]
-pub(crate) struct Fitted {
-    /// In t = (x − middle)/half.
-    pub polynomial: Arc<Polynomial>,
-    pub middle: f64,
-    pub half: f64,
 }
 
 /// What a client needs to run a network: no weights.

@@ -5,13 +5,22 @@ use std::sync::Arc;
 
 use hushed_ckks::Complex64;
 use hushed_ckks::maps::{GridSplit, MapGrid};
+use hushed_ckks::poly::Polynomial;
 use hushed_lower::network::{Network, PartOp, SparseMap};
 use hushed_model::StepId;
 
-use super::Fitted;
 use crate::tape::functions::SlotFunction;
 use crate::tape::record::Recorder;
 use crate::tape::{Grid, NodeId, Plain, SplitGrid, Tape};
+
+/// A polynomial in place of a function.
+#[derive(Clone)]
+pub(crate) struct Fitted {
+    /// In t = (x − middle)/half.
+    pub polynomial: Arc<Polynomial>,
+    pub middle: f64,
+    pub half: f64,
+}
 
 /// The name of the tape's input.
 pub(super) const INPUT: &str = "input";

@@ -63,8 +63,8 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// # Errors
     /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is not
     /// refused here, but by the first layer that lacks them ([`FheError::Levels`]); a counting run
-    /// ([`crate::plan::dry_run`]) finds it before anything is computed. [`FheError::Packing`] for texts that share places
-    /// otherwise than the placement says.
+    /// ([`crate::plan::dry_run`]) finds it before anything is computed. [`FheError::Packing`] for texts that share
+    /// places otherwise than the placement says.
     pub fn new(
         on: &'a S,
         program: &'a Program,

@@ -119,7 +119,8 @@ impl FheClient {
     /// ([`FhePlan::arranged`]).
     ///
     /// # Errors
-    /// [`FheError::Packing`] for texts that do not fit or a text that is too long, [`FheError::Model`] for an invalid token,
+    /// [`FheError::Packing`] for texts that do not fit or a text that is too long, [`FheError::Model`] for an invalid
+    /// token,
     /// [`FheError::InputBound`] for a number beyond the plan's bound, which cannot happen after
     /// [`FheClient::check_bound`].
     pub fn pack(&self, texts: &[TokenIds], canary: Option<&TokenIds>) -> Result<Upload<'_>, FheError> {

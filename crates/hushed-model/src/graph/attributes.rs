@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::faults::NodeFault;
-use super::short;
+use super::faults::{NodeFault, short};
 
 /// The attributes of one node, and the list for its faults.
 pub(super) struct Attributes<'a> {

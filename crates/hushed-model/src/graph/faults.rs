@@ -1,4 +1,16 @@
-//! What can be wrong with a node of a graph.
+//! What can be wrong with a node of a graph, and the limits of one.
+
+/// The file's name in a folder.
+pub const GRAPH: &str = "graph.json";
+/// Most nodes, inputs counted.
+pub const MAX_NODES: usize = 4096;
+/// Most numbers in a value, in a tensor, and in the patches of a convolution, which are all in memory at once.
+pub const MAX_ELEMENTS: usize = 1 << 26;
+
+/// A name as a report shows it.
+pub fn short(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(60).collect()
+}
 
 /// One reason why a node cannot be used. It is shown after the node's name.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

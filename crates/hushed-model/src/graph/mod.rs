@@ -11,22 +11,10 @@ mod parse;
 mod run;
 mod weights;
 
-pub use faults::NodeFault;
+pub use faults::{GRAPH, MAX_ELEMENTS, MAX_NODES, NodeFault};
 pub use inputs::InputError;
 pub use ops::{BatchNorm, Conv2d, Function, Op, Size, Window};
 pub use run::Tensor;
-
-/// The file's name in a folder.
-pub const GRAPH: &str = "graph.json";
-/// Most nodes, inputs counted.
-pub const MAX_NODES: usize = 4096;
-/// Most numbers in a value, in a tensor, and in the patches of a convolution, which are all in memory at once.
-pub const MAX_ELEMENTS: usize = 1 << 26;
-
-/// A name as a report shows it.
-fn short(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).take(60).collect()
-}
 
 /// A network as data, with its numbers or as shapes only.
 #[derive(Clone)]

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use super::MAX_ELEMENTS;
 use super::attributes::Attributes;
-use super::faults::NodeFault;
+use super::faults::{MAX_ELEMENTS, NodeFault};
 use crate::blocks::{Activation, Linear};
 
 /// What a node computes.

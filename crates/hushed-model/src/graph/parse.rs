@@ -7,9 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 use serde_json::{Map, Value};
 
 use super::attributes::{Attributes, shape};
-use super::faults::NodeFault;
+use super::faults::{GRAPH, MAX_ELEMENTS, MAX_NODES, NodeFault, short};
 use super::ops::{INSTEAD, OPS, Op, bounded, product};
-use super::{GRAPH, Graph, MAX_ELEMENTS, MAX_NODES, Node, short};
+use super::{Graph, Node};
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
 

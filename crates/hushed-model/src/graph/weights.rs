@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Graph;
+use super::faults::{GRAPH, short};
 use super::ops::Op;
-use super::{GRAPH, Graph, short};
 use crate::error::{FolderError, Problem};
 use crate::folder::config::CONFIG;
 use crate::folder::small::read_small;

@@ -6,8 +6,8 @@
 //! | a series on segments ([`super::series`]) | 5 | numbers in a narrow public range |
 //! | such a series for each power of two, and the highest bit chooses | 9 to 12 | few numbers in a wide range |
 //!
-//! The session's [`Link`] chooses. **The polynomial**: the highest set bit k of x < 2^b gives S = 2^(b−1−k) and u = x·S/2^b in [1/2, 1). A polynomial of degree 5 in w = 4u
-//! − 3 in [−1, 1) gives 1/u or 1/√u:
+//! The session's [`Link`] chooses. **The polynomial**: the highest set bit k of x < 2^b gives S = 2^(b−1−k) and u =
+//! x·S/2^b in [1/2, 1). A polynomial of degree 5 in w = 4u − 3 in [−1, 1) gives 1/u or 1/√u:
 //!
 //! ```text
 //! w²                                                   in a ring so wide that each party truncates it alone
@@ -272,7 +272,8 @@ fn listed(to: Ring) -> Ring {
     Ring::new((to.bits() + GUARD + FRAC).min(64))
 }
 
-/// For x in a ring of bits + 1: u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`FULL`], and the one-hot of k, least significant first.
+/// For x in a ring of bits + 1: u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`FULL`], and the one-hot of
+/// k, least significant first.
 fn normalise(ctx: &mut Ctx, x: &Share, bits: u32) -> Result<(Share, BitShare), TwopcError> {
     let hot = leading_one(ctx, x)?;
     let hot = BitShare::concat(&hot.iter().collect::<Vec<_>>());

@@ -61,8 +61,8 @@ pub struct Args {
     )]
     goal: Option<Least>,
 
-    /// fhe: let up to N texts share the rows of one place of a batch: a batch then takes more short texts, each of which
-    /// costs less. For models that embed, with --lengths public
+    /// fhe: let up to N texts share the rows of one place of a batch: a batch then takes more short texts, each of
+    /// which costs less. For models that embed, with --lengths public
     #[arg(
         long,
         value_name = "N",
