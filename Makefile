@@ -70,7 +70,7 @@ verify-one: build ## simulate one text alone on a hundred unseen texts (half an 
 	@python3 scripts/verify_one.py
 
 calibration: build ## make the shipped calibration of `fhe` again (minutes)
-	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate "$$(scripts/fetch_model.sh)" --protocol fhe \
+	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate --force "$$(scripts/fetch_model.sh)" --protocol fhe \
 		--input data/calibration.txt --hostile data/calibration-hostile.txt --truncate --unseen data/unseen.txt --output data/calibration-fhe-minilm.json
 
 decoder: build ## try `fhe` on a small decoder: 252 private texts in half an hour, with 17 GiB of memory
@@ -84,9 +84,9 @@ decoder-model: build ## train the small decoder of `fhe` again, an hour of proce
 	@out/decoder-venv/bin/pip install --quiet jax==0.10.2 jaxlib==0.10.2 tokenizers==0.23.3 numpy==2.4.6
 	@scripts/fetch_texts.sh out/decoder-texts
 	@out/decoder-venv/bin/python scripts/make_decoder.py data/decoder-small --texts out/decoder-texts --minutes "$${MINUTES:-60}"
-	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate data/decoder-small --protocol fhe --input data/decoder-small/sample.txt \
+	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate --force data/decoder-small --protocol fhe --input data/decoder-small/sample.txt \
 		--truncate --output data/decoder-small/calibration-fhe.json
-	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate data/decoder-small --input data/decoder-small/sample.txt \
+	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate --force data/decoder-small --input data/decoder-small/sample.txt \
 		--truncate --declare --output out/decoder-calibration.json
 	@cd data/decoder-small && sha256sum *.json *.jsonl *.safetensors *.txt >SHA256SUMS
 

@@ -55,7 +55,7 @@ def main():
         # Half of what an earlier start left belongs to another plan.
         shutil.rmtree(keys, ignore_errors=True)
         took["plan"] = shown(
-            "plan", MODEL, "--protocol", "fhe", "--rows", 128, "--texts", 256, "--answer", "rows", "--max-memory", options.max_memory,
+            "plan", MODEL, "--force", "--protocol", "fhe", "--rows", 128, "--texts", 256, "--answer", "rows", "--max-memory", options.max_memory,
             "--calibration", CALIBRATION, "--manifest", plan, "--public-model", public, "--public-embedding", "--canary", CANARY)
         took["keygen"] = shown("keygen", "--manifest", plan, "--out", keys)
         took["encrypt"] = shown(

@@ -75,7 +75,7 @@ def main():
         # Half of what an earlier start left belongs to another plan.
         shutil.rmtree(keys, ignore_errors=True)
         took["plan"] = shown(
-            "plan", model, "--protocol", "fhe", "--rows", options.rows, "--max-memory", options.max_memory, "--calibration", calibration,
+            "plan", model, "--force", "--protocol", "fhe", "--rows", options.rows, "--max-memory", options.max_memory, "--calibration", calibration,
             "--manifest", plan, "--public-model", public, "--public-embedding", "--canary", CANARY)
         took["keygen"] = shown("keygen", "--manifest", plan, "--out", keys)
         took["encrypt"] = shown(

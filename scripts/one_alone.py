@@ -15,7 +15,7 @@ class Run:
         self.request, self.reply, self.text = work / "request", work / "reply", work / "text.txt"
         before = self.manifest.read_bytes() if self.manifest.exists() else None
         self.took = {"plan": shown(
-            "plan", model, "--protocol", "fhe", "--rows", ROWS, "--texts", 1, "--calibration", calibration,
+            "plan", model, "--force", "--protocol", "fhe", "--rows", ROWS, "--texts", 1, "--calibration", calibration,
             "--manifest", self.manifest, "--public-model", self.public, "--public-embedding", *plan)}
         if self.manifest.read_bytes() != before or not (self.keys / "evaluation.keys").exists():
             shutil.rmtree(self.keys, ignore_errors=True)

@@ -5,12 +5,14 @@
     DIR/bin/python scripts/tiny_embedders.py OUT [NAME...]    (OUT is crates/hushed-model/tests/golden/tiny)
 
 `qwen3-embedding` pools the last token, which the tokenizer's template appends; `modernbert` has windows shorter than its texts;
-`mpnet` has texts with every distance up to 39. Weights are random from a seed and stored as F16.
+`mpnet` has texts with every distance up to 39. `clip-text`, which is made only if it is named, is without
+`sentence-transformers`. Weights are random from a seed and stored as F16.
 `expected.json` has, for every text, the token ids and the embedding in float64; only the angles of rotary positions are in float32 there.
 """
 
 import json
 import pathlib
+import sys
 
 import torch
 import transformers as t
@@ -83,6 +85,52 @@ def word_piece():
     return tokenizer, {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "[UNK]", "mask_token": "<mask>"}
 
 
+def clip():
+    """CLIP's: byte-level BPE in which the last token of a word has an end of its own, also each of the bytes."""
+    around = ["<|startoftext|>", "<|endoftext|>"]
+    split = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+
+    def parts(tokenizer):
+        tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()])
+        words = pre_tokenizers.Split(Regex(split), behavior="removed", invert=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer
+
+    trained = parts(Tokenizer(models.BPE(end_of_word_suffix="</w>")))
+    bytes_ = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, initial_alphabet=bytes_, end_of_word_suffix="</w>", show_progress=False)
+    trained.train_from_iterator(corpus(), trainer)
+    merges = [tuple(merge) if isinstance(merge, list) else tuple(merge.split(" ")) for merge in json.loads(trained.to_str())["model"]["merges"]]
+    tokens = [*bytes_, *(byte + "</w>" for byte in bytes_)]
+    tokens += sorted({"".join(merge) for merge in merges} - set(tokens)) + around
+    ids = {token: id for id, token in enumerate(tokens)}
+    model = models.BPE(vocab=ids, merges=merges, end_of_word_suffix="</w>", continuing_subword_prefix="", unk_token="<|endoftext|>")
+    tokenizer = parts(Tokenizer(model))
+    tokenizer.add_special_tokens(around)
+    tokenizer.post_processor = processors.RobertaProcessing((around[1], ids[around[1]]), (around[0], ids[around[0]]), False, False)
+    return tokenizer
+
+
+def write_clip(folder, seed):
+    """The tower of CLIP that reads texts, with its linear map."""
+    tokenizer = clip()
+    size = tokenizer.get_vocab_size()
+    fields = {"projection_dim": 24, "max_position_embeddings": 77, "bos_token_id": size - 2, "eos_token_id": size - 1, "pad_token_id": 1}
+    kind = t.CLIPTextModelWithProjection
+    model = randomise(kind(t.CLIPTextConfig(vocab_size=size, attn_implementation="eager", **SIZES | fields)), seed)
+    save(folder, model)
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").double().eval()
+    expected = []
+    for text in TEXTS:
+        ids = tokenizer.encode(text).ids
+        with torch.no_grad():
+            answer = model(torch.tensor([ids])).text_embeds[0]
+        expected.append({"text": text, "ids": ids, "answer": [float(f"{x:.10g}") for x in answer.tolist()]})
+    put(folder / "expected.json", expected)
+
+
 def put(path, value):
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(value, ensure_ascii=False) + "\n")
@@ -134,4 +182,7 @@ FOLDERS = {
 
 
 if __name__ == "__main__":
-    make(FOLDERS, write)
+    if sys.argv[2:] == ["clip-text"]:
+        write_clip(pathlib.Path(sys.argv[1]) / "clip-text", 5)
+    else:
+        make(FOLDERS, write)

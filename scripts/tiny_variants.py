@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tiny folders of many architectures, and what `transformers` computes with them.
 
-    (the environment of scripts/tiny_folders.py, with transformers 4.57.6)
+    (the environment of scripts/tiny_folders.py, with transformers 4.57.6; that of scripts/tiny_embedders.py makes those of version 5)
     DIR/bin/python scripts/tiny_variants.py OUT [NAME...]    (OUT is crates/hushed-model/tests/golden/variants)
 
 A folder has the `config.json` and weights that `save_pretrained` writes, random from a seed and stored as F16, and `expected.json`: for two lists
@@ -48,6 +48,13 @@ FOLDERS = {
         {"vocab_size": 640, "dim": 16, "hidden_dim": 24, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 64, "id2label": LABELS},
     ),
 }
+
+# What version 5 writes in another form, or has alone.
+if t.__version__.startswith("5"):
+    FOLDERS = {
+        "gemma3-apart": (t.Gemma3ForCausalLM, t.Gemma3TextConfig, FOLDERS["gemma3"][2]),
+        "nomic": (t.NomicBertModel, t.NomicBertConfig, ENCODER | {"type_vocab_size": 2}),
+    }
 
 
 def randomise(model, seed):

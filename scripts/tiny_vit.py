@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes a tiny model folder of a vision transformer with images, and what `transformers` computes with them.
 
-    (the environment of scripts/make_models.py, and 'pillow<13')
+    (the environment of scripts/make_models.py, or for the embedders that of scripts/tiny_embedders.py, and 'pillow<13')
     DIR/bin/python scripts/tiny_vit.py OUT        (OUT is crates/hushed-model/tests/golden/tiny)
+    DIR/bin/python scripts/tiny_vit.py OUT embedders
 
 `vit` reads 32 x 32 points in patches of 8 and has five classes; its weights are random from a seed, F16. `images/` has PNG files of other
 sizes and kinds (gray, palette, transparent) and JPEG files. `expected.json` has for every image the logits in float64, and of the numbers
@@ -40,7 +41,7 @@ def randomise(model, seed):
     with torch.no_grad():
         for name, weights in sorted(model.named_parameters()):
             numbers = torch.randn(weights.shape, generator=generator)
-            norm = "layernorm" in name and name.endswith("weight")
+            norm = "norm" in name and name.endswith("weight") or "lambda" in name
             table = weights.dim() in (1, 3)
             spread = 0.1 if table else 1.2 / weights[0].numel() ** 0.5
             weights.copy_((numbers * spread + (0.9 if norm else 0.0)).half().float())
@@ -112,9 +113,49 @@ def write(folder):
     (folder / "expected.json").write_text(json.dumps({"stride": STRIDE, "images": expected}) + "\n")
 
 
+def embedder(folder, seed, kind, config, processor, fields, answer):
+    """A model whose answer is a vector, of the images of `vit`, which its processor resizes and cuts."""
+    sizes = {"image_size": SIDE, "patch_size": PATCH, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = randomise(kind(config(attn_implementation="eager", **sizes, **fields)), seed)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as saved:
+        model.half().save_pretrained(saved)
+        processor.save_pretrained(saved)
+        for name in ["config.json", "preprocessor_config.json", "model.safetensors"]:
+            shutil.copy(f"{saved}/{name}", folder / name)
+    model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").double().eval()
+    expected = []
+    for path in sorted((folder.parent / "vit" / "images").glob("*.png")):
+        numbers = processor(Image.open(path).convert("RGB"), return_tensors="np")["pixel_values"].astype("<f4")
+        with torch.no_grad():
+            vector = answer(model(torch.from_numpy(numbers).double()))[0]
+        made = {"image": path.name, "fnv1a": fnv1a(numbers[0].tobytes()), "answer": [float(f"{x:.8g}") for x in vector.tolist()]}
+        expected.append(made)
+    (folder / "expected.json").write_text(json.dumps(expected) + "\n")
+
+
+def embedders(out):
+    t = transformers
+    cut = {"size": {"shortest_edge": 40}, "crop_size": {"height": SIDE, "width": SIDE}}
+    whole = {"size": {"height": SIDE, "width": SIDE}}
+    row = lambda out: out.last_hidden_state[:, 0]
+    clip = t.CLIPImageProcessorPil(**cut | {"size": {"shortest_edge": SIDE}})
+    embedder(out / "vit-rows", 6, t.ViTModel, t.ViTConfig, t.ViTImageProcessorPil(**whole), {"intermediate_size": 64}, row)
+    embedder(out / "dinov2", 7, t.Dinov2Model, t.Dinov2Config, t.BitImageProcessorPil(**cut), {"mlp_ratio": 2}, row)
+    fields = {"intermediate_size": 64, "projection_dim": 24}
+    pooled = lambda out: out.pooler_output
+    embedder(out / "clip-vision", 8, t.CLIPVisionModel, t.CLIPVisionConfig, clip, fields, pooled)
+    projected = lambda out: out.image_embeds
+    embedder(out / "clip-vision-projection", 9, t.CLIPVisionModelWithProjection, t.CLIPVisionConfig, clip, fields, projected)
+
+
 def main():
     torch.set_num_threads(1)
-    write(pathlib.Path(sys.argv[1]) / "vit")
+    out = pathlib.Path(sys.argv[1])
+    if sys.argv[2:] == ["embedders"]:
+        return embedders(out)
+    write(out / "vit")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 use hushed_math::rng::splitmix::SplitMix;
 use hushed_net::Party;
 use hushed_twopc::func::curve::{GELU_EIGHT, curve_scaled};
-use hushed_twopc::func::inverse::reciprocal;
+use hushed_twopc::func::inverse::{Positive, reciprocal};
 use hushed_twopc::func::norm::{NormReach, NormShape, normalise_rows};
 use hushed_twopc::func::softmax::{SCORES, exponentials};
 use hushed_twopc::func::{Format, rescale};
@@ -216,7 +216,7 @@ fn full_softmax(peer: &mut Peer, scores: &Share, rows: usize, cols: usize) -> Re
     let e = exponentials(ctx, scores, &vec![cols; rows], EXPONENTIAL)?;
     let sums = e.sum_rows(rows, cols);
     let unit = f64::from(1u32 << EXPONENTIAL.frac);
-    let inverse = reciprocal(ctx, &sums, SUM_BITS, unit, INVERSE.frac, INVERSE.ring)?;
+    let inverse = reciprocal(ctx, &sums, Positive::below(SUM_BITS), unit, INVERSE.frac, INVERSE.ring)?;
     let y = mul_rows(ctx, &e, rows, cols, &inverse)?;
     let shift = EXPONENTIAL.frac + INVERSE.frac - OUT_FRAC;
     rescale(ctx, &y, shift, Sign::NonNegative, Ring::new(32))

@@ -1,12 +1,14 @@
 //! The `hushed-bench` binary: measures speed on this machine.
 #![forbid(unsafe_code)]
 
+use std::env;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use hushed_bench::{BenchError, Between, How, Kind, LONG, Net, SUITES, Suite, machine};
 use hushed_mpc::{Link, parse_bandwidth, parse_round_trip};
+use hushed_serve::command_line;
 use serde_json::{Value, json};
 
 /// Measure on this machine: protocols as two processes with a core each, the engine as one process
@@ -38,7 +40,7 @@ struct Args {
     list: bool,
 
     /// Print JSON, one object per line
-    #[arg(long, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_JSON")]
     json: bool,
 
     /// The network between the parties
@@ -80,8 +82,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    // clap prints its own message, and exits with code 2 on wrong usage and 0 on --help.
-    let args = Args::parse();
+    let args: Args = match command_line::read(env::args_os()) {
+        Ok(args) => args,
+        Err(code) => return ExitCode::from(code),
+    };
     match args.run() {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of a pipe may go away (`hushed-bench … | head`).
@@ -154,14 +158,7 @@ impl Args {
     }
 
     fn error(&self, error: &BenchError) {
-        if self.json {
-            let object = json!({ "error": {
-                "name": error.name(), "exit_code": error.exit_code(), "message": error.to_string(),
-            } });
-            eprintln!("{object}");
-        } else {
-            eprintln!("hushed-bench: {error}");
-        }
+        command_line::error("hushed-bench", self.json, error.name(), error.exit_code(), &error.to_string());
     }
 }
 

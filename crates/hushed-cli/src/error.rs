@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use hushed_fhe::FheError;
 use hushed_gateway::GatewayError;
+use hushed_model::counted;
+use hushed_model::graph::InputError;
 use hushed_model::prune::PruneError;
 use hushed_model::{CalibrationError, ModelError};
 use hushed_mpc::RunError;
 use hushed_mpc::plan::PlanError;
 use hushed_serve::ServeError;
-
-use crate::words::counted;
 
 /// An error that ended a run.
 #[derive(Debug, thiserror::Error)]
@@ -22,14 +22,17 @@ pub enum CliError {
     #[error("{path}, line {line}: not UTF-8 text")]
     NotText { path: PathBuf, line: usize },
 
+    #[error("the inputs were refused: {0}")]
+    Inputs(#[from] InputError),
+
     #[error("there is no text: {path} has only empty lines")]
     NoText { path: PathBuf },
 
     #[error("{path} is larger than {limit} MiB: split it")]
     InputTooLarge { path: PathBuf, limit: u64 },
 
-    #[error("{path} already exists and is not overwritten: give another --out, or take it further with --add")]
-    Exists { path: PathBuf },
+    #[error("{path} already exists and is not overwritten: {instead}")]
+    Exists { path: PathBuf, instead: &'static str },
 
     #[error("{path}, line {line}: {why}")]
     NotADocument { path: PathBuf, line: usize, why: String },
@@ -75,7 +78,8 @@ pub enum CliError {
     Write(#[source] io::Error),
 
     #[error(
-        "a text has {given} tokens, and this model takes {least} to {limit}, special ones and those of an answer counted"
+        "a text has {}, and this model takes {least} to {limit}, special ones and those of an answer counted",
+        counted(*given, "token")
     )]
     Tokens { given: usize, least: usize, limit: usize },
 
@@ -124,6 +128,9 @@ pub enum CliError {
     #[error("{path} holds no prices: give the JSON of `hushed plan --protocol fhe --measure whole --json`")]
     Prices { path: PathBuf },
 
+    #[error("{path}, line {line}: not the number of tokens of a text")]
+    TokenCount { path: PathBuf, line: usize },
+
     #[error("no parameter set `{name}`: {source}")]
     Preset { name: String, source: hushed_ckks::CkksParamsError },
 
@@ -155,6 +162,7 @@ impl CliError {
             Self::ReadInput { .. }
             | Self::NotText { .. }
             | Self::NoText { .. }
+            | Self::Inputs(_)
             | Self::NotADocument { .. }
             | Self::NotDocuments { .. }
             | Self::Messages { .. }
@@ -162,6 +170,7 @@ impl CliError {
             | Self::Labels { .. }
             | Self::NoSuchLabel { .. }
             | Self::Prices { .. }
+            | Self::TokenCount { .. }
             | Self::Tokens { .. }
             | Self::Plan(_) => 3,
             Self::Prune(PruneError::Sample { .. }) | Self::NoneCompared { .. } => 3,
@@ -214,12 +223,14 @@ impl CliError {
             Self::ReadInput { .. } => "input-unreadable",
             Self::NotText { .. } => "input-not-text",
             Self::NoText { .. } => "input-empty",
+            Self::Inputs(_) => "inputs-refused",
             Self::Exists { .. } => "file-exists",
             Self::NotADocument { .. } | Self::NotDocuments { .. } => "not-a-document",
             Self::Messages { .. } => "messages-malformed",
             Self::InputTooLarge { .. } => "input-too-large",
             Self::Labels { .. } | Self::NoSuchLabel { .. } => "labels-malformed",
             Self::Prices { .. } => "prices",
+            Self::TokenCount { .. } => "token-count-malformed",
             Self::Image { .. } | Self::Model(ModelError::Image(_)) => match self.exit_code() {
                 3 => "image-refused",
                 4 => "model-folder",

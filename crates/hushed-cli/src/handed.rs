@@ -38,7 +38,8 @@ impl Completions {
     pub fn run(&self, mut command: Command) -> Result<(), CliError> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "hushed", &mut script);
-        io::stdout().write_all(&script).map_err(CliError::Write)
+        let mut out = io::stdout().lock();
+        out.write_all(&script).and_then(|()| out.flush()).map_err(CliError::Write)
     }
 }
 

@@ -43,6 +43,15 @@ impl Given {
         self.text.is_some()
     }
 
+    /// The bytes of what is no image, for a network that reads numbers; `None` for images and where nothing is given.
+    pub fn numbers(&self) -> Result<Option<Vec<u8>>, CliError> {
+        match (&self.text, &self.input) {
+            (Some(text), _) => Ok(Some(text.clone().into_bytes())),
+            (None, Some(path)) => input::read(path).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
     /// Reads at least one text or image.
     pub fn read(&self) -> Result<Read, CliError> {
         if !self.image.is_empty() {

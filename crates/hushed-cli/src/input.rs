@@ -89,7 +89,7 @@ pub struct Prompt {
     /// The text to continue; other users of this machine may see it in the list of processes
     prompt: Option<String>,
 
-    /// A file with the text to continue, `-` for standard input
+    /// A file with the text to continue, all of its lines without the end of the last, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 }
@@ -98,7 +98,7 @@ impl Prompt {
     pub fn read(&self) -> Result<String, CliError> {
         match (&self.prompt, &self.input) {
             (Some(text), _) => Ok(text.clone()),
-            (None, Some(path)) => text(read(path)?, path),
+            (None, Some(path)) => whole(path),
             (None, None) => Ok(String::new()), // excluded by the group above
         }
     }
@@ -111,7 +111,7 @@ pub struct Query {
     /// What to search for; other users of this machine may see it in the list of processes
     query: Option<String>,
 
-    /// A file with the query, `-` for standard input
+    /// A file with the query, all of its lines without the end of the last, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 }
@@ -124,7 +124,7 @@ pub struct PairQuery {
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
 
-    /// A file with the query, `-` for standard input
+    /// A file with the query, all of its lines without the end of the last, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_QUERY_FILE")]
     query_file: Option<PathBuf>,
 }
@@ -139,8 +139,7 @@ impl PairQuery {
         if path == Path::new("-") && documents == Some(path) {
             return Err(CliError::OneInput);
         }
-        let query = text(read(path)?, path)?;
-        Ok(Some(query.trim_end().to_owned()))
+        whole(path).map(Some)
     }
 }
 
@@ -178,7 +177,7 @@ struct What {
     /// The text to continue; other users of this machine may see it in the list of processes
     prompt: Option<String>,
 
-    /// A file with the text to continue, `-` for standard input
+    /// A file with the text to continue, all of its lines without the end of the last, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 
@@ -221,7 +220,7 @@ impl Said {
     }
 }
 
-/// Texts, or a batch that was sent before.
+/// Texts, images, or a batch that was sent before.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct Asked {
@@ -231,6 +230,10 @@ pub struct Asked {
     /// A file with one text per line, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
+
+    /// With a model of images: a PNG or JPEG file; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
 
     /// With --protocol fhe: fetch the answers to a batch that was sent before, by its job's id or at least the first
     /// eight digits
@@ -251,7 +254,7 @@ impl Asked {
 #[derive(clap::Args)]
 pub struct PublicHead {
     /// With a model that generates: treat the first tokens of texts as private too, as `serve --no-public-head` does
-    #[arg(long, env = "HUSHED_NO_PUBLIC_HEAD", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_NO_PUBLIC_HEAD")]
     no_public_head: bool,
 }
 
@@ -274,7 +277,7 @@ impl PublicHead {
 #[derive(clap::Args, Default)]
 pub struct Begin {
     /// With a model that generates: put the token that begins a text before each, as `generate --begin` does
-    #[arg(long, env = "HUSHED_BEGIN", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_BEGIN")]
     begin: bool,
 
     /// With a model that generates: take each text as a question, in the model's chat template
@@ -314,7 +317,7 @@ impl Begin {
 #[derive(clap::Args)]
 pub struct Truncate {
     /// Truncate a text that is too long for the model instead of refusing it
-    #[arg(long, env = "HUSHED_TRUNCATE", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_TRUNCATE")]
     truncate: bool,
 }
 
@@ -381,6 +384,14 @@ fn text(bytes: Vec<u8>, path: &Path) -> Result<String, CliError> {
     }
 }
 
+/// A file that is one text: all of its lines, without the end of the last.
+fn whole(path: &Path) -> Result<String, CliError> {
+    let mut text = text(read(path)?, path)?;
+    let line = text.strip_suffix('\n').map(|rest| rest.strip_suffix('\r').unwrap_or(rest).len());
+    text.truncate(line.unwrap_or(text.len()));
+    Ok(text)
+}
+
 /// The lines of what [`read`] gave.
 pub fn lines(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, CliError> {
     let text = text(bytes, path)?;
@@ -410,6 +421,24 @@ mod tests {
         assert!(matches!(split(b""), Err(CliError::NoText { .. })));
         assert!(matches!(split(b" \n\n"), Err(CliError::NoText { .. })));
         assert!(matches!(split(b"a\nb\xff\n"), Err(CliError::NotText { line: 2, .. })));
+    }
+
+    #[test]
+    fn a_whole_file_is_one_text_without_its_last_lines_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        for (bytes, text) in [
+            ("a\nb\n", "a\nb"),
+            ("a\r\n", "a"),
+            ("a\n\n", "a\n"),
+            ("a ", "a "),
+            ("a\r", "a\r"),
+            ("\u{feff}a\n", "a"),
+            ("", ""),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(whole(&path).unwrap(), text, "{bytes:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod connect;
 mod error;
+mod graphs;
 mod handed;
 mod images;
 mod input;
@@ -12,15 +13,15 @@ mod labels;
 mod lengths;
 mod machine;
 mod output;
+mod overwrite;
 mod passes;
 mod running;
 mod verbs;
-mod words;
 
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
-use hushed_serve::core_dumps;
+use hushed_serve::{command_line, core_dumps};
 
 use crate::output::Output;
 use crate::verbs::Verb;
@@ -35,16 +36,16 @@ use crate::verbs::Verb;
 #[command(
     name = "hushed",
     version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HUSHED_COMMIT"), ")"),
-    after_help = "Exit codes: 0 done, 2 wrong usage, 3 bad input, 4 model folder, 5 network or peer, 6 client and server do not \
+    after_help = "Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 bad input, 4 model folder, 5 network or peer, 6 client and server do not \
 fit, 7 refused, 8 local files, 70 a defect of this program. See docs/errors.md."
 )]
 struct Cli {
     /// Print JSON, one object per line, and no progress
-    #[arg(long, global = true, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, global = true, env = "HUSHED_JSON")]
     json: bool,
 
     /// Print results only
-    #[arg(long, short, global = true, env = "HUSHED_QUIET", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, short, global = true, env = "HUSHED_QUIET")]
     quiet: bool,
 
     #[command(subcommand)]
@@ -54,14 +55,9 @@ struct Cli {
 /// Runs the command with these arguments, the first of which is the program's name, and returns the exit code
 /// (docs/errors.md).
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli: Cli = match command_line::read(arguments) {
         Ok(cli) => cli,
-        Err(message) => {
-            // Help to standard output, wrong usage to standard error. If neither can be written, the code still says
-            // which it was.
-            let _ = message.print();
-            return u8::try_from(message.exit_code()).unwrap_or(2);
-        }
+        Err(code) => return code,
     };
     let out = Output::new(cli.json, cli.quiet);
     if let Err(error) = core_dumps::switch_off() {
@@ -84,6 +80,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 mod tests {
     use super::*;
     use clap::ValueEnum;
+    use clap::error::ErrorKind;
 
     #[test]
     fn the_arguments_are_well_formed() {
@@ -115,6 +112,20 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+    }
+
+    /// A negative number is the value of any option that takes one, and then in range or not, and not another option.
+    #[test]
+    fn a_negative_number_is_a_value() {
+        let command = command_line::finished(Cli::command());
+        for verb in command.get_subcommands() {
+            let valued = verb.get_arguments().filter(|arg| arg.get_action().takes_values());
+            for option in valued.filter_map(clap::Arg::get_long) {
+                let line = ["hushed".to_owned(), verb.get_name().to_owned(), format!("--{option}"), "-1".to_owned()];
+                let refused = command.clone().try_get_matches_from(line).err().map(|error| error.kind());
+                assert_ne!(refused, Some(ErrorKind::UnknownArgument), "{} --{option}", verb.get_name());
+            }
+        }
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use hushed_ckks::counters::Counts;
+use hushed_model::counted;
+use hushed_serve::command_line;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
-use crate::words::counted;
 
 /// Counters by name.
 pub fn counters(counts: &Counts) -> Value {
@@ -115,14 +116,7 @@ impl Output {
     }
 
     pub fn error(&self, error: &CliError) {
-        if self.json {
-            let object = json!({ "error": {
-                "name": error.name(), "exit_code": error.exit_code(), "message": error.to_string(),
-            } });
-            eprintln!("{object}");
-        } else {
-            eprintln!("hushed: {error}");
-        }
+        command_line::error("hushed", self.json, error.name(), error.exit_code(), &error.to_string());
     }
 }
 
@@ -140,7 +134,7 @@ pub fn answer(index: usize, tokens: usize, numbers: &[f64], (labels, exclusive):
 /// The same answer as text.
 pub fn answer_text(index: usize, tokens: usize, numbers: &[f64], labels: Option<&[String]>) -> String {
     let Some(labels) = labels else {
-        return format!("text {index}, {tokens} tokens: {}", preview(numbers));
+        return format!("text {index}, {}: {}", counted(tokens, "token"), preview(numbers));
     };
     let mut classes: Vec<(&String, f64)> = labels.iter().zip(numbers.iter().copied()).collect();
     classes.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -182,7 +176,7 @@ fn largest(numbers: &[f64]) -> Option<usize> {
 pub fn preview(vector: &[f64]) -> String {
     let shown: Vec<String> = vector.iter().take(6).map(|x| format!("{x:.4}")).collect();
     let more = if vector.len() > shown.len() { ", …" } else { "" };
-    format!("[{}{more}] ({} numbers)", shown.join(", "), vector.len())
+    format!("[{}{more}] ({})", shown.join(", "), counted(vector.len(), "number"))
 }
 
 #[cfg(test)]

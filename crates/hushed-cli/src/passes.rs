@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hushed_model::counted;
 use hushed_serve::{Answered, Client, Kind, Options, Pass, Progress, Stats, StepCost};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 use crate::connect::at_least_one;
 use crate::input::Truncate;
 use crate::output::Output;
-use crate::words::counted;
 
 /// How texts are put into passes.
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ pub struct PassArgs {
     pub batch: usize,
 
     /// Look up token vectors in the model's table, if the server's operator has made it public; fetched once and kept
-    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE")]
     pub public_table: bool,
 }
 
@@ -119,20 +119,16 @@ impl Sum {
         })
     }
 
-    pub fn text(&self, setup: f64, stats: &Stats) -> String {
-        self.words(setup, stats, ("text", "token"))
-    }
-
-    /// The same of other things, which have a number of other units each.
+    /// In words, of things that have a number of units each.
     pub fn words(&self, setup: f64, stats: &Stats, (what, unit): (&str, &str)) -> String {
         format!(
-            "{} in {:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
+            "{} in {:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {}; \
              the server learned the number of {what}s and of {unit}s{}: {:?}",
             counted(self.tokens.len(), what),
             self.seconds,
             stats.bytes_sent as f64 / 1e6,
             stats.bytes_received as f64 / 1e6,
-            stats.rounds,
+            counted(stats.rounds, "round"),
             if self.rows == self.tokens { "" } else { ", rounded up" },
             self.rows,
         )

@@ -5,6 +5,40 @@ use indicatif::ProgressBar;
 
 use crate::output::Output;
 
+/// The progress of work whose parts are counted.
+pub struct Counting<'a> {
+    out: &'a Output,
+    bar: ProgressBar,
+    lines: Lines,
+}
+
+impl<'a> Counting<'a> {
+    /// A bar at its beginning.
+    pub fn new(out: &'a Output, what: &'static str) -> Counting<'a> {
+        Counting { out, bar: out.progress(1, what), lines: Lines::default() }
+    }
+
+    /// So many parts are done, of so many.
+    pub fn at(&self, what: &'static str, done: u64, of: u64) {
+        self.bar.set_message(what);
+        self.bar.set_length(of.max(1));
+        self.bar.set_position(done);
+        if let Some(line) = self.lines.counted(what, done, of).filter(|_| !self.out.shows_bars()) {
+            self.out.note(&line);
+        }
+    }
+
+    /// The bar, for what is not counted.
+    pub fn bar(&self) -> &ProgressBar {
+        &self.bar
+    }
+
+    /// Removes the bar.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// The progress bar of a run.
 pub struct Running<'a> {
     out: &'a Output,

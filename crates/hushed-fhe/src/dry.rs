@@ -12,7 +12,7 @@ use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::mask::RowsKnown;
 use crate::ops::packed::rows::PackedRows;
-use crate::packing::{Interleave, Layout};
+use crate::packing::{Interleave, Layout, SequencePacking};
 use crate::pass::{Texts, forward_pass};
 use crate::plan::Prices;
 use crate::plan::keys::KeyDemand;
@@ -32,6 +32,8 @@ pub struct FheOptions {
     pub lengths: Lengths,
     /// The rows of a text at which a decoder is read.
     pub answer: AnswerRows,
+    /// Most texts that share the rows of a place of a batch ([`Placement::per_place`]).
+    pub per_place: usize,
     /// Bytes of memory the server may use: what does not fit is spilled, and a plan that cannot fit is refused.
     pub max_memory: Option<u64>,
     /// Upload rate in bytes per second. It decides whether uploading at the lowest level and refreshing is quicker than
@@ -129,7 +131,10 @@ pub(crate) fn counted(
             let layout = Interleave::new(params.slots(), options.rows)?;
             let rows = match lengths.encrypted() {
                 true => RowsKnown::private(layout, on.vector(Vec::new(), placement.upload)?),
-                false => RowsKnown::public(layout, vec![options.rows; layout.texts()])?,
+                false => {
+                    let lengths = vec![options.rows; layout.texts()];
+                    RowsKnown::shared(layout, SequencePacking::one_each(options.rows, placement.per_place, &lengths)?)?
+                }
             };
             (Texts::Columns(rows), width)
         }

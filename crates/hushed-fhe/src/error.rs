@@ -3,7 +3,7 @@
 use hushed_ckks::CkksError;
 use hushed_ckks::gemm::GemmError;
 use hushed_ckks::poly::PolyError;
-use hushed_model::{ModelError, StepId};
+use hushed_model::{ModelError, StepId, counted};
 
 use super::choices::ChoicesError;
 use super::files::FileError;
@@ -40,7 +40,8 @@ pub enum FheError {
     File(#[from] FileError),
     /// The chain of primes is too short for a step.
     #[error(
-        "{step} needs {needed} level(s) and has {available}; start it with more primes, or choose lower degrees or fewer steps"
+        "{step} needs {} and has {available}; start it with more primes, or choose lower degrees or fewer steps",
+        counted(*needed, "level")
     )]
     Levels {
         /// The step.

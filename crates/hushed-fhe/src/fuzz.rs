@@ -18,6 +18,7 @@ use crate::error::FheError;
 use crate::files::chunked::{DIGEST, Seal};
 use crate::files::exchange::{self, RequestReader};
 use crate::files::keys::KeyReader;
+use crate::hex::hex;
 use crate::plan::public_plan::{AnswerRows, Canary, FhePlan, Lengths, insecure_plan, reply_deviation};
 
 /// Bytes of an edit: two that choose the place, one that chooses the value.
@@ -92,25 +93,30 @@ pub fn edited(document: &Value, edits: &[u8]) -> Value {
 
 /// JSON pointers to all fields and, of each list, to its first two entries and its last.
 fn fields(document: &Value) -> Vec<String> {
-    let mut all = vec![String::new()];
-    let mut at = 0;
-    while let Some(path) = all.get(at).cloned() {
-        at += 1;
-        match document.pointer(&path) {
-            Some(Value::Object(map)) => {
-                let escaped = |key: &String| key.replace('~', "~0").replace('/', "~1");
-                all.extend(map.keys().map(|key| format!("{path}/{}", escaped(key))));
-            }
-            Some(Value::Array(list)) => {
-                let mut some = vec![0, 1, list.len().saturating_sub(1)];
-                some.retain(|&index| index < list.len());
-                some.dedup();
-                all.extend(some.iter().map(|index| format!("{path}/{index}")));
-            }
-            _ => {}
-        }
-    }
+    let mut all = Vec::new();
+    below(document, String::new(), &mut all);
     all
+}
+
+/// Adds the pointer `path` to `value` and those to what is in it. A good document is a few levels deep.
+fn below(value: &Value, path: String, all: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                below(value, format!("{path}/{key}"), all);
+            }
+        }
+        Value::Array(list) => {
+            let mut some = vec![0, 1, list.len().saturating_sub(1)];
+            some.dedup();
+            for (index, value) in some.into_iter().filter_map(|index| Some((index, list.get(index)?))) {
+                below(value, format!("{path}/{index}"), all);
+            }
+        }
+        _ => {}
+    }
+    all.push(path);
 }
 
 fn removed(document: &mut Value, path: &str) {
@@ -130,12 +136,15 @@ fn removed(document: &mut Value, path: &str) {
     }
 }
 
-/// Good manifests: of a batch, of packed rows, and of a decoder read at all rows.
+/// Manifests and their ring.
+pub type Plans = (Vec<Value>, Arc<CkksParams>);
+
+/// Good manifests: of a batch, of packed rows, of a decoder read at all rows, and of texts that share places.
 ///
 /// # Panics
 /// Never: the sizes are constants that tests build.
 #[must_use]
-pub fn plans() -> Vec<Value> {
+pub fn plans() -> Plans {
     let (batch, params) = insecure_plan(5, 1, 3).unwrap_or_else(|e| panic!("constant sizes: {e}"));
     let canary =
         |numbers: usize| Canary { text: "hello".to_owned(), embedding: vec![0.5; numbers], least_cosine: 0.99 };
@@ -153,9 +162,12 @@ pub fn plans() -> Vec<Value> {
     for plan in [&mut packed, &mut decoder] {
         plan.reply.deviation = reply_deviation(&params, plan.reply.magnitude);
     }
-    let plans = [batch, packed, decoder];
+    let mut shared = FhePlan { lengths: Lengths::Public, canary: None, ..batch.clone() };
+    shared.placement.per_place = 2;
+    shared.reply.ciphertexts = 2;
+    let plans = [batch, packed, decoder, shared];
     let value = |plan: &FhePlan| serde_json::to_value(plan).unwrap_or_default();
-    plans.iter().map(value).collect()
+    (plans.iter().map(value).collect(), params)
 }
 
 /// Reads a good manifest of `seeds` after edits, and computes with it what a client and a server compute before they
@@ -163,7 +175,7 @@ pub fn plans() -> Vec<Value> {
 ///
 /// # Panics
 /// If an accepted manifest is read back as another one.
-pub fn plan(seeds: &[Value], data: &[u8]) {
+pub fn plan((seeds, params): &Plans, data: &[u8]) {
     let Some((&which, edits)) = data.split_first() else {
         return;
     };
@@ -181,16 +193,21 @@ pub fn plan(seeds: &[Value], data: &[u8]) {
     let Ok(bytes) = plan.to_json() else {
         return;
     };
-    let Ok((read, params)) = FhePlan::from_json(&bytes) else {
+    // Making the ring anew would take most of the time.
+    let ring = |plan: &FhePlan| match plan.parameters_hash == hex(params.rlwe().hash()) {
+        true => Ok(Arc::clone(params)),
+        false => plan.params(),
+    };
+    let Ok((read, _)) = FhePlan::read(&bytes, ring) else {
         return;
     };
     assert_eq!(read, plan);
-    used(&plan, &params);
+    used(&plan, params);
 }
 
 fn used(plan: &FhePlan, params: &Arc<CkksParams>) {
-    let (texts, places) = (plan.texts(params), plan.places(params));
-    assert!(texts.is_ok_and(|texts| places.is_ok_and(|places| texts <= places)));
+    let (texts, lengths) = (plan.texts(params), plan.declared_lengths(params));
+    assert!(texts.is_ok_and(|texts| lengths.is_ok_and(|lengths| texts <= lengths)));
     let bits = plan.reply_bits(params);
     assert!(bits <= params.certified_bits());
     let specs = plan.key_specs(params);
@@ -251,6 +268,18 @@ pub fn seed() -> Seed {
     (plan, params)
 }
 
+/// The same, where two texts may share a place.
+///
+/// # Panics
+/// As [`seed`].
+#[must_use]
+pub fn shared_seed() -> Seed {
+    let (mut plan, params) = seed();
+    plan.placement.per_place = 2;
+    plan.reply.ciphertexts *= 2;
+    (plan, params)
+}
+
 /// The heads of a request, a reply and a file of keys: words are replaced, and the digests fit. The first byte chooses
 /// the file, each edit the place of a word and its value. Nothing follows the heads but zeros, as long as planned.
 pub fn head((plan, params): &Seed, data: &[u8]) {
@@ -266,20 +295,20 @@ pub fn head((plan, params): &Seed, data: &[u8]) {
         bytes
     };
     let ids = [&plan.hash()[..], &KEYS].concat();
-    let places = plan.places(params).unwrap_or_default();
+    let lengths = plan.declared_lengths(params).unwrap_or_default();
     match which % 3 {
         0 => {
             let Ok(length) = exchange::request_bytes(plan, params) else {
                 return;
             };
-            let head = [&ids[..], &[0; exchange::REQUEST_ID], &vec![0; 2 * places]].concat();
+            let head = [&ids[..], &[0; exchange::REQUEST_ID], &vec![0; 2 * lengths]].concat();
             let head = words(good(Kind::FheRequest, length, &head), edits);
             let piece = SeededCiphertext::list_bytes(params, plan.placement.upload, 1);
             let bytes = sealed(&head, plan.request_ciphertexts(), piece);
             let source = (Cursor::new(&bytes), bytes.len() as u64);
             let read = RequestReader::begin(source, name(), plan, params, Some(&KEYS));
             if let Ok(mut read) = read {
-                assert_eq!(read.head().lengths.len(), places);
+                assert_eq!(read.head().lengths.len(), lengths);
                 while let Ok(Some(ct)) = read.next_ciphertext() {
                     drop(ct.expand());
                 }
@@ -374,7 +403,7 @@ mod tests {
     fn m2_no_edit_of_a_manifest_panics_its_reader() {
         let seeds = plans();
         let mut accepted = 0;
-        for (which, seed) in seeds.iter().enumerate() {
+        for (which, seed) in seeds.0.iter().enumerate() {
             let whole: FhePlan = serde_json::from_value(seed.clone()).unwrap();
             FhePlan::from_json(&whole.to_json().unwrap()).unwrap();
             let edits = single_edits(seed);
@@ -393,7 +422,7 @@ mod tests {
             plan(&seeds, &data);
         }
         for (rows, columns) in [(0u64, 1), (4, 0), (0, 0), (1u64 << 63, 2)] {
-            let mut value = seeds[0].clone();
+            let mut value = seeds.0[0].clone();
             value["rows"] = json!(rows);
             value["placement"]["columns"] = json!(columns);
             let plan: FhePlan = serde_json::from_value(value).unwrap();
@@ -403,21 +432,21 @@ mod tests {
 
     #[test]
     fn m2_no_edit_of_a_head_panics_its_reader() {
-        let seed = seed();
+        let (seed, shared) = (seed(), shared_seed());
         let mut rng = SecretRng::insecure_from_seed(50);
-        for which in 0..3 {
-            head(&seed, &[which]);
+        for (which, seed) in [(0, &seed), (1, &seed), (2, &seed), (0, &shared), (1, &shared)] {
+            head(seed, &[which]);
             for place in 0..90u16 {
                 for value in (0..WORDS.len() as u8).flat_map(|v| [v, 130 + v]) {
                     let [low, high] = place.to_le_bytes();
-                    head(&seed, &[which, low, high, value]);
+                    head(seed, &[which, low, high, value]);
                 }
             }
             for _ in 0..1_000 {
                 let mut data = vec![0; 1 + EDIT * 4];
                 rng.fill_bytes(&mut data);
                 data[0] = which;
-                head(&seed, &data);
+                head(seed, &data);
             }
         }
     }

@@ -41,6 +41,7 @@ pub mod fuzz;
 mod hex;
 mod inputs;
 mod ledger;
+pub mod network;
 pub mod ops;
 pub mod packing;
 mod pass;

@@ -51,6 +51,12 @@ pub fn forward_pass<'a, S: Slots>(
             remedy: "they are for batches of decoders",
         });
     }
+    if placement.per_place > 1 && !matches!(texts, Texts::Columns(RowsKnown::Public { .. })) {
+        return Err(FheError::Unsupported {
+            what: "texts that share places".to_owned(),
+            remedy: "they are for batches of encoders, with public lengths",
+        });
+    }
     Ok(match texts {
         Texts::Columns(rows) => Box::new(Pass::new(on, program, choices, placement, rows, bound)?),
         Texts::Last(layout, answer, real) => {

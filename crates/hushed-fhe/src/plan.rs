@@ -84,7 +84,8 @@ pub struct FhePlanReport {
     pub rows: usize,
     /// Texts of the batch.
     pub texts: usize,
-    /// Texts that fit: a batch costs the same with fewer.
+    /// Texts that fit at most, if they share places as far as the placement lets them: a batch costs the same with
+    /// fewer.
     pub places: usize,
     /// Whether degrees and steps are assumed instead of calibrated.
     pub assumed: bool,
@@ -177,7 +178,9 @@ impl FhePlanReport {
     ) -> Result<FhePlanReport, FheError> {
         let columns = options.placement.as_ref().map_or(1, |p| p.columns);
         let layout = Layout::new(params.slots(), options.rows, columns)?;
-        let (width, texts) = (program.width(), options.texts.min(layout.texts()));
+        let per_place = options.placement.as_ref().map_or(options.per_place, |p| p.per_place);
+        let (width, places) = (program.width(), layout.texts() * per_place.max(1));
+        let texts = options.texts.min(places);
         let upload = |placement: &Placement| {
             // Two columns per ciphertext, or vectors of packed rows; and the mask of real rows.
             let vectors = width.div_ceil(2 * placement.columns);
@@ -236,6 +239,7 @@ impl FhePlanReport {
                     pairs: may_pair(&program),
                 };
                 let start = Placement::plain(on.top(), options.rows, head);
+                let start = Placement { per_place: options.per_place, ..start };
                 let search = &mut |bounds: &Bounds| {
                     let (placement, tried) = search::search(&mut dry, &mut enough, &start, bounds)?;
                     let found = whole(&placement)?;
@@ -275,7 +279,7 @@ impl FhePlanReport {
             answer: program.vocabulary().map(|_| options.answer),
             rows: options.rows,
             texts,
-            places: layout.texts(),
+            places,
             assumed,
             ternary: ternary::ternary_maps(program, &placement),
             alternatives,

@@ -36,7 +36,8 @@ use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_lower::LinearMap;
 use hushed_model::StepId;
 
-use crate::packing::Interleave;
+use crate::packing::sequences::TextOfRow;
+use crate::packing::{Interleave, PackingError, SequencePacking};
 use functions::SlotFunction;
 
 /// The position of a node on its tape.
@@ -196,16 +197,20 @@ pub(crate) enum Plain {
 pub(crate) enum Holds {
     /// Numbers of rows, the same for every text.
     Rows(Vec<f64>),
-    /// The same, 0 in places without a text.
-    TextRows(Vec<f64>),
-    /// Numbers of texts, the same for every row.
-    Texts(Vec<f64>),
+    /// The same, 0 in places without a text of this number.
+    TextRows { numbers: Vec<f64>, text: usize },
+    /// A number for each number of tokens, from 0 on: that of the row's text.
+    Lengths(Arc<[f64]>),
+    /// `first` in the first row of every text, `other` in all others.
+    Firsts { first: f64, other: f64 },
     /// `factor` in some rows of every text.
     Mask { rows: Kept, factor: f64 },
     /// `value` in one row of every text, divided by the rows of the text.
     Share { row: usize, value: f64 },
-    /// For diagonal `diagonal` of scores: `token` where the key is a token, −1 where it is padding.
-    Keys { diagonal: usize, token: f64 },
+    /// `value` in the rows of each place's text of this number, divided by their number; or in the first of them.
+    OfText { text: usize, value: f64, first: bool },
+    /// For diagonal `diagonal` of scores: `token` where the key is a token of the row's text, `other` elsewhere.
+    Keys { diagonal: usize, token: f64, other: f64 },
 }
 
 /// Rows of the tokens of each text.
@@ -229,18 +234,22 @@ pub(crate) enum RowMask {
 pub(crate) struct Texts {
     /// The packing.
     pub layout: Interleave,
-    /// Tokens of each text, where the server knows them.
-    pub lengths: Vec<usize>,
+    /// Tokens of each text, where the server knows them, and how texts share places.
+    pub packing: SequencePacking,
 }
 
 impl Texts {
-    fn length(&self, text: usize) -> usize {
-        self.lengths.get(text).copied().unwrap_or(0)
+    /// One text a place, with these numbers of tokens; none if the server does not know them.
+    ///
+    /// # Errors
+    /// [`PackingError`] for a text that is too long.
+    pub fn alone(layout: Interleave, lengths: Vec<usize>) -> Result<Texts, PackingError> {
+        Ok(Texts { layout, packing: SequencePacking::new(layout.rows(), 1, lengths)? })
     }
 
-    /// `f` of each text's number of tokens.
-    pub fn each(&self, f: impl Fn(usize) -> f64) -> Vec<f64> {
-        (0..self.layout.texts()).map(|text| f(self.length(text))).collect()
+    /// `f` of each possible number of tokens.
+    pub fn each(&self, f: impl Fn(usize) -> f64) -> Holds {
+        Holds::Lengths((0..=self.layout.rows()).map(f).collect())
     }
 }
 
@@ -250,23 +259,38 @@ impl Holds {
         let m = texts.layout.rows();
         let number = |numbers: &[f64], i: usize| numbers.get(i).copied().unwrap_or(0.0);
         let one = |there: bool, number: f64| if there { number } else { 0.0 };
-        let at = |text: usize, row: usize| match self {
-            Holds::Rows(numbers) => number(numbers, row),
-            Holds::TextRows(numbers) => one(texts.length(text) > 0, number(numbers, row)),
-            Holds::Texts(numbers) => number(numbers, text),
-            Holds::Mask { rows, factor } => {
-                let there = match *rows {
-                    Kept::All => row < texts.length(text),
-                    Kept::Later => row > 0 && row < texts.length(text),
-                    Kept::First(at) => row == at && texts.length(text) > 0,
-                };
-                one(there, *factor)
+        let shared = |of: &TextOfRow, value: f64| value / of.length.max(1) as f64;
+        let at = |place: usize, row: usize| {
+            let of = texts.packing.text_of(place, row);
+            match self {
+                Holds::Rows(numbers) => number(numbers, row),
+                Holds::TextRows { numbers, text } => one(texts.packing.has(place, *text), number(numbers, row)),
+                Holds::Lengths(numbers) => number(numbers, of.length),
+                Holds::Firsts { first, other } => {
+                    if row == of.first {
+                        *first
+                    } else {
+                        *other
+                    }
+                }
+                Holds::Mask { rows, factor } => {
+                    let there = match *rows {
+                        Kept::All => of.has(row),
+                        Kept::Later => row > of.first && of.has(row),
+                        Kept::First(at) => of.length > 0 && row == of.first + at,
+                    };
+                    one(there, *factor)
+                }
+                Holds::Share { row: at, value } => one(row == *at, shared(&of, *value)),
+                Holds::OfText { text, value, first } => match first {
+                    true => one(of.number == *text && of.length > 0 && row == of.first, *value),
+                    false => one(of.number == *text && of.has(row), shared(&of, *value)),
+                },
+                Holds::Keys { diagonal, token, other } => match of.has((row + diagonal) % m) {
+                    true => *token,
+                    false => *other,
+                },
             }
-            Holds::Share { row: at, value } => one(row == *at, value / texts.length(text).max(1) as f64),
-            Holds::Keys { diagonal, token } => match (row + diagonal) % m < texts.length(text) {
-                true => *token,
-                false => -1.0,
-            },
         };
         texts.layout.vector(texts.layout.texts(), at)
     }

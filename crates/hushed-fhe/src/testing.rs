@@ -361,7 +361,7 @@ pub(crate) fn alone<S: Slots>(on: &S, tape: Tape, inputs: Inputs<S>, limbs: usiz
 pub(crate) fn hidden<S: Slots>(encoder: &Encoder<'_, S>, real: S::Value) -> Inputs<S> {
     let (on, inputs) = (encoder.on, Inputs::<S>::from([(Hidden::Tokens.name(), vec![real])]));
     let place = (Heights::Least, Outputs::AtLeast(on.floor()), Vec::new());
-    let made = computed(on, encoder.masks(), inputs, place, &mut |_, _| Ok(())).unwrap();
+    let made = computed(on, encoder.masks().unwrap(), inputs, place, &mut |_, _| Ok(())).unwrap();
     Hidden::ALL.iter().zip(made).map(|(which, v)| (which.name(), vec![v])).collect()
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hushed_serve::{ClientConfig, ServeError};
+use hushed_serve::{ClientConfig, ServeError, host};
 
 use crate::error::GatewayError;
 
@@ -110,7 +110,19 @@ impl GatewayConfig {
         match numbers.into_iter().find(|(_, number)| *number == 0) {
             Some((name, _)) => Err(GatewayError::Nothing { name }),
             None if self.draft > 0 && self.pad_output => Err(ServeError::DraftsShow.into()),
-            None => Ok(()),
+            None => Ok(self.check_addresses()?),
+        }
+    }
+
+    /// Refuses addresses that are none.
+    fn check_addresses(&self) -> Result<(), ServeError> {
+        host(&self.client.server)?;
+        match &self.listen {
+            Listen::Tcp(address) => host(address).map(drop),
+            Listen::Unix(path) if path.as_os_str().is_empty() => {
+                Err(ServeError::Address { address: "unix:".to_owned() })
+            }
+            Listen::Unix(_) => Ok(()),
         }
     }
 }

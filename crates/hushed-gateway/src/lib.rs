@@ -16,6 +16,7 @@ mod half_closed;
 mod http;
 mod listen;
 mod sessions;
+mod waiting;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use hushed_serve::{Digest, Task};
 pub use batches::{BatchConfig, BatchGateway};
 pub use config::{GatewayConfig, Listen};
 pub use error::GatewayError;
-use http::{Door, Served};
+use http::{Door, Edge, Served};
 use listen::Bound;
 use sessions::Sessions;
 
@@ -38,14 +39,17 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts listening and looks at the server. Requests wait until [`Gateway::run`].
+    /// Starts listening and looks at the server, again and again where another attempt may succeed
+    /// ([`ServeError::may_pass`](hushed_serve::ServeError::may_pass)): meanwhile `/ready` says why not. Requests that
+    /// come later wait until [`Gateway::run`].
     ///
     /// # Errors
-    /// [`GatewayError`]: the listening side is checked before the server, so that cheap refusals come first.
+    /// [`GatewayError`]: the listening side is checked before the server, so that cheap refusals come first; an error
+    /// named `stopped` once the flag in [`GatewayConfig::client`] is raised.
     pub fn bind(config: &GatewayConfig) -> Result<Self, GatewayError> {
-        let (bound, door) = front(config)?;
-        let sessions = Sessions::open(config, door.keys())?;
-        let served = Served::new(config, door, &sessions);
+        let (bound, edge) = front(config)?;
+        let sessions = waiting::until_seen(config, &bound, &edge, || Sessions::open(config, edge.door.keys()))?;
+        let served = Served::new(config, edge, &sessions);
         Ok(Self { bound, served: Arc::new(served), sessions })
     }
 
@@ -98,9 +102,9 @@ impl Gateway {
 }
 
 /// Opens the listening socket and loads the rules of admission.
-fn front(config: &GatewayConfig) -> Result<(Bound, Door), GatewayError> {
+fn front(config: &GatewayConfig) -> Result<(Bound, Arc<Edge>), GatewayError> {
     config.check()?;
     let bound = Bound::open(config)?;
     let door = Door::new(config, &bound)?;
-    Ok((bound, door))
+    Ok((bound, Arc::new(Edge::new(door))))
 }

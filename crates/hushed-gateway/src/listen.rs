@@ -83,8 +83,8 @@ pub struct Bound {
 
 enum Socket {
     Tcp(TcpListener, SocketAddr),
-    /// The name is removed before the listener is closed, so that it never leads nowhere.
-    Unix(Removed, UnixListener),
+    /// The name is removed before the listener is closed, so that it never leads nowhere; a clone has none.
+    Unix(Option<Removed>, UnixListener),
 }
 
 /// A socket's file, removed on drop unless another file has taken its name.
@@ -118,7 +118,7 @@ impl Bound {
         let socket = match &config.listen {
             Listen::Unix(path) => {
                 let (name, bound) = unix(path).map_err(failed(path.display().to_string()))?;
-                Socket::Unix(name, bound)
+                Socket::Unix(Some(name), bound)
             }
             Listen::Tcp(address) => {
                 let bound = TcpListener::bind(address).map_err(failed(address.clone()))?;
@@ -133,6 +133,30 @@ impl Bound {
         };
         let (files, reload) = (config.tls.clone(), Arc::clone(&config.reload));
         Ok(Self { socket, tls, files, expiry, reload, drain: config.drain })
+    }
+
+    /// The same socket once more. Requests under way have `drain` when it is stopped.
+    ///
+    /// # Errors
+    /// [`GatewayError::Runtime`].
+    pub fn again(&self, drain: Duration) -> Result<Self, GatewayError> {
+        let socket = match &self.socket {
+            Socket::Tcp(tcp, address) => tcp.try_clone().map(|tcp| Socket::Tcp(tcp, *address)),
+            Socket::Unix(_, unix) => unix.try_clone().map(|unix| Socket::Unix(None, unix)),
+        };
+        Ok(Self {
+            socket: socket.map_err(GatewayError::Runtime)?,
+            tls: self.tls.clone(),
+            files: self.files.clone(),
+            expiry: Arc::clone(&self.expiry),
+            reload: Arc::clone(&self.reload),
+            drain,
+        })
+    }
+
+    /// Has keys and certificate read again.
+    pub fn reload(&self) {
+        self.reload.store(true, Ordering::SeqCst);
     }
 
     /// The address; `None` for a Unix socket.
@@ -244,7 +268,7 @@ async fn accept(
         Socket::Tcp(tcp, _) => (Accepting::Tcp(tokio::net::TcpListener::from_std(tcp)?), None),
         Socket::Unix(name, unix) => {
             let unix = tokio::net::UnixListener::from_std(unix)?;
-            (Accepting::Unix(unix), Some(name))
+            (Accepting::Unix(unix), name)
         }
     };
     while !stop.load(Ordering::SeqCst) {

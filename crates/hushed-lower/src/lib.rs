@@ -3,6 +3,8 @@
 //! once, after everything is folded in; what one protocol alone folds is in its own crate.
 #![forbid(unsafe_code)]
 
+pub mod network;
+
 use std::fmt;
 use std::ops::Range;
 
@@ -60,6 +62,13 @@ impl LinearMap {
         let mut weights = vec![0.0; width * width];
         weights.iter_mut().step_by(width + 1).for_each(|w| *w = 1.0);
         LinearMap { rows: width, columns: width, weights, bound: 1.0, bias: Some(vec![0.0; width]) }
+    }
+
+    /// The map of a vector, with the biases.
+    pub fn times_vector(&self, x: &[f64]) -> Vec<f64> {
+        let products = self.weights.chunks_exact(self.columns.max(1));
+        let bias = |row: usize| self.bias.as_ref().map_or(0.0, |bias| bias[row]);
+        products.enumerate().map(|(row, w)| w.iter().zip(x).map(|(w, x)| w * x).sum::<f64>() + bias(row)).collect()
     }
 
     /// Sets the bound to a power of two that no weight exceeds: how a product is computed reveals nothing else about

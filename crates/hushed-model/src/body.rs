@@ -15,7 +15,7 @@ pub enum Body {
     Decoder(DecoderNetwork),
     /// Encoders with norms before their blocks, and decoders whose rows are pooled: one vector per text.
     Embedder(EmbedderNetwork),
-    /// Vision transformers: one number per class of an image.
+    /// Vision transformers: one number per class of an image, or one vector.
     Vision(VisionNetwork),
 }
 
@@ -72,8 +72,8 @@ impl Body {
         match self {
             Body::Encoder(network) => network.outputs(),
             Body::Decoder(decoder) => decoder.head.outputs,
-            Body::Embedder(embedder) => embedder.norm.width,
-            Body::Vision(vision) => vision.classes.outputs,
+            Body::Embedder(embedder) => embedder.outputs(),
+            Body::Vision(vision) => vision.outputs(),
         }
     }
 

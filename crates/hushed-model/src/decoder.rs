@@ -86,8 +86,8 @@ impl DecoderNetwork {
 }
 
 /// Encoders of text made of these layers, with their numbers or as shapes only: decoders whose rows are pooled in the
-/// place of a head (Qwen3-Embedding), and ModernBERT. The rows are normalised and pooled into one. Where one row is all
-/// that is pooled, the last layer gives that row alone.
+/// place of a head (Qwen3-Embedding), ModernBERT, and the texts' tower of CLIP. The rows are normalised and pooled into
+/// one. Where one row is all that is pooled, the last layer gives that row alone.
 #[derive(Clone)]
 pub struct EmbedderNetwork {
     /// Token vectors.
@@ -98,6 +98,8 @@ pub struct EmbedderNetwork {
     pub norm: Norm,
     /// Pooling to one row per text.
     pub pool: Pool,
+    /// From the pooled row to the columns of the embedding, where there is such a layer.
+    pub projection: Option<Linear>,
 }
 
 impl EmbedderNetwork {
@@ -107,8 +109,16 @@ impl EmbedderNetwork {
         let read = self.read();
         let x = layers(&mut p, x, &self.layers, read);
         let x = p.step("norm", Block::Norm(self.norm.clone()), &[x]);
-        p.step("pool", Block::Pool(self.pool), &[x]);
+        let x = p.step("pool", Block::Pool(self.pool), &[x]);
+        if let Some(projection) = &self.projection {
+            p.step("project", Block::Linear(projection.clone()), &[x]);
+        }
         p.finish()
+    }
+
+    /// Columns of the answer.
+    pub fn outputs(&self) -> usize {
+        self.projection.as_ref().map_or(self.norm.width, |linear| linear.outputs)
     }
 
     /// The rows of which the last layer makes queries: the pooled one, if it sees all keys and a norm alone reads what

@@ -5,7 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::folder::faults::json_words;
+use crate::folder::faults::{counted, json_words};
+use crate::graph::faults::NodeFault;
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +22,7 @@ pub enum ModelError {
     #[error(transparent)]
     Image(#[from] ImageError),
     /// A forward pass asked for a layer that the model does not have.
-    #[error("the model has {layers} layers, and layer {asked} was asked for")]
+    #[error("the model has {}, and layer {asked} was asked for", counted(*layers, "layer"))]
     NoSuchLayer {
         /// The layer asked for, from 0.
         asked: usize,
@@ -137,7 +138,8 @@ pub enum TextError {
     Empty,
     /// More tokens than the model takes.
     #[error(
-        "the text has {tokens} tokens and the model takes at most {limit}: shorten it, split it, or have it truncated (--truncate)"
+        "the text has {} and the model takes at most {limit}: shorten it, split it, or have it truncated (--truncate)",
+        counted(*tokens, "token")
     )]
     TooLong {
         /// Tokens, counting the first and last special ones.
@@ -146,7 +148,7 @@ pub enum TextError {
         limit: usize,
     },
     /// No position is left for a token after the text.
-    #[error("the text has {tokens} tokens and the model takes {limit} with what follows: shorten it")]
+    #[error("the text has {} and the model takes {limit} with what follows: shorten it", counted(*tokens, "token"))]
     NoRoom {
         /// Tokens of the text.
         tokens: usize,
@@ -264,6 +266,34 @@ pub enum Problem {
         /// The prefixes, as a list.
         prefixes: String,
     },
+    /// A node of `graph.json` cannot be used.
+    #[error("graph.json: the node {node}: {fault}")]
+    Node {
+        /// Its name, shortened; `#n` for entry n of the inputs and nodes if it has none.
+        node: String,
+        /// The reason.
+        fault: NodeFault,
+    },
+    /// A tensor belongs to no node.
+    #[error("the weights: {name} belongs to no node of graph.json; leave it out, or name the node whose weight it is")]
+    UnusedTensor {
+        /// Its name, shortened.
+        name: String,
+    },
+    /// A batch normalisation would take the root of a number that is not positive.
+    #[error("the weights: {name} contains {value:e}, which is no variance; fetch the file again")]
+    NegativeVariance {
+        /// Its name.
+        name: String,
+        /// The number.
+        value: f32,
+    },
+    /// The folder holds a graph, and the caller runs transformers.
+    #[error(
+        "the folder holds a network as a graph (graph.json): `hushed check` and `hushed clear` take it, other commands \
+         do not yet (docs/networks.md)"
+    )]
+    IsGraph,
     /// A field without a default is missing.
     #[error("{file}: the field `{field}` is missing")]
     MissingField {
@@ -355,13 +385,13 @@ pub enum Problem {
         file: String,
     },
     /// A tensor that the architecture needs is missing.
-    #[error("the weights: the tensor {name} is missing; is this the model that config.json describes?")]
+    #[error("the weights: the tensor {name} is missing; is this the model that the folder describes?")]
     MissingTensor {
         /// Its usual name.
         name: String,
     },
-    /// A tensor has another shape than config.json implies.
-    #[error("the weights: {name} has the shape {found:?}, and config.json implies {expected:?}")]
+    /// A tensor has another shape than the folder's description implies.
+    #[error("the weights: {name} has the shape {found:?}, and {expected:?} is expected")]
     WrongShape {
         /// Its name.
         name: String,

@@ -8,6 +8,7 @@ use crate::folder::config::ends;
 use crate::folder::shards::Index;
 use crate::folder::weights::Weights;
 use crate::folder::{declared, pooling};
+use crate::graph::{Graph, MAX_ELEMENTS};
 use crate::tokens::{Tokenizer, TooLong};
 
 /// `config.json`.
@@ -22,6 +23,20 @@ pub fn config(bytes: &[u8]) {
         assert!(config.labels.iter().flatten().all(sound));
     }
     problems.iter().for_each(|p| assert!(p.to_string().len() < 500));
+}
+
+/// `graph.json`. The nodes are in order, and their shapes are those of their operations.
+pub fn graph(bytes: &[u8]) {
+    let mut problems = Vec::new();
+    let graph = Graph::parse(bytes, &mut problems);
+    assert_eq!(graph.is_none(), !problems.is_empty());
+    problems.iter().for_each(|p| assert!(p.to_string().len() < 1000));
+    if let Some(graph) = graph {
+        let mut nodes = graph.nodes().iter().enumerate();
+        assert!(nodes.all(|(number, node)| node.operands.iter().all(|&from| from < number)));
+        assert!(graph.nodes().iter().all(|node| node.shape.iter().product::<usize>() <= MAX_ELEMENTS));
+        assert!(graph.outputs().len() > 0 && graph.parameters() < usize::MAX);
+    }
 }
 
 /// A whole `model.safetensors`, with reads of what its header declares, or the index of several files.

@@ -15,6 +15,7 @@ pub mod folder;
 #[cfg(feature = "testing")]
 pub mod fuzz;
 pub mod generate;
+pub mod graph;
 pub mod images;
 mod layers;
 pub mod matrix;
@@ -43,11 +44,12 @@ pub use decoder::{DecoderNetwork, EmbedderNetwork, NormOrder};
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
     Declared, FUNCTIONS, Matryoshka, Public, PublicFiles, Report, ScoreFn, Similarity, Stored, Summary, Warning, check,
-    json_fault, json_words, without_mark,
+    counted, json_fault, json_words, without_mark,
 };
 pub use generate::drafts::prompt_lookup;
 pub use generate::{Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};
-pub use images::{Item, Pixels, Preprocess, Resample};
+pub use graph::{Graph, NodeFault, Tensor};
+pub use images::{Item, Pixels, Preprocess, Resample, ResizeTo};
 pub use matrix::Matrix;
 pub use model::{
     Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_model, random_network,

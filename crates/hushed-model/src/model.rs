@@ -24,7 +24,7 @@ use crate::program::Program;
 use crate::tokens::{TokenIds, TooLong};
 use crate::vit::VisionNetwork;
 
-/// A text encoder, a text generator or an image classifier, with its weights or as shapes only.
+/// An encoder or classifier of texts or images, or a text generator, with its weights or as shapes only.
 #[derive(Clone)]
 pub struct Model {
     /// The public part.

@@ -61,6 +61,18 @@ impl Penalties {
     /// # Errors
     /// [`PenaltyError`] if not.
     pub fn check(&self, tokens: usize) -> Result<(), PenaltyError> {
+        self.check_ranges()?;
+        match self.logit_bias.last_key_value() {
+            Some((&id, _)) if id as usize >= tokens => Err(PenaltyError::Token { id, tokens }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the numbers are in range, whatever the model.
+    ///
+    /// # Errors
+    /// [`PenaltyError::Range`] if not.
+    pub fn check_ranges(&self) -> Result<(), PenaltyError> {
         let penalties = [("presence_penalty", self.presence), ("frequency_penalty", self.frequency)];
         let biases = self.logit_bias.values().map(|&bias| ("logit_bias", bias));
         let limited = penalties.map(|(name, value)| (name, value, 2.0));
@@ -70,10 +82,7 @@ impl Penalties {
                 return Err(PenaltyError::Range { name, most });
             }
         }
-        match self.logit_bias.last_key_value() {
-            Some((&id, _)) if id as usize >= tokens => Err(PenaltyError::Token { id, tokens }),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// The words to add to the logits of `tokens` tokens for each of `rows` rows. The last row follows the whole

@@ -277,7 +277,15 @@ impl<S: Shares> Pass<'_, S> {
     }
 
     fn norm(&mut self, step: &Step, values: &mut Held<S>, n: &Norm) -> Result<Acts<S::Share>, RunError> {
-        let x = Self::last_or_copy(step, values)?;
+        let mut x = Self::last_or_copy(step, values)?;
+        if x.norm.is_some() {
+            // A norm of what another one gives, which later sums may read too.
+            let settled = self.on.step(step.id.part("operand"), |on| settled(on, step.id.part("operand"), &x))?;
+            x = Acts::new(settled, LINEAR, x.rows, x.width);
+            if step.operands.first().is_some_and(|edge| !edge.last) {
+                values.put_back(step, 0, x.clone())?;
+            }
+        }
         let mut y = self.normalised(step.id, x, n, 1.0)?;
         y.norm = Some(n.clone());
         Ok(y)

@@ -14,6 +14,7 @@ use hushed_math::product;
 use hushed_model::{Embedding, StepId};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
+use hushed_twopc::func::inverse::Positive;
 use hushed_twopc::func::norm::NormShape;
 use hushed_twopc::he::{Encrypted, Kept, MatmulShape, OltShape, OltSpec, PastShape};
 use hushed_twopc::share::{Ring, Share};
@@ -186,8 +187,8 @@ pub trait Shares {
     /// σ of each element in the format [argument](hushed_twopc::func::sigmoid::ARGUMENT), in `to`.
     fn sigmoids(&mut self, x: &Self::Share, to: Format) -> Result<Self::Share, RunError>;
 
-    /// scale/x with `frac` fraction bits in `to`, for integers 0 < x < 2^bits.
-    fn reciprocal(&mut self, x: &Self::Share, bits: u32, scale: f64, to: Format) -> Result<Self::Share, RunError>;
+    /// scale/x in `to`.
+    fn reciprocal(&mut self, x: &Self::Share, of: Positive, scale: f64, to: Format) -> Result<Self::Share, RunError>;
 
     /// Each row of x times its factor, in the same ring.
     fn scale_rows(

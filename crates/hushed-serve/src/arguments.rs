@@ -104,7 +104,8 @@ pub struct ServeArguments {
 
     /// Maximum texts per client in any window of this length, over all its sessions and restarts of the server:
     /// N/MINUTE, N/HOUR, N/DAY or N/WEEK. A client is identified by its token, otherwise by the public key of its
-    /// certificate; otherwise all clients count as one. With --protocol fhe a batch counts with all its places
+    /// certificate; otherwise all clients count as one. With --protocol fhe a batch counts with all texts that its
+    /// places hold
     #[arg(long, value_name = "N/DAY", value_parser = rate, env = "HUSHED_MAX_TEXTS_PER_CLIENT")]
     pub max_texts_per_client: Option<Rate>,
 
@@ -120,7 +121,7 @@ pub struct ServeArguments {
     pub texts_file: Option<PathBuf>,
 
     /// Give the whole table of token vectors to clients that ask for it (`embed --public-table`)
-    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE")]
     pub public_table: bool,
 
     /// An index of documents (`hushed index`) that clients may search with private queries. 2pc only
@@ -129,7 +130,7 @@ pub struct ServeArguments {
 
     /// Give clients that ask for it (`search --scores`) the cosine of each document found, which counts as another
     /// text. A document's cosines with as many queries as its vector has numbers reveal the vector
-    #[arg(long, requires = "index", env = "HUSHED_SEARCH_SCORES", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, requires = "index", env = "HUSHED_SEARCH_SCORES")]
     pub search_scores: bool,
 
     /// What clients get for each text or image that is classified, or each token of a continued text: `label`, the
@@ -152,7 +153,7 @@ pub struct ServeArguments {
 
     /// Keep the first tokens of texts private too, where the model's folder says with which ones all begin (its chat
     /// template, or the token that begins every text). Without it they are run in the clear. 2pc only
-    #[arg(long, env = "HUSHED_NO_PUBLIC_HEAD", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_NO_PUBLIC_HEAD")]
     pub no_public_head: bool,
 
     /// With a model that generates: maximum number of passes for which the server holds products made ahead for a
@@ -210,7 +211,7 @@ pub struct ServeArguments {
     pub metrics: Option<String>,
 
     /// Also log one line per pass (its numbers of tokens and its time, never its content)
-    #[arg(long, env = "HUSHED_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_DEBUG")]
     pub debug: bool,
 }
 

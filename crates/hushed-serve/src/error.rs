@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use hushed_model::{ChatError, ImageError, ModelError, TextError};
+use hushed_model::{ChatError, ImageError, ModelError, TextError, counted};
 use hushed_mpc::{PenaltyError, RunError};
 use hushed_net::channel::tls::CertificateError;
 use hushed_net::{NetError, TlsFault};
@@ -57,7 +57,8 @@ pub enum ServeError {
     },
     /// A text that the model accepts and this server does not.
     #[error(
-        "text {index} (the first is 0) has {tokens} tokens and this server takes at most {limit}: shorten it or split it"
+        "text {index} (the first is 0) has {} and this server takes at most {limit}: shorten it or split it",
+        counted(*tokens, "token")
     )]
     TextAboveLimit {
         /// Which of the texts given.
@@ -100,7 +101,9 @@ pub enum ServeError {
     DraftsShow,
     /// A prompt that leaves no room for the answer.
     #[error(
-        "a prompt of {prompt} tokens and {tokens} tokens of answer do not fit {limit}, the most that this server takes: shorten one of them"
+        "a prompt of {} and {} of answer do not fit {limit}, the most that this server takes: shorten one of them",
+        counted(*prompt, "token"),
+        counted(*tokens, "token")
     )]
     NoRoomForAnswer {
         /// Tokens of the prompt.
@@ -126,14 +129,14 @@ pub enum ServeError {
         name: &'static str,
     },
     /// More documents than a search returns.
-    #[error("a search returns at most {limit} documents")]
+    #[error("a search returns at most {}", counted(*limit, "document"))]
     TooManyDocuments {
         /// How many.
         limit: usize,
     },
     /// More texts than the server accepts in a session.
     #[error(
-        "{texts} texts were given and this server takes {limit} more in this session: start another session for the rest"
+        "the number of texts given is {texts}, and this server takes {limit} more in this session: start another session for the rest"
     )]
     TooManyTexts {
         /// Texts given.
@@ -143,14 +146,30 @@ pub enum ServeError {
     },
     /// Too many runs with this server have failed after they began.
     #[error(
-        "{failures} runs with this server have failed within a day after they began, and a server that cheats learns from such failures: nothing more is sent to it. If you know why they failed, {} and try again",
+        "{failures} runs with this server have failed within a day after they began, and a server that cheats learns from such failures: nothing more is sent to it for {}. If you know why they failed, {} and try again",
+        span(*seconds),
         forget(file.as_deref())
     )]
     TooManyFailures {
         /// How many.
         failures: usize,
+        /// The time in seconds until there are few enough.
+        seconds: u64,
         /// The file that records them; without a cache, the process does.
         file: Option<PathBuf>,
+    },
+    /// A run that failed after it began, which was counted against its server.
+    #[error(
+        "{source} (failure {failures} of {most} of runs with this server within a day: {})",
+        after(*failures, *most)
+    )]
+    Counted {
+        /// Why it failed.
+        source: Box<ServeError>,
+        /// How many have failed.
+        failures: usize,
+        /// How many are the most.
+        most: usize,
     },
     /// A protocol failed for another reason than its connection.
     #[error(transparent)]
@@ -284,8 +303,8 @@ pub enum ServeError {
         /// Which line, from 1.
         line: usize,
     },
-    /// The address of the server has no port, or no host.
-    #[error("{address:?} is not the address of a server: write HOST:PORT")]
+    /// An address, to connect to or to listen on, without a port or a host.
+    #[error("{address:?} is not an address: write HOST:PORT, with a port up to 65535")]
     Address {
         /// As given.
         address: String,
@@ -383,6 +402,7 @@ impl ServeError {
             Self::Chat(ChatError::Template { .. }) => Category::Folder,
             Self::Text { .. } | Self::Chat(_) | Self::Image { .. } => Category::Input,
             Self::Fhe(error) => error.category(),
+            Self::Counted { source, .. } => source.category(),
             Self::Index(IndexFault::OtherModel) => Category::Mismatch,
             Self::Index(IndexFault::NotAnIndex(_)) => Category::Local,
             Self::Index(IndexFault::NoVectors) => Category::Folder,
@@ -464,6 +484,7 @@ impl ServeError {
         match self {
             Self::Net(error) => net_name(error),
             Self::Fhe(error) => error.name(),
+            Self::Counted { source, .. } => source.name(),
             Self::Index(_) => "index",
             Self::Certificate(_) => "certificate",
             Self::Chat(ChatError::NoTemplate) => "no-chat-template",
@@ -535,15 +556,35 @@ impl ServeError {
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(
-            self,
+            self.cause(),
             Self::Net(NetError::PeerGone | NetError::Io { .. }) | Self::Refused(Refusal::Stopping | Refusal::Idle)
         )
+    }
+
+    /// The error itself, whether or not it was counted.
+    #[must_use]
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Counted { source, .. } => source.cause(),
+            error => error,
+        }
+    }
+
+    /// Whether the same attempt may succeed later although nothing is changed on this side: the network, or the
+    /// server's present state, and not a setting.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self.cause() {
+            Self::Net(NetError::Tls(TlsFault::WrongPin)) => false,
+            Self::Refused(refusal) => refusal.may_pass(),
+            error => error.category() == Category::Network,
+        }
     }
 
     /// Whether the pass that it ended was run to its last message ([`RunError::is_of_a_whole_pass`]).
     #[cfg(feature = "client")]
     pub(crate) fn is_of_a_whole_pass(&self) -> bool {
-        matches!(self, Self::Run(error) if error.is_of_a_whole_pass())
+        matches!(self.cause(), Self::Run(error) if error.is_of_a_whole_pass())
     }
 }
 
@@ -552,6 +593,20 @@ fn forget(file: Option<&std::path::Path>) -> String {
     match file {
         Some(path) => format!("remove {path:?}"),
         None => "start this process again".to_owned(),
+    }
+}
+
+/// What follows a failure.
+fn after(failures: usize, most: usize) -> String {
+    let first = if failures < most { format!("after {most} ") } else { String::new() };
+    format!("{first}nothing more is sent to it for a day")
+}
+
+/// A time in words, rounded up.
+fn span(seconds: u64) -> String {
+    match seconds.div_ceil(60) {
+        minutes @ 0..120 => format!("{} min", minutes.max(1)),
+        minutes => format!("{} h", minutes.div_ceil(60)),
     }
 }
 
@@ -572,6 +627,23 @@ fn net_name(error: &NetError) -> &'static str {
 }
 
 impl Refusal {
+    /// Whether it is of the server's present state: the same request may be accepted later.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::TooManySessions { .. }
+                | Self::Stopping
+                | Self::Idle
+                | Self::Allowance { .. }
+                | Self::Uncounted
+                | Self::Busy
+                | Self::NoRoom
+                | Self::QueueFull { .. }
+                | Self::TooManyUploads { .. }
+        )
+    }
+
     /// The stable name of this refusal, for `--json` output, logs and metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -33,6 +33,8 @@ extern crate self as hushed_serve;
 mod arguments;
 pub mod bundle;
 mod category;
+#[cfg(feature = "arguments")]
+pub mod command_line;
 pub mod core_dumps;
 mod digest;
 pub mod error;
@@ -56,7 +58,7 @@ pub use error::{Category, ServeError};
 pub use files::read_secrets;
 pub use identity::ServingIdentity;
 pub use session::allowance::rate::{ClientLimits, CountsFault, Rate};
-pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, MAX_WAITING, ServerIdentity};
+pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, MAX_WAITING, ServerIdentity, host};
 #[cfg(feature = "client")]
 pub use session::connect::{BundlePin, ClientConfig, FilePins, Net, OnWait, ServerTrust, Unpinned};
 pub use session::deadlines::Deadlines;

@@ -3,12 +3,16 @@
 
 #![forbid(unsafe_code)]
 
+use std::env;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
 use hushed_serve::fhe::{self, FheServeArguments, FheServer, FheServerConfig, Lines, RunArguments};
-use hushed_serve::{ServeArguments, ServeConfig, ServeError, Server, ServerConfig, core_dumps, logging, signals};
+use hushed_serve::{
+    ServeArguments, ServeConfig, ServeError, Server, ServerConfig, command_line, core_dumps, logging, signals,
+};
 
 /// Serve a model to clients whose texts the server never sees.
 ///
@@ -36,7 +40,7 @@ struct Arguments {
     #[command(flatten)]
     fhe: FheServeArguments,
     /// Print one JSON object per line instead of text
-    #[arg(long, global = true, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, global = true, env = "HUSHED_JSON")]
     json: bool,
 }
 
@@ -47,7 +51,10 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments: Arguments = match command_line::read(env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(code) => return ExitCode::from(code),
+    };
     if let Err(error) = core_dumps::switch_off() {
         eprintln!("core dumps cannot be switched off, and would contain secrets: {error}");
     }
@@ -63,8 +70,9 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hushed-server: {error}");
-            ExitCode::from(error.category().exit_code())
+            let code = error.category().exit_code();
+            command_line::error("hushed-server", arguments.json, error.name(), code, &error.to_string());
+            ExitCode::from(code)
         }
     }
 }
@@ -78,14 +86,12 @@ fn run_batch(arguments: &RunArguments, json: bool) -> Result<(), ServeError> {
     })?;
     if json {
         // Digits and numbers: nothing to escape.
-        println!(
+        return say(&format!(
             r#"{{"event":"reply","request":"{}","bytes":{},"seconds":{:.3},"done_before":{}}}"#,
             report.request, report.bytes, report.seconds, report.done_before
-        );
-    } else {
-        println!("reply to {} in {:.1} s", report.request, report.seconds);
+        ));
     }
-    Ok(())
+    say(&format!("reply to {} in {:.1} s", report.request, report.seconds))
 }
 
 fn run_server(serve: &ServeArguments, fhe: &FheServeArguments, json: bool) -> Result<(), ServeError> {
@@ -101,17 +107,16 @@ fn run_fhe(config: &FheServerConfig, stop: &AtomicBool, json: bool) -> Result<()
     let server = FheServer::bind(config)?;
     let (address, certificate, plan) =
         (server.listener().local_addr(), server.listener().fingerprint(), server.plan_hash());
-    if json {
+    say(&match json {
         // The three are an address and digits: nothing to escape.
-        println!(
+        true => format!(
             r#"{{"event":"listening","address":"{address}","certificate_sha256":"{certificate}","plan":"{plan}"}}"#
-        );
-    } else {
-        println!("listening on {address}\ncertificate sha256 {certificate}\nmanifest {plan}");
-        for line in server.declared().lines() {
-            println!("{line}");
-        }
-    }
+        ),
+        false => format!(
+            "listening on {address}\ncertificate sha256 {certificate}\nmanifest {plan}\n{}",
+            server.declared().lines().join("\n")
+        ),
+    })?;
     server.run(stop)
 }
 
@@ -119,13 +124,22 @@ fn run_two_party(config: &ServerConfig, stop: &AtomicBool, json: bool) -> Result
     let server = Server::bind(config)?;
     let (address, certificate, bundle) =
         (server.listener().local_addr(), server.listener().fingerprint(), server.bundle_hash());
-    if json {
+    say(&match json {
         // The three are an address and digits: nothing to escape.
-        println!(
+        true => format!(
             r#"{{"event":"listening","address":"{address}","certificate_sha256":"{certificate}","bundle":"{bundle}"}}"#
-        );
-    } else {
-        println!("listening on {address}\ncertificate sha256 {certificate}\nbundle {bundle}");
-    }
+        ),
+        false => format!("listening on {address}\ncertificate sha256 {certificate}\nbundle {bundle}"),
+    })?;
     server.run(stop)
+}
+
+/// Prints a result, at once.
+fn say(line: &str) -> Result<(), ServeError> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|source| ServeError::File {
+        operation: "write",
+        path: "standard output".into(),
+        source,
+    })
 }

@@ -133,6 +133,19 @@ fn exits(binary: &Path) {
     let (code, message) = run(binary, &["/nonexistent/model", "--listen", "0.0.0.0:0"]);
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("token file"), "{message}");
+    // Errors are objects under --json, those of the arguments too.
+    for (args, code) in [
+        (&["--json"][..], 2),
+        (&["/nonexistent/model", "--no-such-option", "--json"], 2),
+        (&["/nonexistent/model", "--listen", ":80000", "--json"], 2),
+        (&["/nonexistent/model", "--json"], 4),
+    ] {
+        let (status, message) = run(binary, args);
+        let object = message.lines().last().unwrap_or_default();
+        assert_eq!(status, Some(code), "{message}");
+        assert!(object.starts_with(&format!("{{\"error\":{{\"exit_code\":{code},\"message\":")), "{message}");
+        assert!(object.contains("\"name\":"), "{message}");
+    }
 }
 
 /// Starts the server as an operator would, sends it one text, and ends it with SIGTERM.

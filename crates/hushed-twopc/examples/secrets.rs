@@ -11,10 +11,11 @@
 use hushed_math::rng::SecretRng;
 use hushed_math::{cpu::Cpu, taint};
 use hushed_net::Party;
+use hushed_twopc::Link;
 use hushed_twopc::ctx::Ctx;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::curve::{GELU_EIGHT, curve_scaled};
-use hushed_twopc::func::inverse::reciprocal;
+use hushed_twopc::func::inverse::{Positive, reciprocal};
 use hushed_twopc::func::norm::{NormReach, NormShape, normalise_rows, unit_rows};
 use hushed_twopc::func::relu::relu;
 use hushed_twopc::func::sigmoid::{ARGUMENT, sigmoid};
@@ -184,7 +185,13 @@ fn run(ctx: &mut Ctx, x: &Inputs) {
     let (from, to) = (Format::new(40, 20), Format::new(30, 15));
     curve_scaled(ctx, &GELU_EIGHT, &x.values, from.frac, to).expect(what);
     relu(ctx, &x.values, from, to).expect(what);
-    reciprocal(ctx, &x.values, 30, 1024.0, 10, Ring::new(30)).expect(what);
+    reciprocal(ctx, &x.values, Positive::below(30), 1024.0, 10, Ring::new(30)).expect(what);
+    // Over a long way it takes series.
+    let (few, of) = (x.values.slice(0..4), Positive::below(30).within(1 << 25, 1 << 29));
+    ctx.set_link(Link::INTERNET);
+    reciprocal(ctx, &few, of, 1e9, 10, Ring::new(30)).expect(what);
+    reciprocal(ctx, &few, Positive::below(30), 1024.0, 10, Ring::new(30)).expect(what);
+    ctx.set_link(Link::LAN);
 
     let he = HeContext::exchange(ctx).expect(what);
     let shape = MatmulShape { shape: OltShape { k: 5, m: 26, n: 5 }, batch: 1 };

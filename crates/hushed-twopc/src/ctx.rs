@@ -34,9 +34,9 @@ impl Ctx {
         Ctx { link, ..self }
     }
 
-    /// Sets the link before the first step of a test.
-    #[cfg(test)]
-    pub(crate) fn set_link(&mut self, link: Link) {
+    /// Sets the link before a step of a test; both parties do it at the same place.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn set_link(&mut self, link: Link) {
         self.link = link;
     }
 

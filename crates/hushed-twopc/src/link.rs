@@ -6,6 +6,7 @@
 //! | [`msb`](crate::gadget::msb) | a chain of look-ups, or a tree of ANDs |
 //! | [`top_bits`](crate::gadget::top_bits) | a chain whose last digits have two bits or three, or a prefix tree |
 //! | [`leading_one`](crate::gadget::leading_one) | comparisons with all powers of two, or the bits and their prefix-OR |
+//! | [`reciprocal`](crate::func::inverse::reciprocal), [`inverse_root`](crate::func::inverse::inverse_root) | a polynomial, a series on segments of the range, or one for each power of two |
 //! | [`max_of_rows`](crate::gadget::max_of_rows), [`largest_of_few`](crate::gadget::largest_of_few) | groups of 2 to 16, or all numbers, at each level; rows padded to one width, or a tournament |
 //! | [`row_squares`](crate::he::row_squares), [`scale_rows`](crate::he::scale_rows) | OTs, or products over RLWE |
 //! | products over RLWE | windows; terms that share responses |

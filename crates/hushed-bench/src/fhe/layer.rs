@@ -187,6 +187,7 @@ impl Planned {
             },
             answer: AnswerRows::Last,
             max_memory: placement.is_none().then_some(MEMORY),
+            per_place: 1,
             uplink: f64::INFINITY,
             prices: reference(threads),
             placement,

@@ -36,6 +36,7 @@ fn one(network: &Network, layers: usize, about: &Value, threads: usize) -> Resul
         lengths: Lengths::Public,
         answer: AnswerRows::Last,
         max_memory: None,
+        per_place: 1,
         uplink: f64::INFINITY,
         prices: reference(threads),
         placement: None,

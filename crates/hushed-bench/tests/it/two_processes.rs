@@ -63,3 +63,13 @@ fn an_unknown_name_is_wrong_usage() {
     assert_eq!(objects(&output.stderr)[0]["error"]["name"], "usage");
     assert_eq!(run(&[]).status.code(), Some(2));
 }
+
+#[test]
+fn wrong_usage_is_an_object_under_json() {
+    for args in [&["--json"][..], &["softmax", "--runs", "-1", "--json"], &["softmax", "--no-such-option", "--json"]] {
+        let output = run(args);
+        let [object] = &objects(&output.stderr)[..] else { panic!("one object: {output:?}") };
+        assert_eq!((output.status.code(), &object["error"]["name"]), (Some(2), &"usage".into()), "{args:?}");
+        assert_eq!(object["error"]["exit_code"], 2);
+    }
+}

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::error::CliError;
 use crate::output::Output;
+use crate::overwrite::Overwrite;
 
 /// Print the hashes of a model's public part, which clients may pin, and write it to a file
 #[derive(clap::Args)]
@@ -34,10 +35,14 @@ pub struct Args {
     /// The file to write [default: none, only the hashes are printed]
     #[arg(value_name = "OUT")]
     out: Option<PathBuf>,
+
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        self.out.as_ref().map_or(Ok(()), |path| self.overwrite.check(path))?;
         let bundle = Bundle::from_folder(&self.dir)?;
         if let Some(path) = &self.out {
             bundle.write(path)?;

@@ -6,7 +6,7 @@ mod write;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::{Declared, FUNCTIONS, Model, Range, Ranges, calibrate_layers};
+use hushed_model::{Declared, FUNCTIONS, Model, Range, Ranges, calibrate_layers, counted};
 use hushed_mpc::{Bound, Fit, LEAST_COSINE, MARGIN, Trial, choose, choose_norms, fits};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -15,6 +15,7 @@ use crate::error::CliError;
 use crate::images::{self, Read};
 use crate::input::{self, Begin, PublicHead, Truncate};
 use crate::output::Output;
+use crate::overwrite::Overwrite;
 use write::write;
 
 /// Measure the ranges of every step over sample texts or images, and write calibration.json
@@ -40,7 +41,7 @@ functions.json.
 
 Examples:
   hushed calibrate DIR --input data/sample.txt
-  hushed calibrate DIR --input data/sample.txt --declare
+  hushed calibrate DIR --input data/sample.txt --declare --force
   hushed calibrate DIR --input data/sample.txt --output /tmp/c.json --json
   hushed calibrate DIR --protocol fhe --input data/sample.txt --hostile data/hostile.txt --rows 128"
 )]
@@ -80,6 +81,9 @@ pub struct Args {
 
     #[command(flatten)]
     begin: Begin,
+
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -95,17 +99,31 @@ impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         match self.protocol {
             Protocol::TwoPc => self.two_parties(out),
-            Protocol::Fhe => self.fhe.run(out, &self.dir, self.sample()?, self.output.as_deref(), &self.too_long),
+            Protocol::Fhe => {
+                let path = self.path("calibration-fhe.json");
+                self.overwrite.check(&path)?;
+                self.fhe.run(out, &self.dir, self.sample()?, &path, &self.too_long)
+            }
         }
     }
 
+    /// The file to write; `usual` is its name in the model's folder.
+    fn path(&self, usual: &str) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| self.dir.join(usual))
+    }
+
     fn two_parties(&self, out: &Output) -> Result<(), CliError> {
+        let (path, functions) = (self.path("calibration.json"), self.dir.join(FUNCTIONS));
+        self.overwrite.check(&path)?;
+        if self.declare {
+            self.overwrite.check(&functions)?;
+        }
         let (given, digest) = self.sample()?;
         let sha256 = hushed_serve::Digest(digest.finalize().into()).to_string();
         let model = Model::load(&self.dir)?;
         let items = given.begun(&model.public, &self.too_long, &self.begin)?;
         let head = self.head.of(&model.public).to_vec();
-        out.note(&format!("running {} texts or images in the clear …", items.len()));
+        out.note(&format!("running {} in the clear …", counted(items.len(), "item")));
         let calibration = calibrate_layers(&model, &items, &sha256, (&head, usize::MAX))?;
 
         for (site, ranges) in &calibration.sites {
@@ -135,10 +153,8 @@ impl Args {
         let chosen = trials.last().filter(|_| self.declare);
         if let Some(chosen) = chosen {
             let declared = Declared { activation: chosen.tolerance(), norms };
-            write(declared.to_json().as_bytes(), &self.dir.join(FUNCTIONS))?;
+            write(declared.to_json().as_bytes(), &functions)?;
         }
-        let path = self.output.clone();
-        let path = path.unwrap_or_else(|| self.dir.join("calibration.json"));
         write(&calibration.to_json()?, &path)?;
         let of = |bound| fits.iter().filter(|f| f.bound == bound && !f.fits()).count();
         let (beyond, inexact) = (of(Bound::Most), of(Bound::Least));
@@ -147,16 +163,16 @@ impl Args {
         let remark = match (beyond, inexact) {
             (0, 0) => "every step fits its function".to_owned(),
             (0, n) => {
-                format!("{n} norms have rows that come out too short: answers would be inexact")
+                format!("in {} rows come out too short: answers would be inexact", counted(n, "norm"))
             }
-            (n, _) => format!("{n} bounds do NOT fit: private answers would be wrong"),
+            (n, _) => format!("beyond {}: private answers would be wrong", counted(n, "bound")),
         };
         out.summary(
             end,
             &format!(
-                "{} texts or images, {} rows; {remark}; written to {}",
-                calibration.texts,
-                calibration.tokens,
+                "{}, {}; {remark}; written to {}",
+                counted(calibration.texts, "item"),
+                counted(calibration.tokens, "row"),
                 path.display()
             ),
         )

@@ -3,15 +3,15 @@
 
 use std::path::PathBuf;
 
-use hushed_model::{ChatError, Model, Summary, Task, folder};
+use hushed_model::{ChatError, Graph, Model, Summary, Task, counted, folder};
 use hushed_mpc::formats::MAX_TOKENS;
 use hushed_mpc::{CHECKED_LAYERS, Sampled, out_of_range, sampled, vocabulary};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
+use crate::graphs;
 use crate::input::PublicHead;
 use crate::output::Output;
-use crate::words::counted;
 
 /// Say whether a model folder is supported, with every reason why not
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ Examples:
   hushed check DIR --layers 0     the vocabulary is not run: seconds instead of a minute"
 )]
 pub struct Args {
-    /// The model folder (config.json, model.safetensors, tokenizer.json, …)
+    /// The model folder (config.json, model.safetensors, tokenizer.json, …), or one with graph.json (docs/networks.md)
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Run every token of the vocabulary through this many layers in the clear; 0: through none
@@ -40,6 +40,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if Graph::is_in(&self.dir) {
+            return graphs::check(&self.dir, out);
+        }
         let report = folder::check(&self.dir);
         for problem in &report.problems {
             let text = problem.to_string();
@@ -162,11 +165,11 @@ impl Args {
                 false => "supported",
             };
             format!(
-                "{supported}: {} layers, {} wide, {} heads, {} hidden; {:.1} million parameters; \
+                "{supported}: {}, {} wide, {}, {} hidden; {:.1} million parameters; \
                  {reads}; pooling: {}{ends}{said}{public}{small}",
-                s.layers,
+                counted(s.layers, "layer"),
                 s.width,
-                s.heads,
+                counted(s.heads, "head"),
                 s.hidden,
                 s.parameters as f64 / 1e6,
                 s.pooling
@@ -184,6 +187,7 @@ fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
     if s.image_side.is_some() {
         return match s.max_tokens > MAX_TOKENS {
             true => Err(format!("images of {} rows, and {MAX_TOKENS} is the most", s.max_tokens)),
+            false if s.labels.is_none() => Ok("the embedding of an image".to_owned()),
             false => Ok("the label of an image, or more with serve --answers".to_owned()),
         };
     }

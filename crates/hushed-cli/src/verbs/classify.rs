@@ -1,6 +1,6 @@
 //! `hushed classify`: private texts or images in, the names of their classes out, with a server that sees neither.
 
-use hushed_model::ScoreFn;
+use hushed_model::{ScoreFn, counted};
 use hushed_mpc::Answers;
 use hushed_serve::{Answered, Class};
 use serde_json::json;
@@ -11,7 +11,6 @@ use crate::images::{Given, Read, pixels};
 use crate::input::note_shown;
 use crate::output::{Output, answer_text};
 use crate::passes::{PassArgs, Sum, progress};
-use crate::words::counted;
 
 /// Classify private texts or images with a server that sees neither them nor their classes
 #[derive(clap::Args)]

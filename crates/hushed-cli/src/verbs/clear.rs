@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hushed_model::{Ending, Model, ModelError, Task, TokenIds, TooLong, drafted, prompt_lookup};
+use hushed_model::{Ending, Graph, Model, ModelError, Task, TokenIds, TooLong, counted, drafted, prompt_lookup};
 use hushed_serve::{MAX_DRAFTS, fhe, read_prefix};
 use serde_json::json;
 
 use crate::error::CliError;
+use crate::graphs;
 use crate::images::Given;
 use crate::input::{Begin, PairQuery, Truncate, items, read_lines};
 use crate::output::{Output, answer, answer_text};
 use crate::verbs::fhe::decrypt::{show_choices, show_likelihoods};
-use crate::words::counted;
 
 /// The number of tokens that a generator adds by default.
 const MAX_TOKENS: usize = 32;
@@ -30,9 +30,10 @@ const MAX_TOKENS: usize = 32;
   hushed clear DIR --public-prefix system.txt \"Which clause covers this?\"
   hushed clear DIR --perplexity texts.txt
   hushed clear DIR --image cat.jpg
-  hushed clear DIR --query-file query.txt --input documents.txt")]
+  hushed clear DIR --query-file query.txt --input documents.txt
+  hushed clear DIR --input numbers.jsonl       a network (docs/networks.md); also a .npy file")]
 pub struct Args {
-    /// The model folder (config.json, model.safetensors, tokenizer.json, …)
+    /// The model folder (config.json, model.safetensors, tokenizer.json, …), or one with graph.json (docs/networks.md)
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -74,6 +75,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if Graph::is_in(&self.dir) {
+            return self.graph(out);
+        }
         if self.choices.is_some() || self.perplexity.is_some() {
             return self.likelihoods(out);
         }
@@ -119,6 +123,20 @@ impl Args {
             end,
             &format!("{} in {seconds:.2} s, model read in {load_seconds:.2} s", counted(given.len(), "text")),
         )
+    }
+
+    /// Shows a network's answers to inputs.
+    fn graph(&self, out: &Output) -> Result<(), CliError> {
+        let bytes = self.given.numbers()?;
+        let (given, query) = (bytes.is_none(), self.query.read(out, self.given.input())?.is_some());
+        let generating = self.max_tokens.is_some() || self.public_prefix.is_some() || self.draft > 0;
+        match bytes {
+            Some(bytes) if !query && !generating => graphs::clear(&self.dir, &bytes, out),
+            _ => {
+                let given = if given { "images, choices or perplexity" } else { "options for texts" };
+                Err(CliError::OtherTask { given, instead: "numbers: --input with JSON Lines or a .npy file" })
+            }
+        }
     }
 
     /// Shows the likelihoods of texts or endings.
@@ -192,7 +210,7 @@ impl Args {
         });
         let mut note = format!("{} in {seconds:.2} s, model read in {load_seconds:.2} s", counted(made, "token"));
         if drafts > 0 {
-            note += &format!("; {passes} passes, {right} of {guessed} drafts right");
+            note += &format!("; {}, {right} of {} right", counted(passes, "pass"), counted(guessed, "draft"));
         }
         out.summary(end, &note)
     }

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use hushed_math::cpu::Cpu;
+use hushed_model::counted;
 use hushed_net::channel::tcp;
 use hushed_net::channel::tls::load_or_create_dev_certificate;
 use hushed_net::{Expect, Kind, Limits, Listener, NetError, Party, Session};
@@ -65,7 +66,11 @@ fn kernels() -> Finding {
 
 fn cores() -> Finding {
     let machine = Machine::read();
-    Finding { name: "processor", good: true, detail: format!("{}, {} cores", machine.processor, machine.cores) }
+    Finding {
+        name: "processor",
+        good: true,
+        detail: format!("{}, {}", machine.processor, counted(machine.cores, "core")),
+    }
 }
 
 fn memory() -> Finding {

@@ -1,16 +1,18 @@
-//! `hushed embed`: private texts in, embeddings out, with a server that sees neither.
+//! `hushed embed`: private texts or images in, embeddings out, with a server that sees neither.
 
+use hushed_model::counted;
 use hushed_serve::{Embedding, Protocol};
 use serde_json::json;
 
 use super::fhe::embed::FheArgs;
 use crate::connect::ConnectArgs;
 use crate::error::CliError;
+use crate::images;
 use crate::input::Asked;
 use crate::output::{Output, preview};
 use crate::passes::{PassArgs, Sum, progress};
 
-/// Embed private texts with a server that sees neither text nor embedding
+/// Embed private texts or images with a server that sees neither them nor their embeddings
 #[derive(clap::Args)]
 #[command(
     after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority \
@@ -19,7 +21,8 @@ with --ca.
 The server learns how many tokens each text has, and nothing else about it. With --bucket N it learns that \
 number rounded up to a multiple of N, and a text costs as much as one of the padded length. With --batch N up to \
 N texts go through the model together, which saves rounds and partly empty ciphertexts; texts of the same padded \
-length save most.
+length save most. Of images (PNG or JPEG) it learns how many there are and when: all have the size that its model \
+reads, whatever the size of the file.
 
 With --protocol fhe all texts are one encrypted batch, which the server runs alone, for minutes to hours. --keys \
 is a folder for the keys, the server's manifest and pending texts; gigabytes of evaluation keys are sent once. \
@@ -33,6 +36,7 @@ Examples:
   hushed embed --server 127.0.0.1:7450 --pin 9f86d0… --input texts.txt --bucket 32 --batch 8
   hushed embed --server models.example.org:7450 --ca ca.pem --token-file token --input texts.txt \\
     --json
+  hushed embed --server 127.0.0.1:7450 --pin 9f86d0… --image cat.jpg --image dog.png
   hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys \\
     --input texts.txt
   hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --input texts.txt \\
@@ -69,7 +73,12 @@ impl Args {
             return Err(CliError::OtherProtocol { option });
         }
         self.fhe.refuse()?;
-        let texts = self.texts.read(out)?;
+        let files = images::files(&self.texts.image)?;
+        let texts = match files.is_empty() {
+            true => self.texts.read(out)?,
+            false if self.passes.bucket.is_some() || self.passes.public_table => return Err(CliError::NotForImages),
+            false => Vec::new(),
+        };
         let mut client = self.connect.client(out, false)?;
         let setup = client.setup();
         out.note(&format!(
@@ -79,27 +88,35 @@ impl Args {
             client.bundle_hash()
         ));
 
-        let (bar, advance) = progress(out, &client, texts.len(), "embedding");
+        // All images are decoded before the first request.
+        let images = images::pixels(client.public(), &files)?;
+        let what = if files.is_empty() { ("text", "token") } else { ("image", "row") };
+        let (bar, advance) = progress(out, &client, texts.len() + images.len(), "embedding");
         let mut sum = Sum::default();
         let mut written = Ok(());
-        client.embed_each(&texts, self.passes.options(), Some(advance), |index, answer| {
+        let each = |index, answer: Embedding| {
             sum.add(index, &answer);
             // The session continues to its end even if nobody reads, so that the server does not wait.
             if written.is_ok() {
-                written = show(out, index, &answer);
+                written = show(out, index, &answer, what);
             }
-        })?;
+        };
+        match images.is_empty() {
+            true => client.embed_each(&texts, self.passes.options(), Some(advance), each)?,
+            false => client.embed_images_each(&images, self.passes.batch, Some(advance), each)?,
+        }
         bar.finish_and_clear();
         let stats = client.close()?;
         written?;
         let setup = setup.time.as_secs_f64();
-        out.summary(sum.json(setup, &stats), &sum.text(setup, &stats))
+        out.summary(sum.json(setup, &stats), &sum.words(setup, &stats, what))
     }
 
     /// Refuses options that have no meaning under encryption.
     fn refuse_two_party_options(&self) -> Result<(), CliError> {
         let bundle = self.connect.pins_bundle();
         let given = [
+            ("--image", !self.texts.image.is_empty()),
             (bundle.unwrap_or_default(), bundle.is_some()),
             ("--bucket", self.passes.bucket.is_some()),
             ("--batch", self.passes.batch != 1),
@@ -112,7 +129,7 @@ impl Args {
     }
 }
 
-fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> {
+fn show(out: &Output, index: usize, answer: &Embedding, (what, unit): (&str, &str)) -> Result<(), CliError> {
     let object = json!({
         "text_index": index,
         "tokens": answer.tokens,
@@ -121,5 +138,5 @@ fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> 
         "seconds": answer.pass.cost.time.as_secs_f64(),
         "texts_in_pass": answer.pass.texts,
     });
-    out.result(object, || format!("text {index}, {} tokens: {}", answer.tokens, preview(&answer.values)))
+    out.result(object, || format!("{what} {index}, {}: {}", counted(answer.tokens, unit), preview(&answer.values)))
 }

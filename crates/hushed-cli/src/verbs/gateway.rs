@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hushed_gateway::{BatchConfig, BatchGateway, Gateway, GatewayConfig, Listen};
@@ -90,7 +92,7 @@ pub struct Args {
     model_alias: Vec<String>,
 
     /// Accept every model's name in requests
-    #[arg(long, env = "HUSHED_ANY_MODEL", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_ANY_MODEL")]
     any_model: bool,
 
     /// Number of concurrent sessions with the server
@@ -122,15 +124,15 @@ pub struct Args {
     bucket: Option<usize>,
 
     /// Embed the beginning of a text that is too long, instead of refusing it
-    #[arg(long, env = "HUSHED_TRUNCATE", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_TRUNCATE")]
     truncate: bool,
 
     /// Look up token vectors in the model's table, if the server's operator has made it public; fetched once and kept
-    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE")]
     public_table: bool,
 
     /// Run as many passes as an answer may have tokens, even if the text ends earlier
-    #[arg(long, env = "HUSHED_PAD_OUTPUT", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_PAD_OUTPUT")]
     pad_output: bool,
 
     /// With a model that generates: have products with weights and tables made for N later tokens of an answer at a
@@ -176,8 +178,13 @@ impl Args {
             return Err(CliError::OtherProtocol { option });
         }
         let stop = signals::stop_on_signals().map_err(CliError::Signals)?;
-        let config = self.config()?;
-        let gateway = Gateway::bind(&config)?;
+        let mut config = self.config()?;
+        config.client.stop = Some(Arc::clone(&stop));
+        let gateway = match Gateway::bind(&config) {
+            // It was stopped before its server could be used.
+            Err(_) if stop.load(Ordering::SeqCst) => return Ok(()),
+            bound => bound?,
+        };
         note_unpinned(out, config.client.unpinned(gateway.chats()));
         let address = self.address(gateway.address(), gateway.has_tls());
         let task = match gateway.task() {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hushed_model::counted;
 use hushed_mpc::Answers;
 use hushed_serve::{Finish, GenerateOptions, Generated, MAX_DRAFTS, Penalties, Prompt, Protocol, read_prefix};
 use serde_json::json;
@@ -10,7 +11,6 @@ use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
 use crate::input::{Asking, Said};
 use crate::output::Output;
-use crate::words::counted;
 
 /// Continue a private text with a server that sees neither the text nor its continuation
 #[derive(clap::Args)]
@@ -83,11 +83,11 @@ pub struct Args {
     seed: Option<u64>,
 
     /// Subtract this, from -2 to 2, from the logits of tokens that the answer already has
-    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
     presence_penalty: f64,
 
     /// Subtract this, from -2 to 2, from the logit of a token each time that the answer has it
-    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
     frequency_penalty: f64,
 
     /// Add B, from -100 to 100, to the logit of the token with this id; may be given more than once
@@ -99,7 +99,7 @@ pub struct Args {
     stop: Vec<String>,
 
     /// Run --max-tokens passes even if the text ends earlier
-    #[arg(long, env = "HUSHED_PAD_OUTPUT", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_PAD_OUTPUT")]
     pad_output: bool,
 
     /// A file with the public prefix that the server must have (`serve --public-prefix`); without it the client accepts
@@ -108,7 +108,7 @@ pub struct Args {
     public_prefix: Option<PathBuf>,
 
     /// Put the token that begins a text before the prompt, as a chat template or tokenizer does where there is one
-    #[arg(long, env = "HUSHED_BEGIN", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_BEGIN")]
     begin: bool,
 
     /// Precompute the products with weights and tables for N later tokens at a time, so that each token costs less
@@ -124,7 +124,7 @@ pub struct Args {
     draft: u16,
 
     /// Look up token vectors in the model's table, if the server's operator has made it public; fetched once and kept
-    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE")]
     public_table: bool,
 }
 
@@ -133,8 +133,8 @@ impl Args {
         if self.protocol == Protocol::Fhe {
             return Err(CliError::NoGeneration);
         }
+        let options = self.options()?;
         let said = self.said.read(out)?;
-        let public_prefix = self.public_prefix.as_deref().map(read_prefix).transpose()?;
         let mut client = self.connect.client(out, matches!(said, Asking::Chat(_)))?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
@@ -148,33 +148,15 @@ impl Args {
         }
         if let Some(prefix) = client.public_prefix() {
             out.note(&format!(
-                "the server puts a public prefix before the text: {} tokens, sha256 {}",
-                prefix.tokens, prefix.text
+                "the server puts a public prefix before the text: {}, sha256 {}",
+                counted(prefix.tokens, "token"),
+                prefix.text
             ));
         }
         let public_head = client.public_head().is_some();
         if self.ahead > 0 {
             out.note("products of later tokens are made before the first one");
         }
-        let stop = self.stop.iter().map(|s| s.replace("\\n", "\n"));
-        let options = GenerateOptions {
-            max_tokens: self.max_tokens,
-            bucket: self.bucket,
-            temperature: self.temperature,
-            seed: self.seed,
-            penalties: Penalties {
-                presence: self.presence_penalty,
-                frequency: self.frequency_penalty,
-                logit_bias: self.logit_bias.iter().copied().collect(),
-            },
-            stop: stop.collect(),
-            pad_output: self.pad_output,
-            public_prefix,
-            begin: self.begin,
-            ahead: self.ahead,
-            draft: self.draft,
-            public_table: self.public_table,
-        };
         let prompt = match &said {
             Asking::Text(text) => Prompt::text(text),
             Asking::Chat(messages) => client.render(messages)?,
@@ -249,12 +231,12 @@ impl Args {
                 "rounds": stats.rounds,
             }),
             &format!(
-                "{prompt_tokens} + {} tokens after {setup:.2} s of set-up: the first in {first:.2} s, then {each:.2} s each; \
-                 {:.1} MB up, {:.1} MB down, {} rounds{}{}{}; the server learned {rows} and the number of passes, and their times",
-                seconds.len(),
+                "{prompt_tokens} + {} after {setup:.2} s of set-up: the first in {first:.2} s, then {each:.2} s each; \
+                 {:.1} MB up, {:.1} MB down, {}{}{}{}; the server learned {rows} and the number of passes, and their times",
+                counted(seconds.len(), "token"),
                 stats.bytes_sent as f64 / 1e6,
                 stats.bytes_received as f64 / 1e6,
-                stats.rounds,
+                counted(stats.rounds, "round"),
                 match self.temperature > 0.0 {
                     true => format!("; seed {seed}"),
                     false => String::new(),
@@ -262,20 +244,49 @@ impl Args {
                 match made.passes {
                     0 => String::new(),
                     tokens => format!(
-                        "; of these {:.1} MB and {:.2} s more made products of {tokens} tokens ahead",
+                        "; of these {:.1} MB and {:.2} s more made products of {} ahead",
                         (made.cost.stats.bytes_sent + made.cost.stats.bytes_received) as f64 / 1e6,
-                        made.cost.time.as_secs_f64()
+                        made.cost.time.as_secs_f64(),
+                        counted(tokens, "token")
                     ),
                 },
                 match self.draft {
                     0 => String::new(),
                     _ => format!(
-                        "; {} passes, {} of {} drafts right, which the server saw",
-                        drafted.passes, drafted.right, drafted.drafts
+                        "; {}, {} of {} right, which the server saw",
+                        counted(drafted.passes, "pass"),
+                        drafted.right,
+                        counted(drafted.drafts, "draft")
                     ),
                 },
             ),
         )
+    }
+
+    /// How to continue; numbers out of range are refused before anything is read or sent.
+    fn options(&self) -> Result<GenerateOptions, CliError> {
+        let public_prefix = self.public_prefix.as_deref().map(read_prefix).transpose()?;
+        let stop = self.stop.iter().map(|s| s.replace("\\n", "\n"));
+        let options = GenerateOptions {
+            max_tokens: self.max_tokens,
+            bucket: self.bucket,
+            temperature: self.temperature,
+            seed: self.seed,
+            penalties: Penalties {
+                presence: self.presence_penalty,
+                frequency: self.frequency_penalty,
+                logit_bias: self.logit_bias.iter().copied().collect(),
+            },
+            stop: stop.collect(),
+            pad_output: self.pad_output,
+            public_prefix,
+            begin: self.begin,
+            ahead: self.ahead,
+            draft: self.draft,
+            public_table: self.public_table,
+        };
+        options.check()?;
+        Ok(options)
     }
 }
 

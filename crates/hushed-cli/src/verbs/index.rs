@@ -4,13 +4,13 @@ mod documents;
 
 use std::path::PathBuf;
 
-use hushed_model::Model;
+use hushed_model::{Model, counted};
 use hushed_serve::{IndexFile, ServeError};
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::output::Output;
-use crate::words::counted;
+use crate::overwrite::Overwrite;
 
 /// Make an index of your documents, in the clear, for clients of `hushed serve --index` to search with private queries
 #[derive(clap::Args)]
@@ -67,6 +67,9 @@ pub struct Args {
     /// Ids of documents to remove from that index
     #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "add")]
     remove_id: Vec<String>,
+
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 impl Args {
@@ -75,8 +78,9 @@ impl Args {
             Some(path) => documents::read(path)?,
             None => Vec::new(),
         };
-        if self.out.exists() && self.add.as_ref() != Some(&self.out) {
-            return Err(CliError::Exists { path: self.out.clone() });
+        // An index that is taken further is written in its own place.
+        if self.add.as_ref() != Some(&self.out) {
+            self.overwrite.check(&self.out)?;
         }
         let model = Model::load(&self.dir)?;
         let mut index = match &self.add {
@@ -99,9 +103,10 @@ impl Args {
         out.summary(
             json!({ "documents": documents, "record_bytes": bytes, "index": self.out }),
             &format!(
-                "{}, of which a search returns {bytes} bytes each, in {}\n\
+                "{}, of which a search returns {} each, in {}\n\
                  serve it:  hushed serve {} --index {}",
                 counted(documents, "document"),
+                counted(bytes, "byte"),
                 self.out.display(),
                 self.dir.display(),
                 self.out.display()

@@ -8,6 +8,7 @@ mod words;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use hushed_model::counted;
 use hushed_mpc::plan::{Entry, Pace, Plan, PlanError, Request};
 use hushed_mpc::{Answers, Link, Memory, parse_bandwidth, parse_round_trip};
 use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, Net, ServeError, read_prefix};
@@ -60,7 +61,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "N,…",
-        required_unless_present_any = ["rows", "images"],
+        required_unless_present_any = ["rows", "images", "token_counts"],
         value_delimiter = ',',
         env = "HUSHED_TOKENS"
     )]
@@ -94,7 +95,7 @@ pub struct Args {
     bucket: Option<u32>,
 
     /// The table of token vectors is public, as with `serve --public-table` and `embed --public-table`
-    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE")]
     public_table: bool,
 
     /// With a model that generates: a file with the public text before the prompt, as with `serve --public-prefix`
@@ -141,7 +142,7 @@ pub struct Args {
     bandwidth: Option<u32>,
 
     /// Show every step of the model
-    #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_STEPS")]
     steps: bool,
 
     #[command(flatten)]
@@ -214,7 +215,7 @@ impl Args {
         }
         self.show(out, "last_token", last, |last| one_token(last, self.max_tokens))?;
         let all = Sum::of(&plans);
-        out.result(all.json(self.max_tokens), || format!("all {} tokens: {}", self.max_tokens, all.text()))
+        out.result(all.json(self.max_tokens), || format!("all {}: {}", counted(self.max_tokens, "token"), all.text()))
     }
 
     /// The link of the forms, and the network whose seconds are estimated, if one is given.
@@ -254,7 +255,8 @@ impl Args {
             };
             let enough = if needed > limit { ", more than allowed" } else { "" };
             format!(
-                "a server of {sessions} sessions in {} GiB {place}: {} MB{enough} ({} MB held, {} MB read from disk)",
+                "a server of {} in {} GiB {place}: {} MB{enough} ({} MB held, {} MB read from disk)",
+                counted(sessions, "session"),
                 limit >> 30,
                 needed / 1_000_000,
                 held / 1_000_000,
@@ -287,7 +289,8 @@ impl Args {
 fn made_ahead(plan: &Plan) -> String {
     let (alone, passes) = (Sum::of(std::slice::from_ref(plan)), plan.tokens.iter().sum::<usize>());
     format!(
-        "made ahead of {passes} tokens: {}; {} MB at the server until they are used",
+        "made ahead of {}: {}; {} MB at the server until they are used",
+        counted(passes, "token"),
         alone.text(),
         plan.memory.stock / 1_000_000
     )

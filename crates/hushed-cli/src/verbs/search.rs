@@ -1,5 +1,6 @@
 //! `hushed search`: search the server's documents with a private query.
 
+use hushed_model::counted;
 use hushed_serve::{Options, Record, Wanted};
 use serde_json::json;
 
@@ -8,7 +9,6 @@ use crate::error::CliError;
 use crate::input::{Query, Truncate};
 use crate::output::{Output, one_line};
 use crate::passes::progress;
-use crate::words::counted;
 
 /// Search a server's documents with a private query: the server sees neither the query nor what was found
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ pub struct Args {
     bucket: Option<usize>,
 
     /// Look up token vectors in the model's table, if the server's operator has made it public; fetched once and kept
-    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE")]
     public_table: bool,
 }
 
@@ -115,13 +115,13 @@ impl Args {
                 "rounds": stats.rounds,
             }),
             &format!(
-                "{} of {} in {seconds:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
+                "{} of {} in {seconds:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {}; \
                  the server learned {}, how many documents were asked for and that their texts were {}",
                 found.hits.len(),
                 counted(documents, "document"),
                 stats.bytes_sent as f64 / 1e6,
                 stats.bytes_received as f64 / 1e6,
-                stats.rounds,
+                counted(stats.rounds, "round"),
                 counted(found.rows, "token"),
                 if records { "fetched" } else { "not fetched" },
             ),

@@ -1,10 +1,11 @@
 //! `hushed serve`: answer private texts with the weights of a model folder.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 
 use hushed_model::Task;
 use hushed_serve::fhe::{FheServeArguments, FheServer, FheServerConfig};
-use hushed_serve::{ServeArguments, ServeConfig, Server, ServerConfig, logging, signals};
+use hushed_serve::{ClientAccess, ServeArguments, ServeConfig, Server, ServerConfig, logging, signals};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -52,6 +53,24 @@ impl Args {
     }
 }
 
+/// The options by which a client on this machine reaches a server.
+fn reached(address: SocketAddr, pin: &str, access: &ClientAccess) -> String {
+    // An address that stands for all of them is none to connect to.
+    let address = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+        _ => address,
+    };
+    let (token, certificate) = (" --token-file FILE", " --cert FILE --key FILE");
+    let shown = match access {
+        ClientAccess::Anyone => String::new(),
+        ClientAccess::Tokens(_) => token.to_owned(),
+        ClientAccess::Certificates(_) => certificate.to_owned(),
+        ClientAccess::TokensAndCertificates { .. } => format!("{token}{certificate}"),
+    };
+    format!("--server {address} --pin {pin}{shown}")
+}
+
 fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), CliError> {
     let server = FheServer::bind(config)?;
     let (address, pin) = (server.listener().local_addr(), server.listener().fingerprint().to_string());
@@ -70,8 +89,9 @@ fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), 
     out.result(object, || {
         format!(
             "listening on {address}\ncertificate sha256 {pin}\nmanifest {plan}\n{}\n\n\
-             try:  hushed embed --protocol fhe --server {address} --pin {pin} --keys keys --make-keys \"a private text\"",
-            declared.lines().join("\n")
+             try:  hushed embed --protocol fhe {} --keys keys --make-keys \"a private text\"",
+            declared.lines().join("\n"),
+            reached(address, &pin, &config.entrance.access)
         )
     })?;
     server.run(stop)?;
@@ -108,9 +128,29 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
             server.listener().metrics_addr().map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
         format!(
             "listening on {address}\ncertificate sha256 {pin}\nbundle {bundle}{metrics}\n\n\
-             try:  hushed {tried} --server {address} --pin {pin} {given}"
+             try:  hushed {tried} {} {given}",
+            reached(address, &pin, &config.entrance.access)
         )
     })?;
     server.run(stop)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_reaches_the_server() {
+        let reached = |address: &str, access: &ClientAccess| reached(address.parse().unwrap(), "9f", access);
+        let file = || Some("file".into());
+        let to = |tokens, authorities| reached("127.0.0.1:7", &ClientAccess::new(tokens, authorities));
+        assert_eq!(to(None, None), "--server 127.0.0.1:7 --pin 9f");
+        assert_eq!(to(file(), None), "--server 127.0.0.1:7 --pin 9f --token-file FILE");
+        assert_eq!(to(None, file()), "--server 127.0.0.1:7 --pin 9f --cert FILE --key FILE");
+        assert_eq!(to(file(), file()), "--server 127.0.0.1:7 --pin 9f --token-file FILE --cert FILE --key FILE");
+        for (bound, named) in [("0.0.0.0:7", "127.0.0.1:7"), ("[::]:7", "[::1]:7"), ("192.0.2.1:7", "192.0.2.1:7")] {
+            assert_eq!(reached(bound, &ClientAccess::Anyone), format!("--server {named} --pin 9f"));
+        }
+    }
 }

@@ -48,7 +48,11 @@ fn assert_untouched(path: &Path, before: &[u8], draft: &Path) {
 fn results_that_nobody_can_keep() {
     let (_folder, dir) = tiny();
     for args in [
-        &["check", &dir, "--json"][..],
+        &["--help", "--json"][..],
+        &["--version", "--json"],
+        &["embed", "--help", "--json"],
+        &["completions", "bash", "--json"],
+        &["check", &dir, "--json"],
         &["plan", &dir, "--tokens", "4", "--json"],
         &["clear", &dir, "hello world", "--json"],
     ] {
@@ -73,7 +77,7 @@ fn a_calibration() {
     let draft = folder.path().join("calibration.json.new");
     symlink(FULL, &draft).expect("a link");
     let sample = sample.to_string_lossy();
-    let output = command(&["calibrate", &dir, "--input", &sample, "--json"]).output();
+    let output = command(&["calibrate", &dir, "--input", &sample, "--force", "--json"]).output();
     assert_refused(&output.expect("the binary starts"), "file-unwritable");
     assert_untouched(&path, b"the old one", &draft);
 }
@@ -84,7 +88,7 @@ fn a_bundle() {
     let path = folder.path().join("model.bundle");
     fs::write(&path, "the old one").expect("a file");
     // The draft is named after the process id, which a shell passes on to the program.
-    let script = "ln -s /dev/full \"$2.$$-0.tmp\" && echo $$ && exec \"$0\" bundle \"$1\" \"$2\" --json";
+    let script = "ln -s /dev/full \"$2.$$-0.tmp\" && echo $$ && exec \"$0\" bundle \"$1\" \"$2\" --force --json";
     let out = path.to_string_lossy();
     let output =
         Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_hushed"), &dir, &out]).output().expect("a shell");

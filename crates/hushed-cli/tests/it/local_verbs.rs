@@ -74,6 +74,12 @@ fn a_variable_stands_for_a_flag() {
         let output = output.expect("the binary starts");
         assert_eq!(output.stdout.starts_with(b"{"), json, "{value:?}");
     }
+    for (variable, args) in [("HUSHED_JSON", &["doctor"][..]), ("HUSHED_TRUNCATE", &["clear", "none", "a text"])] {
+        let output = command(args).env(variable, "banana").output().expect("the binary starts");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains(variable) && message.contains("banana"), "{message}");
+    }
 }
 
 #[test]
@@ -120,6 +126,47 @@ fn other_architectures() {
     assert_eq!((plan("xlm-roberta"), plan("distilbert")), (Some(0), Some(0)));
 }
 
+/// `check` and `clear` of a network, and what other verbs say of one.
+#[test]
+fn a_network_is_checked_and_answers_in_the_clear() {
+    let folder = tiny_golden("").join("../graphs/mlp");
+    let dir = folder.to_string_lossy().into_owned();
+    let check = hushed(&["check", &dir, "--json"]);
+    assert_eq!(check.status.code(), Some(0));
+    let rows = json_lines(&check.stdout);
+    assert_eq!((&rows[0]["protocols"], &rows[0]["graph"]["nodes"]), (&serde_json::json!([]), &serde_json::json!(7)));
+    assert_eq!(rows[0]["graph"]["outputs"][0], serde_json::json!({ "name": "last", "shape": [3] }));
+    let text = hushed(&["check", &dir]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("from x [6] to last [3]"));
+
+    let cases: Value = serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
+    let lines: Vec<String> = cases.as_array().unwrap().iter().map(|case| case["inputs"][0].to_string()).collect();
+    let input = concat!(env!("CARGO_TARGET_TMPDIR"), "/network.jsonl");
+    std::fs::write(input, lines.join("\n")).unwrap();
+    let clear = hushed(&["clear", &dir, "--input", input, "--json"]);
+    assert_eq!(clear.status.code(), Some(0), "{}", String::from_utf8_lossy(&clear.stderr));
+    let rows = json_lines(&clear.stdout);
+    for (row, case) in rows.iter().zip(cases.as_array().unwrap()) {
+        let numbers = |value: &Value| value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect::<Vec<_>>();
+        let (found, expected) = (numbers(&row["outputs"]["last"]), numbers(&case["outputs"][0]));
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+    }
+    assert_eq!(rows[3]["inputs"], 3);
+    let failed = |args: &[&str]| {
+        let output = hushed(&[args, &["--json"]].concat());
+        let error = json_lines(&output.stderr).pop().unwrap()["error"].clone();
+        (output.status.code(), error["name"].as_str().unwrap().to_owned(), error["message"].to_string())
+    };
+    let (code, name, _) = failed(&["clear", &dir, "[1, 2]"]);
+    assert_eq!((code, name.as_str()), (Some(3), "inputs-refused"));
+    assert_eq!(failed(&["clear", &dir, "--image", "cat.png"]).0, Some(2));
+    assert_eq!(failed(&["clear", &dir, "--max-tokens", "3", "[1, 2]"]).0, Some(2));
+    for verb in [&["plan", &dir, "--tokens", "4"][..], &["bundle", &dir, "/nowhere"]] {
+        let (code, _, message) = failed(verb);
+        assert!(code == Some(4) && message.contains("as a graph"), "{verb:?}: {message}");
+    }
+}
+
 /// Forms for a network, and seconds over the same one or another.
 #[test]
 fn a_plan_is_for_a_network() {
@@ -147,6 +194,44 @@ fn a_plan_is_for_a_network() {
     }
 }
 
+/// Short texts that share places cost less each, and nobody but a batch with public lengths has such places.
+#[test]
+fn a_plan_of_texts_that_share_places() {
+    let dir = tiny_golden("distilbert").to_string_lossy().into_owned();
+    let folder = tempfile::tempdir().expect("a folder");
+    let counts = folder.path().join("counts.txt");
+    let path = counts.to_string_lossy().into_owned();
+    std::fs::write(&counts, "5\n16\n3\n\n7\n4\n5\n").expect("a file");
+    let plan = |more: &[&str]| {
+        let output = hushed(&[&["plan", &dir, "--protocol", "fhe", "--json"], more].concat());
+        (output.status.code(), json_lines(&output.stdout).first().map(|line| line["plan"].clone()))
+    };
+    let of_counts = |more: &[&str]| {
+        let (code, plan) = plan(&[&["--token-counts", &path], more].concat());
+        assert_eq!(code, Some(0), "{more:?}");
+        plan.expect("a plan")
+    };
+    let number = |plan: &serde_json::Value, name: &str| plan[name].as_u64().expect("a number");
+    let (alone, shared) = (of_counts(&[]), of_counts(&["--pack", "4"]));
+    // Six texts of 40 tokens in three places of 16 rows.
+    let places = number(&alone, "places");
+    assert_eq!((number(&alone, "rows"), number(&alone, "texts")), (16, places));
+    assert_eq!((number(&shared, "texts"), number(&shared, "places")), (2 * places, 4 * places));
+    let seconds = |plan: &serde_json::Value| plan["per_text"]["seconds"].as_f64().expect("a number");
+    assert!(seconds(&shared) < 0.7 * seconds(&alone));
+    assert!(number(&shared, "bytes_down") >= 4 * number(&alone, "bytes_down") / 2);
+    assert!(shared["exposures"].to_string().contains("share the rows of a place"));
+    // Without counts a place has one text.
+    let (_, usual) = plan(&["--rows", "16", "--pack", "4"]);
+    assert_eq!(number(&usual.expect("a plan"), "texts"), places);
+    assert_ne!(plan(&["--rows", "16", "--pack", "4", "--lengths", "private"]).0, Some(0));
+    assert_eq!(plan(&["--rows", "16", "--pack", "4", "--texts", "1"]).0, Some(2));
+    for wrong in ["", "5\nfive\n", "5\n0\n", "-1"] {
+        std::fs::write(&counts, wrong).expect("a file");
+        assert_eq!(plan(&["--token-counts", &path]).0, Some(3), "{wrong:?}");
+    }
+}
+
 /// What `check` says of a protocol is what that protocol accepts.
 #[test]
 fn each_protocol_is_named_where_it_runs() {
@@ -155,6 +240,7 @@ fn each_protocol_is_named_where_it_runs() {
         ("distilbert-classifier", &["2pc"]),
         ("electra-classifier", &["2pc"]),
         ("albert", &["2pc"]),
+        ("nomic", &["2pc"]),
         ("mistral", &["2pc"]),
         ("qwen3", &["2pc"]),
         ("olmo2", &["2pc"]),
@@ -446,7 +532,7 @@ fn calibrate_chooses_a_function_and_declares_it() {
     let (folder, sample) = (dir.to_string_lossy(), sample.to_string_lossy());
     let calibrate = |more: &[&str]| {
         let output = dir.join("out.json");
-        let mut args = vec!["calibrate", &folder, "--input", &sample, "--json", "--output"];
+        let mut args = vec!["calibrate", &folder, "--input", &sample, "--json", "--force", "--output"];
         let output = output.to_string_lossy();
         args.push(&output);
         args.extend(more);
@@ -458,7 +544,7 @@ fn calibrate_chooses_a_function_and_declares_it() {
     assert_eq!(trial["trial"]["function"], "gelu8");
     assert!(!file.exists(), "nothing is declared unasked");
 
-    let hash = || json_lines(&hushed(&["bundle", &folder, &format!("{folder}/b"), "--json"]).stdout);
+    let hash = || json_lines(&hushed(&["bundle", &folder, &format!("{folder}/b"), "--force", "--json"]).stdout);
     let before = hash();
     let rows = calibrate(&["--declare"]);
     let declared = &rows.last().expect("a summary")["declared"];

@@ -8,4 +8,5 @@ mod full_disk;
 mod local_verbs;
 mod prune;
 mod two_processes;
+mod usage;
 mod verify_fhe;

@@ -91,3 +91,32 @@ fn masked_exponentials_vanish_at_their_end() {
         }
     }
 }
+
+/// Texts that share places have masked exponentials in place of the calibrated ones: their largest error in the heads
+/// of the shipped calibration is at most three times as large.
+#[test]
+fn masked_exponentials_of_the_shipped_calibration() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/calibration-fhe-minilm.json");
+    let choices = crate::Choices::from_json(&std::fs::read(path).unwrap()).unwrap();
+    let mut worst = [0.0_f64; 2];
+    for layer in &choices.layers {
+        let degree = layer.attention.degree;
+        for head in &layer.attention.heads {
+            let HeadChoice::Softmax { scores, least_maximum, first, .. } = *head else {
+                continue;
+            };
+            let fits = [(exponential(head, degree), scores), (masked_exponential(head, degree), masked(scores))];
+            for (worst, (fit, from)) in worst.iter_mut().zip(fits) {
+                let fit = fit.unwrap();
+                for i in 0..=400 {
+                    let s = scores.low + (scores.high - scores.low) * f64::from(i) / 400.0;
+                    let found = first.high * fit.eval((s - from.middle()) / from.half());
+                    let largest = ((s.max(least_maximum) - scores.high) / 2.0).exp();
+                    *worst = worst.max((found - ((s - scores.high) / 2.0).exp()).abs() / largest);
+                }
+            }
+        }
+    }
+    println!("largest errors over a row's largest: {:.1e}, masked {:.1e}", worst[0], worst[1]);
+    assert!(worst[1] < 3.0 * worst[0], "{worst:?}");
+}

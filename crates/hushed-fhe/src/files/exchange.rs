@@ -6,7 +6,7 @@
 //! | 32 | hash of the plan | hash of the plan |
 //! | 32 | id of the key set | id of the key set |
 //! | 16 | id of the request, random | id of the request |
-//! | 2 per place | the declared length of the text there; 0 if none is declared | – |
+//! | 2 per text that a place may have | the declared length of the text there; 0 if none is declared | – |
 //! | 32 | – | hash of the request's content |
 //!
 //! A request has one seeded ciphertext per two columns or per vector of packed rows, followed by the vector of real
@@ -25,6 +25,7 @@ use super::FileError;
 use super::atomic::{Access, AtomicFile, Target};
 use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces, Whole, open_file};
 use super::fault::same;
+use crate::packing::sequences;
 use crate::plan::public_plan::{FhePlan, Lengths, PlanFileError};
 
 /// Bytes of a request's id.
@@ -39,7 +40,8 @@ pub struct RequestHead {
     pub keys: Hash,
     /// Chosen at random by the client.
     pub id: [u8; REQUEST_ID],
-    /// The declared length for each place of the batch; 0 if none is declared.
+    /// The declared lengths of the texts of each place of the batch, [`crate::Placement::per_place`] a place; 0 if none
+    /// is declared.
     pub lengths: Vec<u16>,
 }
 
@@ -75,15 +77,16 @@ impl RequestHead {
 
     /// Checks that the plan lets a client declare these lengths.
     fn check(&self, path: &Path, plan: &FhePlan) -> Result<(), FileError> {
-        let good = |&length: &u16| {
-            let length = usize::from(length);
-            match plan.lengths {
-                Lengths::Public => length <= plan.rows,
-                Lengths::Bucket(multiple) => length <= plan.rows && (length % multiple == 0 || length == plan.rows),
-                Lengths::Private => length == 0,
+        let lengths: Vec<usize> = self.lengths.iter().map(|&length| length.into()).collect();
+        let good = match plan.lengths {
+            Lengths::Public => sequences::check(plan.rows, plan.placement.per_place, &lengths).is_ok(),
+            Lengths::Bucket(multiple) => {
+                let good = |&length: &usize| length <= plan.rows && (length % multiple == 0 || length == plan.rows);
+                lengths.iter().all(good)
             }
+            Lengths::Private => lengths.iter().all(|&length| length == 0),
         };
-        if self.lengths.iter().all(good) {
+        if good {
             return Ok(());
         }
         Err(FileError::Unusable { path: path.to_owned(), what: "lengths" })
@@ -106,7 +109,7 @@ pub fn reply_bytes(plan: &FhePlan, params: &CkksParams) -> u64 {
 
 fn request_pieces(plan: &FhePlan, params: &CkksParams) -> Result<Pieces, PlanFileError> {
     Ok(Pieces {
-        head: 2 * DIGEST + REQUEST_ID + 2 * plan.places(params)?,
+        head: 2 * DIGEST + REQUEST_ID + 2 * plan.declared_lengths(params)?,
         count: plan.request_ciphertexts(),
         bytes: SeededCiphertext::list_bytes(params, plan.placement.upload, 1),
     })

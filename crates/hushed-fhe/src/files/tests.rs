@@ -414,6 +414,19 @@ fn lengths_are_those_that_the_plan_declares() {
     assert!(!declared(Lengths::Bucket(2), vec![3, 0]));
     assert!(declared(Lengths::Private, vec![0, 0]));
     assert!(!declared(Lengths::Private, vec![1, 0]));
+    // Texts that share places: no more rows than there are, and none after a missing one.
+    b.plan.placement.per_place = 2;
+    let mut declared = |rows: Vec<u16>| {
+        b.plan.lengths = Lengths::Public;
+        let mut head = b.head();
+        head.lengths = rows;
+        RequestWriter::create(&path, &b.plan, &b.params, &head).is_ok()
+    };
+    assert!(declared(vec![3, 1, 4, 0]));
+    assert!(declared(vec![0, 0, 2, 2]));
+    for rows in [vec![3, 2, 0, 0], vec![0, 1, 0, 0], vec![3, 1], vec![3, 1, 0, 0, 1, 0], vec![u16::MAX, 1, 0, 0]] {
+        assert!(!declared(rows.clone()), "{rows:?}");
+    }
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     let program = network().program();
     let placement = Placement::plain(on.top(), M, 8);
     let lengths = if private { Vec::new() } else { LENGTHS.to_vec() };
-    let texts = Arc::new(Texts { layout: layout(), lengths });
+    let texts = Arc::new(Texts::alone(layout(), lengths).unwrap());
     let encoder =
         Encoder { on, program: &program, choices, split: &placement, texts: InSlots::Batch(texts), hidden: private };
     let real = || on.vector(token_rows(layout(), &LENGTHS), on.top()).unwrap();
@@ -231,6 +231,7 @@ fn a_plan_declares_its_outputs() {
         lengths: Lengths::Private,
         answer: AnswerRows::Last,
         max_memory: None,
+        per_place: 1,
         uplink: f64::INFINITY,
         prices: reference(1),
         placement: None,

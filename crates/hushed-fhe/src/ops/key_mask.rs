@@ -80,7 +80,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     /// If a rotation key is missing.
     pub fn new<S: Slots<Value = V>>(on: &S, rows: &'a RowsKnown<V>) -> Result<Self, FheError> {
         match rows {
-            RowsKnown::Public { layout, lengths } => Ok(Self::Public { layout: *layout, lengths }),
+            RowsKnown::Public { layout, packing } => Ok(Self::Public { layout: *layout, lengths: packing.lengths() }),
             RowsKnown::Private { layout, real } => {
                 let m = layout.rows();
                 let mut part = on.read_as(real.clone(), 1.0 / m as f64)?;

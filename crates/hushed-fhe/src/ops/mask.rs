@@ -6,7 +6,7 @@
 use hushed_model::StepId;
 
 use crate::error::FheError;
-use crate::packing::{Interleave, PackingError};
+use crate::packing::{Interleave, PackingError, SequencePacking};
 use crate::slots::Slots;
 
 /// The rows of the texts of a batch.
@@ -16,8 +16,8 @@ pub enum RowsKnown<V> {
     Public {
         /// The packing.
         layout: Interleave,
-        /// The number of tokens of each text; 0 for places without a text.
-        lengths: Vec<usize>,
+        /// The number of tokens of each text, and how they share places.
+        packing: SequencePacking,
     },
     /// The server knows only m.
     Private {
@@ -29,23 +29,28 @@ pub enum RowsKnown<V> {
 }
 
 impl<V> RowsKnown<V> {
-    /// Rows of texts with these numbers of tokens.
+    /// Rows of texts with these numbers of tokens, one in each place; 0 for places without a text.
     ///
     /// # Errors
     /// [`PackingError`] for too many texts, or a text longer than m.
     pub fn public(layout: Interleave, lengths: Vec<usize>) -> Result<Self, PackingError> {
-        if lengths.len() > layout.texts() {
+        Self::shared(layout, SequencePacking::new(layout.rows(), 1, lengths)?)
+    }
+
+    /// Rows of texts that share places.
+    ///
+    /// # Errors
+    /// [`PackingError::TooMany`] for more places than there are.
+    pub fn shared(layout: Interleave, packing: SequencePacking) -> Result<Self, PackingError> {
+        if packing.places() > layout.texts() {
             return Err(PackingError::TooMany {
-                texts: lengths.len(),
+                texts: packing.places(),
                 room: layout.texts(),
                 slots: layout.slots(),
                 rows: layout.rows(),
             });
         }
-        match lengths.iter().position(|&l| l > layout.rows()) {
-            Some(text) => Err(PackingError::RowCount { text, found: lengths[text], rows: layout.rows() }),
-            None => Ok(Self::Public { layout, lengths }),
-        }
+        Ok(Self::Public { layout, packing })
     }
 
     /// Rows given by an encrypted vector, 1 in token rows.

@@ -17,6 +17,7 @@ mod interleave;
 mod layout;
 mod pairs;
 pub mod products;
+pub mod sequences;
 pub mod sums;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use interleave::Interleave;
 pub use layout::{Layout, Spread, Weight};
 pub use pairs::Pairs;
 pub(crate) use pairs::{in_twos, twos};
+pub use sequences::SequencePacking;
 
 /// Why matrices cannot be packed together; the messages name the fields.
 #[allow(missing_docs)]
@@ -38,6 +40,8 @@ pub enum PackingError {
     TooMany { texts: usize, room: usize, slots: usize, rows: usize },
     #[error("text {text} has {found} rows, and the packing {rows}")]
     RowCount { text: usize, found: usize, rows: usize },
+    #[error("the texts take {found} places of {rows} rows, and a batch has {room} for them")]
+    Places { found: usize, room: usize, rows: usize },
     #[error("the operands of a product are packed differently")]
     Mismatch,
 }

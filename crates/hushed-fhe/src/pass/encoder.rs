@@ -19,14 +19,15 @@ use super::shape::{no_layer, supported};
 use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::levels::above;
+use crate::ops::levels::above_by;
 use crate::ops::mask::{REAL_ROWS, RowsKnown};
 use crate::ops::packed::heads_of;
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::Pooled;
-use crate::packing::{Layout, Spread};
+use crate::packing::{Layout, PackingError, Spread};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
+use crate::tape::answer::pool_levels;
 use crate::tape::assign::assign;
 use crate::tape::encoder::{
     Answer, COLUMNS, Encoder, InSlots, Layer, Stands, begins_with_norm, choice_of_norm, kappa_after,
@@ -65,7 +66,8 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// # Errors
     /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is not
     /// refused here, but by the first layer that lacks them ([`FheError::Levels`]); a counting run
-    /// ([`crate::plan::dry_run`]) finds it before anything is computed.
+    /// ([`crate::plan::dry_run`]) finds it before anything is computed. [`FheError::Packing`] for texts that share
+    /// places otherwise than the placement says.
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -75,11 +77,21 @@ impl<'a, S: Slots> Pass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         let layout = rows.layout();
-        let (lengths, real) = match rows {
-            RowsKnown::Public { lengths, .. } => (lengths, None),
-            RowsKnown::Private { real, .. } => (Vec::new(), Some(real)),
+        let (texts, real) = match rows {
+            RowsKnown::Public { packing, .. } => (Texts { layout, packing }, None),
+            RowsKnown::Private { real, .. } => (Texts::alone(layout, Vec::new())?, Some(real)),
         };
-        let texts = InSlots::Batch(Arc::new(Texts { layout, lengths }));
+        let most = texts.packing.most();
+        if most != placement.per_place {
+            return Err(PackingError::Mismatch.into());
+        }
+        if most > 1 && program.classifier().is_some() {
+            return Err(FheError::Unsupported {
+                what: "a classifier over texts that share places".to_owned(),
+                remedy: "give each text a place of its own: --pack 1",
+            });
+        }
+        let texts = InSlots::Batch(Arc::new(texts));
         let mut pass = Pass::of((on, program, choices, placement), texts, None, input_bound)?;
         if let Some(real) = real {
             // Norms read the mask beside statistics, and a constant row one level lower: it must limit neither.
@@ -151,7 +163,7 @@ impl<'a, S: Slots> Pass<'a, S> {
 
     /// What is made of the client's mask, refreshed if it has fewer than `limbs` primes.
     fn masks(&self, sent: S::Value, limbs: usize) -> Result<Vec<S::Value>, FheError> {
-        let (tape, values) = (self.encoder(true).masks(), BTreeMap::from([(REAL_ROWS, vec![sent])]));
+        let (tape, values) = (self.encoder(true).masks()?, BTreeMap::from([(REAL_ROWS, vec![sent])]));
         let place = (Heights::Given(&|_, _| limbs), Outputs::AtLeast(self.on.floor()));
         self.computed(tape, values, place, &mut |_, _| Ok(()))
     }
@@ -214,10 +226,10 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(Acts::over(columns, self.program.width(), bound))
     }
 
-    /// The primes of the columns after layer `i`: those that the next one reads, or one level for the answer.
+    /// The primes of the columns after layer `i`: those that the next one reads, or those for the answer.
     fn outputs(&self, i: usize) -> Result<Outputs, FheError> {
         Ok(match i + 1 == self.layers.len() && !begins_with_norm(self.program) {
-            true => Outputs::AtLeast(above(self.on, self.on.floor())?),
+            true => Outputs::AtLeast(above_by(self.on, self.on.floor(), pool_levels(self.placement.per_place))?),
             false => Outputs::Exactly(self.placement.attention),
         })
     }

@@ -11,8 +11,9 @@ use hushed_model::{
 
 use super::*;
 use crate::ops::pool::unpack;
-use crate::packing::Interleave;
-use crate::simulate::{Op, Vector};
+use crate::packing::{Interleave, SequencePacking};
+use crate::plan::public_plan::Lengths;
+use crate::simulate::{Batch, Op, Vector};
 use crate::testing::{Measured, Structure, largest, measure, packed, resumed};
 use crate::{HeadChoice, Simulator};
 
@@ -99,6 +100,75 @@ fn assert_close(found: &[Vec<f64>], expected: &[Vec<f64>], least: f64) {
 
 fn measured(network: &Network, x: &[Matrix<f64>], structure: &Structure) -> Measured {
     measure(network, x, structure, M, (15, 15))
+}
+
+/// The answers of texts that share places, up to four in each.
+fn shared(on: &Simulator, network: &Network, choices: &Choices, x: &[Matrix<f64>], bound: f64) -> Vec<Vec<f64>> {
+    let width = network.layers[0].attention.heads.width;
+    let placement = Placement { per_place: 4, ..Placement::plain(on.top(), M, width) };
+    let program = network.program();
+    let batch = Batch { program: &program, choices, placement: &placement, lengths: Lengths::Public, bound };
+    batch.run(on, M, x, None).unwrap()
+}
+
+/// Nothing of a text is in the answers of those that share its place: each is as it is alone, and as in the clear.
+#[test]
+fn texts_that_share_places_answer_as_they_do_alone() {
+    let replaced = Structure { previous: vec![(0, 1)], frozen_layers: 1 };
+    for (pool, structure) in
+        [(Pool::Mean, Structure::default()), (Pool::First, Structure::default()), (Pool::Mean, replaced)]
+    {
+        let network = network(pool);
+        let text = |(t, length): (usize, usize)| {
+            let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % tiny_config().vocabulary) as u32;
+            TokenIds::new((0..length).map(id).collect())
+        };
+        let texts: Vec<TokenIds> = [16, 3, 9, 1, 12, 5, 4, 2, 7, 6].into_iter().enumerate().map(text).collect();
+        let x = embedded(&network, &texts);
+        let (measured, bound) = (measured(&network, &x, &structure), largest(&x));
+        let on = || Simulator::new(&params(), SLOTS).unwrap();
+        let found = shared(&on(), &network, &measured.choices, &x, bound);
+        for (text, found) in x.iter().zip(&found) {
+            let alone = shared(&on(), &network, &measured.choices, std::slice::from_ref(text), bound);
+            let far = found.iter().zip(&alone[0]).fold(0.0_f64, |far, (a, b)| far.max((a - b).abs()));
+            assert!(far < 1e-6, "{far:e}");
+        }
+        match structure.frozen_layers {
+            0 => assert_close(&found, &plain(&network, &texts), 0.9999),
+            _ => assert_close(&found, &measured.pooled, 0.9999),
+        }
+        // Five places instead of ten, with errors as small as those of texts alone.
+        let noisy = shared(&on().with_errors(1), &network, &measured.choices, &x, bound);
+        let apart = shared(&on().with_errors(1), &network, &measured.choices, &x[..1], bound);
+        let error = |noisy: &[f64], exact: &[f64]| {
+            let squares = noisy.iter().zip(exact).map(|(a, b)| (a - b).powi(2));
+            (squares.sum::<f64>() / exact.len() as f64).sqrt()
+        };
+        let (most, one) =
+            (noisy.iter().zip(&found).map(|(a, b)| error(a, b)).fold(0.0, f64::max), error(&apart[0], &found[0]));
+        println!("errors {most:.1e}, alone {one:.1e}");
+        assert!(most < 10.0 * one, "{most:e} and {one:e}");
+    }
+}
+
+/// Places are shared only as a placement says, and not by a classifier's texts.
+#[test]
+fn places_are_shared_as_planned() {
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let measured = measured(&network, &x, &Structure::default());
+    let program = network.program();
+    let pass = |per_place: usize, placed: usize| {
+        let packing = SequencePacking::one_each(M, per_place, &[M, 3]).unwrap();
+        let placement = Placement { per_place: placed, ..Placement::plain(on.top(), M, 8) };
+        let rows = RowsKnown::shared(layout(), packing).unwrap();
+        Pass::new(&on, &program, &measured.choices, placement, rows, 8.0).map(drop)
+    };
+    assert!(pass(1, 1).is_ok() && pass(2, 2).is_ok());
+    for (per_place, placed) in [(1, 2), (2, 1), (3, 2)] {
+        assert!(matches!(pass(per_place, placed), Err(FheError::Packing(PackingError::Mismatch))));
+    }
 }
 
 /// The model in the clear, from `hushed-model`.

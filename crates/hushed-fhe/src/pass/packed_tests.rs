@@ -67,6 +67,7 @@ fn options(texts: usize) -> FheOptions {
         lengths: Lengths::Public,
         answer: AnswerRows::Last,
         max_memory: None,
+        per_place: 1,
         uplink: 1e7,
         prices: reference(2),
         placement: None,

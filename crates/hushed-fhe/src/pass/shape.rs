@@ -27,26 +27,22 @@ pub fn can_run(program: &Program) -> Result<(), FheError> {
     layers.try_for_each(|layer| supported(program, layer))
 }
 
-/// Refuses attention that an encoder's circuit does not compute.
+/// Refuses what an encoder's circuit does not compute.
 fn full(step: &Step) -> Result<(), FheError> {
-    let Block::Attention(a) = &step.block else { return Ok(()) };
-    let what = if a.mask != Mask::Full {
-        "with rows that do not see all others"
-    } else if a.distances.is_some() {
-        "with a bias of the scores by distance"
-    } else if a.weigh != Weigh::Softmax {
-        "by another function than a softmax"
-    } else if a.rope.is_some() {
-        "with rotary positions"
-    } else if a.heads.keys != a.heads.count {
-        "with heads that share keys"
-    } else if a.sub_norm.is_some() || a.query_norm.is_some() || a.key_norm.is_some() {
-        "with norms inside"
-    } else {
-        return Ok(());
+    let what = match &step.block {
+        Block::Attention(a) if a.mask != Mask::Full => "attention with rows that do not see all others",
+        Block::Attention(a) if a.distances.is_some() => "a bias of the scores by distance",
+        Block::Attention(a) if a.weigh != Weigh::Softmax => "attention by another function than a softmax",
+        Block::Attention(a) if a.rope.is_some() => "rotary positions in an encoder",
+        Block::Attention(a) if a.heads.keys != a.heads.count => "attention with heads that share keys",
+        Block::Attention(a) if a.sub_norm.is_some() || a.query_norm.is_some() || a.key_norm.is_some() => {
+            "attention with norms inside"
+        }
+        Block::FeedForward(f) if f.gate.is_some() => "a gate in an encoder's feed-forward block",
+        _ => return Ok(()),
     };
     Err(FheError::Unsupported {
-        what: format!("{}: attention {what}", step.id),
+        what: format!("{}: {what}", step.id),
         remedy: "such a model runs in protocol 2pc",
     })
 }
@@ -139,6 +135,14 @@ mod tests {
         let mut softmax = good.clone();
         softmax.layers[1].attention.weigh = Weigh::Softmax;
         can_run(&softmax.program_of_all_rows()).unwrap();
+        let mut encoder = tiny_shapes();
+        encoder.layers[1].attention.rope = good.layers[0].attention.rope;
+        assert!(can_run(&encoder.program()).unwrap_err().to_string().contains("rotary positions"));
+        let mut encoder = tiny_shapes();
+        if let Block::FeedForward(block) = &mut encoder.layers[1].feed_forward {
+            block.gate = Some(block.up.clone());
+        }
+        assert!(can_run(&encoder.program()).unwrap_err().to_string().contains("a gate"));
         // In its last layer only the last row: another circuit.
         assert!(can_run(&good.program()).is_err());
         type Change = fn(&mut DecoderNetwork);

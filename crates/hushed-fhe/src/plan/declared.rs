@@ -185,8 +185,12 @@ mod tests {
         let batch = Placement::plain(params.fresh_limbs(), ROWS, width);
         let mut packed = batch.clone();
         packed.columns = network.embedding.width / 2;
-        for placement in [batch, packed] {
+        let shared = Placement { per_place: 4, ..batch.clone() };
+        for placement in [batch, packed, shared] {
             for known in [Lengths::Public, Lengths::Private] {
+                if placement.per_place > 1 && known != Lengths::Public {
+                    continue;
+                }
                 let circuit = Circuit {
                     program: &program,
                     choices: &choices,
@@ -273,6 +277,7 @@ mod tests {
                 lengths,
                 answer: AnswerRows::Last,
                 max_memory: None,
+                per_place: 1,
                 uplink: 1e7,
                 prices: reference(1),
                 placement: None,

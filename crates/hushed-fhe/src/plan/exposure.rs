@@ -24,6 +24,10 @@ pub(super) fn exposures(program: &Program, choices: &Choices, options: &FheOptio
     let see = |who, sees: String| FheExposure { who, sees };
     let length = match lengths {
         _ if images => "nothing of an image's size but the model's".to_owned(),
+        Lengths::Public if options.per_place > 1 => format!(
+            "the number of tokens of every text, and which texts share the rows of a place, up to {} of them",
+            options.per_place
+        ),
         Lengths::Public => "the number of tokens of every text".to_owned(),
         Lengths::Bucket(n) => {
             format!("the number of tokens of every text, rounded up to a multiple of {n}")

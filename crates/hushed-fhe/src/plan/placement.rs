@@ -41,6 +41,10 @@ pub struct Placement {
     /// Places of a row for pairs of columns ([`crate::packing::Layout`]): 1 is the layout of a batch.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub columns: usize,
+    /// Most texts that share the rows of a place of a batch ([`crate::packing::SequencePacking`]): with more than 1,
+    /// keys of other texts are masked, which takes a level of the scores.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub per_place: usize,
 }
 
 fn one() -> usize {
@@ -70,6 +74,7 @@ impl Placement {
             spill_feed_forward: false,
             pairs: false,
             columns: 1,
+            per_place: 1,
         }
     }
 

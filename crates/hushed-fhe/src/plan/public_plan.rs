@@ -227,6 +227,14 @@ impl FhePlan {
     /// # Errors
     /// A [`PlanFileError`] for each way in which the file can be wrong.
     pub fn from_json(bytes: &[u8]) -> Result<(FhePlan, Arc<CkksParams>), PlanFileError> {
+        Self::read(bytes, FhePlan::params)
+    }
+
+    /// [`FhePlan::from_json`] with another way to the ring.
+    pub(crate) fn read(
+        bytes: &[u8],
+        ring: impl FnOnce(&FhePlan) -> Result<Arc<CkksParams>, PlanFileError>,
+    ) -> Result<(FhePlan, Arc<CkksParams>), PlanFileError> {
         if bytes.len() > MAX_PLAN_BYTES {
             let bytes = bytes.len();
             return Err(PlanFileError::TooLarge { bytes });
@@ -240,7 +248,7 @@ impl FhePlan {
         if found != hash {
             return Err(PlanFileError::Damaged { found, stated: hash.chars().take(64).collect() });
         }
-        let params = plan.params()?;
+        let params = ring(&plan)?;
         plan.check(&params)?;
         Ok((plan, params))
     }
@@ -263,7 +271,7 @@ impl FhePlan {
         Ok(params)
     }
 
-    /// Texts per batch, the canary's place included.
+    /// Places of a batch, the canary's included.
     ///
     /// # Errors
     /// As [`FhePlan::interleave`].
@@ -271,12 +279,21 @@ impl FhePlan {
         Ok(self.layout(params)?.texts())
     }
 
-    /// A client's texts per batch: all places except the canary's, which is the last.
+    /// Most texts of a client per batch: as many as may share each place, except in the canary's, which is the last.
+    /// Fewer fit if they have more rows than places.
     ///
     /// # Errors
     /// As [`FhePlan::places`].
     pub fn texts(&self, params: &CkksParams) -> Result<usize, PlanFileError> {
-        Ok(self.places(params)? - usize::from(self.canary.is_some()))
+        Ok((self.places(params)? - usize::from(self.canary.is_some())) * self.placement.per_place)
+    }
+
+    /// Lengths that a request declares: as many as texts may share each place, the canary's included.
+    ///
+    /// # Errors
+    /// As [`FhePlan::places`].
+    pub fn declared_lengths(&self, params: &CkksParams) -> Result<usize, PlanFileError> {
+        Ok(self.places(params)? * self.placement.per_place)
     }
 
     /// How texts lie in the slots.

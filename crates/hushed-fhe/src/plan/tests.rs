@@ -37,6 +37,7 @@ pub(super) fn options(lengths: Lengths) -> FheOptions {
         lengths,
         answer: AnswerRows::Last,
         max_memory: None,
+        per_place: 1,
         uplink: f64::INFINITY,
         prices: reference(1),
         placement: None,

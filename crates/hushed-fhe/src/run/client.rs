@@ -12,6 +12,7 @@
 //!
 //! Nothing derived from the decrypted reply goes back to the server.
 
+mod arranged;
 mod shape;
 
 use std::sync::Arc;
@@ -26,8 +27,10 @@ use crate::ops::decoder::rows;
 use crate::ops::mask::{token_rows, token_rows_to_last};
 use crate::ops::packed::pool as packed_pool;
 use crate::ops::pool;
-use crate::packing::{Layout, PackingError, Spread};
+use crate::packing::{Layout, PackingError, SequencePacking, Spread};
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths};
+
+pub use arranged::Arranged;
 
 /// The client's view of a batch: a plan and the public numbers of its model.
 pub struct FheClient {
@@ -49,7 +52,7 @@ pub struct Upload<'a> {
     /// separate, if lengths are hidden from the server.
     columns: Vec<Vec<f64>>,
     mask: Option<Vec<f64>>,
-    lengths: Vec<usize>,
+    arranged: Arranged,
 }
 
 impl FheClient {
@@ -112,30 +115,25 @@ impl FheClient {
         &self.encoder
     }
 
-    /// Packs `texts` into the first places of the batch, and `canary`, if there is one, into the last.
+    /// Packs `texts` into the places of the batch, and `canary`, if there is one, into the last
+    /// ([`FhePlan::arranged`]).
     ///
     /// # Errors
-    /// [`FheError::Packing`] for too many texts or a text that is too long, [`FheError::Model`] for an invalid token,
+    /// [`FheError::Packing`] for texts that do not fit or a text that is too long, [`FheError::Model`] for an invalid
+    /// token,
     /// [`FheError::InputBound`] for a number beyond the plan's bound, which cannot happen after
     /// [`FheClient::check_bound`].
     pub fn pack(&self, texts: &[TokenIds], canary: Option<&TokenIds>) -> Result<Upload<'_>, FheError> {
         let (places, rows) = (self.layout.texts(), self.layout.rows());
-        let room = places - usize::from(canary.is_some());
-        if texts.len() > room {
-            return Err(PackingError::TooMany { texts: texts.len(), room, slots: self.layout.slots(), rows }.into());
-        }
-        let mut of: Vec<Option<Matrix<f64>>> = vec![None; places];
-        let last = places.saturating_sub(1);
-        let all = texts.iter().enumerate().chain(canary.map(|c| (last, c)));
-        let mut lengths = vec![0; places];
-        for (place, text) in all {
-            let found = text.ids().len();
-            if found > rows {
-                return Err(PackingError::RowCount { text: place, found, rows }.into());
-            }
-            if let (Some(matrix), Some(length)) = (of.get_mut(place), lengths.get_mut(place)) {
+        let tokens: Vec<usize> = texts.iter().map(|text| text.ids().len()).collect();
+        let arranged = self.plan.arranged(&self.params, &tokens, canary.map(|canary| canary.ids().len()))?;
+        let per_place = self.plan.placement.per_place;
+        let packing = SequencePacking::new(rows, per_place, arranged.lengths.clone())?;
+        let mut of: Vec<Option<Matrix<f64>>> = vec![None; arranged.lengths.len()];
+        let all = arranged.texts.iter().zip(texts).chain(arranged.canary.as_ref().zip(canary));
+        for (&at, text) in all {
+            if let Some(matrix) = of.get_mut(at) {
                 *matrix = Some(self.embedded(text)?);
-                *length = found;
             }
         }
         if self.packed.is_some() && self.plan.masks() {
@@ -145,13 +143,14 @@ impl FheClient {
         }
         // A decoder's texts end in the last row.
         let last = self.plan.answer.is_some();
-        let entry = |place: usize, row: usize, column: usize| match of.get(place) {
-            Some(Some(matrix)) => {
-                let first = if last { rows - matrix.rows() } else { 0 };
-                let row = row.checked_sub(first).filter(|&row| row < matrix.rows());
-                row.map_or(0.0, |row| matrix.row(row)[column])
-            }
-            _ => 0.0,
+        let entry = |place: usize, row: usize, column: usize| {
+            let text = packing.text_of(place, row);
+            let Some(Some(matrix)) = of.get(place * per_place + text.number) else {
+                return 0.0;
+            };
+            let first = if last { rows - matrix.rows() } else { text.first };
+            let row = row.checked_sub(first).filter(|&row| row < matrix.rows());
+            row.map_or(0.0, |row| matrix.row(row)[column])
         };
         if let Some((columns, _)) = &self.packed {
             // A vector of pairs is two vectors of numbers.
@@ -165,7 +164,7 @@ impl FheClient {
                 let rows = of.iter().map(|text| text.as_ref().map_or(0, Matrix::rows));
                 vectors.extend(packed_pool::hidden_rows(self.layout, &rows.collect::<Vec<_>>()));
             }
-            return Ok(Upload { client: self, columns: vectors, mask: None, lengths });
+            return Ok(Upload { client: self, columns: vectors, mask: None, arranged });
         }
         let layout = self.plan.interleave(&self.params)?;
         let column = |c| layout.vector(places, |place, row| entry(place, row, c));
@@ -176,8 +175,8 @@ impl FheClient {
         Ok(Upload {
             client: self,
             columns: (0..self.plan.width).map(column).collect(),
-            mask: self.plan.masks().then(|| real(layout, &lengths)),
-            lengths,
+            mask: self.plan.masks().then(|| real(layout, &arranged.lengths)),
+            arranged,
         })
     }
 
@@ -203,7 +202,7 @@ impl FheClient {
         Ok(x)
     }
 
-    /// For each place that has a text: the pooled row, the logits, or a decoder's hidden states (of the last row, or of
+    /// For each text of each place: the pooled row, the logits, or a decoder's hidden states (of the last row, or of
     /// all in turn), with the model's own factors, not scaled to unit length (the model's `finish` does that), computed
     /// from numbers rounded to [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
     ///
@@ -255,8 +254,19 @@ impl FheClient {
             (Some(_), _) | (_, Some(_)) => pool::Factor::One,
             _ => pool::factor(self.pool, !self.plan.masks())?,
         };
-        let outputs = self.plan.outputs();
-        Ok(pool::unpack(layout, lengths, outputs, factor, &vectors)?)
+        let (outputs, per_place) = (self.plan.outputs(), self.plan.placement.per_place);
+        let of_each = outputs.div_ceil(self.plan.rows.max(1));
+        if vectors.len() != per_place * of_each || !lengths.len().is_multiple_of(per_place.max(1)) {
+            return Err(PackingError::Mismatch.into());
+        }
+        // The vectors of the first texts of all places come first.
+        let mut rows = vec![Vec::new(); lengths.len()];
+        for (number, vectors) in vectors.chunks_exact(of_each.max(1)).enumerate() {
+            let lengths: Vec<usize> = lengths.iter().copied().skip(number).step_by(per_place).collect();
+            let found = pool::unpack(layout, &lengths, outputs, factor, vectors)?;
+            rows.iter_mut().skip(number).step_by(per_place).zip(found).for_each(|(row, found)| *row = found);
+        }
+        Ok(rows)
     }
 }
 
@@ -273,10 +283,16 @@ impl Upload<'_> {
         self.columns.len().div_ceil(2) + usize::from(self.mask.is_some())
     }
 
-    /// Rows of the text in each place, 0 if there is none: known to the client only.
+    /// Rows of the texts of each place, 0 where there is none: known to the client only.
     #[must_use]
     pub fn lengths(&self) -> &[usize] {
-        &self.lengths
+        &self.arranged.lengths
+    }
+
+    /// Where the texts are.
+    #[must_use]
+    pub fn arranged(&self) -> &Arranged {
+        &self.arranged
     }
 
     /// The lengths that the server is told.
@@ -292,7 +308,7 @@ impl Upload<'_> {
             }
             Lengths::Private => 0,
         };
-        self.lengths.iter().map(told).collect()
+        self.arranged.lengths.iter().map(told).collect()
     }
 
     /// Encrypts ciphertext `index` under the key of `encryptor`.

@@ -84,6 +84,53 @@ fn lengths_are_declared_as_the_plan_says() {
     }
 }
 
+/// Texts that share a place lie in its rows one after another, each with its own positions, and their lengths are
+/// declared in that order.
+#[test]
+fn texts_share_the_rows_of_a_place() {
+    let client = client_with(|plan| {
+        plan.lengths = Lengths::Public;
+        plan.placement.per_place = 3;
+    });
+    let ids = [&[5_u32, 7][..], &[1, 2, 3, 4], &[9], &[7]];
+    let texts: Vec<TokenIds> = ids.iter().map(|ids| TokenIds::new(ids.to_vec())).collect();
+    let canary = TokenIds::new(vec![8, 8]);
+    let upload = client.pack(&texts, Some(&canary)).unwrap();
+    let places = client.layout.texts();
+    assert_eq!(upload.declared()[..9], [4, 0, 0, 2, 1, 1, 0, 0, 0]);
+    assert_eq!(upload.arranged().texts, [3, 0, 4, 5]);
+    assert_eq!((upload.arranged().canary, upload.lengths()[3 * places - 3]), (Some(3 * places - 3), 2));
+    let alone = |text: &TokenIds, row: usize, c: usize| client.embedded(text).unwrap().row(row)[c];
+    let layout = client.layout;
+    for (c, column) in upload.columns.iter().enumerate() {
+        let of = |place: usize| (0..4).map(|row| column[layout.slot(place, row, 0)]).collect::<Vec<_>>();
+        let all = [(0, 0), (0, 1), (2, 0), (3, 0)];
+        assert_eq!(of(1), all.map(|(text, row)| alone(&texts[text], row, c)));
+        assert_eq!(of(0), [0, 1, 2, 3].map(|row| alone(&texts[1], row, c)));
+        assert_eq!(of(places - 1), [alone(&canary, 0, c), alone(&canary, 1, c), 0.0, 0.0]);
+        assert!((2..places - 1).all(|place| of(place) == [0.0; 4]));
+    }
+    // As many as fit: two of two tokens a place, and the canary has one for itself.
+    let (plan, params) = (client.plan(), client.params());
+    let twos = vec![2; 3 * places];
+    let with_canary = FhePlan {
+        canary: Some(crate::plan::public_plan::Canary {
+            text: String::new(),
+            embedding: Vec::new(),
+            least_cosine: 1.0,
+        }),
+        ..plan.clone()
+    };
+    assert_eq!(plan.fitting(params, &twos).unwrap(), 2 * places);
+    assert_eq!(with_canary.fitting(params, &twos).unwrap(), 2 * (places - 1));
+    assert_eq!(plan.fitting(params, &[1]).unwrap(), 1);
+    let many = vec![TokenIds::new(vec![1, 2]); 2 * places];
+    assert!(client.pack(&many, None).is_ok());
+    let found = client.pack(&many, Some(&canary)).err().unwrap();
+    let refused = matches!(found, FheError::Packing(PackingError::Places { found, room, rows: 4 }) if (found, room) == (places, places - 1));
+    assert!(refused, "{found}");
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let (client, _) = client(Lengths::Public);
@@ -175,6 +222,10 @@ fn m3_a_reply_with_more_than_answers_in_it_is_refused() {
         plan.reply.ciphertexts = plan.width / 2;
     };
     let last = |plan: &mut FhePlan| plan.answer = Some(AnswerRows::Last);
+    let shared = |plan: &mut FhePlan| {
+        plan.lengths = Lengths::Public;
+        plan.placement.per_place = 2;
+    };
     let packed = |plan: &mut FhePlan| {
         plan.lengths = Lengths::Public;
         plan.placement.columns = 8;
@@ -183,6 +234,7 @@ fn m3_a_reply_with_more_than_answers_in_it_is_refused() {
     let clients = [
         client(Lengths::Public).0,
         client(Lengths::Private).0,
+        client_with(shared),
         client_with(last),
         client_with(rows),
         client_with(packed),
@@ -194,13 +246,17 @@ fn m3_a_reply_with_more_than_answers_in_it_is_refused() {
         }),
     ];
     for (kind, client) in clients.iter().enumerate() {
-        let mut lengths = vec![0; client.layout.texts()];
+        let per_place = client.plan.placement.per_place;
+        let mut lengths = vec![0; client.layout.texts() * per_place];
         (lengths[0], lengths[2]) = (3, 4);
+        if per_place > 1 {
+            lengths[1] = 1;
+        }
         let (form, slots) = (&client.plan.reply, client.layout.slots());
         let count = client.packed.as_ref().map_or_else(
             || match client.plan.answer {
                 Some(AnswerRows::Rows) => client.plan.width.div_ceil(2),
-                _ => client.plan.width.div_ceil(client.layout.rows()),
+                _ => per_place * client.plan.width.div_ceil(client.layout.rows()),
             },
             |(_, answers)| answers.vectors(),
         );
@@ -248,6 +304,7 @@ fn m3_a_reply_with_more_than_answers_in_it_is_refused() {
         }
         let numbers = match client.plan.answer {
             Some(AnswerRows::Rows) => 7,
+            _ if per_place > 1 => 3,
             _ => 2,
         };
         assert_eq!(read, numbers * client.plan.width, "{kind}");

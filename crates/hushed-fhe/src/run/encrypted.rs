@@ -33,7 +33,8 @@ const WEIGHT_DIGITS: u32 = 3;
 /// its number of threads.
 pub struct Encrypted {
     evaluator: Evaluator,
-    bootstrapper: Arc<Bootstrapper>,
+    /// Without one, nothing is refreshed.
+    bootstrapper: Option<Arc<Bootstrapper>>,
     encoder: Arc<Encoder>,
     gemm: ModularGemm,
     clock: Clock,
@@ -58,16 +59,22 @@ impl Encrypted {
             return Err(hushed_ckks::CkksError::OtherParameters { operation }.into());
         }
         bootstrapper.check_keys(evaluator.keys("bootstrap")?)?;
-        Ok(Self {
+        Ok(Self { bootstrapper: Some(bootstrapper), ..Self::without_refreshes(evaluator) })
+    }
+
+    /// Vectors under the keys of `evaluator`, for computations that refresh none.
+    pub fn without_refreshes(evaluator: Evaluator) -> Self {
+        let params = Arc::clone(evaluator.params());
+        Self {
             encoder: Arc::new(Encoder::new(&params)),
             gemm: ModularGemm::new(&params),
             clock: Clock::default(),
             spill: None,
             folded: None,
             evaluator,
-            bootstrapper,
+            bootstrapper: None,
             _memory: KeepMemory::new(),
-        })
+        }
     }
 
     /// The run's position and the time of its steps.
@@ -95,9 +102,9 @@ impl Encrypted {
         &self.evaluator
     }
 
-    /// The bootstrap.
-    pub fn bootstrapper(&self) -> &Bootstrapper {
-        &self.bootstrapper
+    /// The bootstrap, if vectors are refreshed.
+    pub fn bootstrapper(&self) -> Option<&Bootstrapper> {
+        self.bootstrapper.as_deref()
     }
 
     /// The matrix products with weights, with a counter besides those of the evaluator.
@@ -274,7 +281,8 @@ impl Slots for Encrypted {
     }
 
     fn top(&self) -> usize {
-        self.bootstrapper.output_limbs()
+        let fresh = || self.evaluator.params().fresh_limbs();
+        self.bootstrapper.as_ref().map_or_else(fresh, |bootstrapper| bootstrapper.output_limbs())
     }
 
     fn drop_to(&self, x: &Ciphertext, limbs: usize) -> Result<Ciphertext, FheError> {
@@ -434,10 +442,16 @@ impl Slots for Encrypted {
         Ok(partial.0)
     }
 
-    fn refresh(&self, _: StepId, x: Vec<Ciphertext>, limbs: usize) -> Result<Vec<Ciphertext>, FheError> {
+    fn refresh(&self, id: StepId, x: Vec<Ciphertext>, limbs: usize) -> Result<Vec<Ciphertext>, FheError> {
         if limbs < self.floor() || limbs > self.top() {
             return Err(hushed_ckks::CkksError::LimbCount { operation: "refresh", limbs, available: self.top() }.into());
         }
+        let Some(bootstrapper) = &self.bootstrapper else {
+            return Err(FheError::Unsupported {
+                what: format!("a refresh at {id}"),
+                remedy: "choose parameters with a bootstrap, or a computation of fewer levels",
+            });
+        };
         // All refusals come before any of the work, and what is above the floor is released before it.
         let mut low = Vec::with_capacity(x.len());
         for ct in x {
@@ -448,7 +462,6 @@ impl Slots for Encrypted {
         while rest.len() > 0 {
             let tile: Vec<_> = rest.by_ref().take(REFRESH_TILE).collect();
             let vectors: Vec<_> = tile.iter().collect();
-            let bootstrapper = &self.bootstrapper;
             let fresh = bootstrapper.bootstrap_real(&self.evaluator, &vectors, limbs)?;
             self.clock.refreshed(fresh.len());
             done.extend(fresh);

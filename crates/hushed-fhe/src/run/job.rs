@@ -33,6 +33,7 @@ use crate::files::spill::SpillFolder;
 use crate::ops::acts::Acts;
 use crate::ops::mask::RowsKnown;
 use crate::ops::packed::rows::PackedRows;
+use crate::packing::SequencePacking;
 use crate::pass::{ForwardPass, Texts, forward_pass};
 use crate::plan::Timetable;
 use crate::plan::public_plan::FhePlan;
@@ -314,7 +315,10 @@ impl Engine {
         }
         Ok(Texts::Columns(match &batch.mask {
             Some(mask) => RowsKnown::private(layout, mask.clone().expand()),
-            None => RowsKnown::public(layout, lengths())?,
+            None => {
+                let per_place = self.plan.placement.per_place;
+                RowsKnown::shared(layout, SequencePacking::new(layout.rows(), per_place, lengths())?)?
+            }
         }))
     }
 

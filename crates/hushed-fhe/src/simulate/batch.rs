@@ -12,7 +12,8 @@ use crate::ops::mask::{RowsKnown, token_rows, token_rows_to_last};
 use crate::ops::packed::pool::{ends, hidden_rows, unpack as unpack_packed};
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Factor, unpack};
-use crate::packing::{Interleave, Layout, PackingError, Spread};
+use crate::packing::sequences::arranged;
+use crate::packing::{Interleave, Layout, PackingError, SequencePacking, Spread};
 use crate::pass::{Texts, Viewer, forward_pass};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
@@ -91,15 +92,20 @@ impl Batch<'_> {
             return self.decoded(on, layout, texts, AnswerRows::Last);
         }
         let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
-        let upload = self.placement.upload;
+        let (upload, most) = (self.placement.upload, self.placement.per_place);
+        let arranged = arranged(rows, most, layout.texts(), &lengths)?;
+        let packing = SequencePacking::new(rows, most, arranged.lengths)?;
+        let columns = match most {
+            1 => columns(layout, texts, self.program.width(), self.bound),
+            _ => shared_columns(layout, &packing, (texts, &arranged.texts), self.bound),
+        };
         let known = match self.lengths.encrypted() {
             true => {
                 let mask = on.vector(token_rows(layout, &lengths), upload)?;
                 RowsKnown::private(layout, mask)
             }
-            false => RowsKnown::public(layout, lengths.clone())?,
+            false => RowsKnown::shared(layout, packing)?,
         };
-        let columns = columns(layout, texts, self.program.width(), self.bound);
         let columns = columns.into_iter().map(|v| on.vector(v, upload));
         let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
         let placement = self.placement.clone();
@@ -111,8 +117,38 @@ impl Batch<'_> {
         let answer = pass.run(columns)?;
         let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
         // As it is in the slots, where noise is added.
-        Ok(unpack(layout, &lengths, answer.width, Factor::One, &vectors)?)
+        if most == 1 {
+            return Ok(unpack(layout, &lengths, answer.width, Factor::One, &vectors)?);
+        }
+        // One after another, all texts with the same number in their places at a time.
+        let all = vec![rows; layout.texts()];
+        let of_each = vectors.chunks(answer.width.div_ceil(rows).max(1));
+        let of_each = of_each.map(|vectors| unpack(layout, &all, answer.width, Factor::One, vectors));
+        let of_each: Vec<Vec<Vec<f64>>> = of_each.collect::<Result<_, _>>()?;
+        let text = |at: &usize| of_each.get(at % most).and_then(|rows| rows.get(at / most)).cloned();
+        let found: Option<Vec<Vec<f64>>> = arranged.texts.iter().map(text).collect();
+        Ok(found.ok_or(PackingError::Mismatch)?)
     }
+}
+
+/// As [`columns`], for texts that share places; `at` says where each text is among all lengths.
+fn shared_columns(
+    layout: Interleave,
+    packing: &SequencePacking,
+    (texts, at): (&[Matrix<f64>], &[usize]),
+    bound: f64,
+) -> Vec<Vec<f64>> {
+    let mut of = vec![None; packing.lengths().len()];
+    for (text, &at) in texts.iter().zip(at) {
+        of[at] = Some(text);
+    }
+    let entry = |place: usize, row: usize, column: usize| {
+        let text = packing.text_of(place, row);
+        let x = of[place * packing.most() + text.number].filter(|_| text.has(row));
+        x.map_or(0.0, |x| x.row(row - text.first)[column] / bound)
+    };
+    let width = texts.first().map_or(0, Matrix::cols);
+    (0..width).map(|j| layout.vector(packing.places(), |place, row| entry(place, row, j))).collect()
 }
 
 impl Batch<'_> {

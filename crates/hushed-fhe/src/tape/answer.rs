@@ -15,7 +15,13 @@ use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::head::HeadActivation;
 
-/// The pooled row of each text, packed: column j in row j mod m of vector j/m.
+/// The levels of [`pool`] from columns to answers.
+pub(crate) fn pool_levels(most: usize) -> usize {
+    if most > 1 { 2 } else { 1 }
+}
+
+/// The pooled row of each text, packed: column j in row j mod m of vector j/m. Where texts share places, the vectors
+/// of the first text of each place come first, then those of the second.
 pub(crate) fn pool(
     t: &mut Recorder,
     layout: &Columns,
@@ -26,6 +32,10 @@ pub(crate) fn pool(
 ) -> Vec<NodeId> {
     t.at(at);
     let (m, width) = (layout.rows(), x.width());
+    if layout.most() > 1 {
+        let texts = 0..layout.most();
+        return texts.flat_map(|text| of_text(t, layout, x, columns, (text, how))).collect();
+    }
     let counts = match (layout.hidden(Hidden::Tokens), how) {
         (Some(tokens), Pool::Mean) => Some(layout.over_rows(t, tokens)),
         _ => None,
@@ -43,6 +53,38 @@ pub(crate) fn pool(
     answer
 }
 
+/// The pooled row of the text of this number in each place: its rows are masked before rows are summed, which takes
+/// another level. Columns are summed in pairs.
+fn of_text(
+    t: &mut Recorder,
+    layout: &Columns,
+    x: &Acts<NodeId>,
+    columns: NodeId,
+    (text, how): (usize, Pool),
+) -> Vec<NodeId> {
+    let (m, width) = (layout.rows(), x.width());
+    let block = |from: usize| {
+        let range = from..width.min(from + m);
+        let gains = x.gain[range.clone()].iter();
+        let rows = |&value: &f64| layout.plain(Holds::OfText { text, value, first: how == Pool::First });
+        let block = t.cut(columns, range.clone());
+        let own = t.mul_vectors(block, gains.map(rows).collect());
+        let pairs = t.pair(own, false);
+        let sums = layout.over_rows(t, pairs);
+        let top = |pair: usize| layout.row_vector(|row| f64::from(u8::from(row == 2 * pair)));
+        let kept = t.mul_vectors(sums, (0..t.count(sums)).map(top).collect());
+        let sum = t.total(&[kept]);
+        // The second column of a pair goes to the row after that of the first.
+        let parts = t.parts(sum, 2);
+        let [first, second] = [0, 1].map(|part| t.cut(parts, part..part + 1));
+        let second = layout.turned(t, second, m - 1);
+        let sum = t.add(first, second);
+        let numbers = x.offset[range].to_vec();
+        t.add_vectors(sum, vec![layout.plain(Holds::TextRows { numbers, text })])
+    };
+    (0..width).step_by(m).map(block).collect()
+}
+
 fn mean(
     t: &mut Recorder,
     layout: &Columns,
@@ -56,7 +98,7 @@ fn mean(
         let row = |(row, &value)| layout.plain(Holds::Share { row, value });
         let kept = t.mul_vectors(sums, gain.iter().enumerate().map(row).collect());
         let sum = t.total(&[kept]);
-        return t.add_vectors(sum, vec![layout.plain(Holds::TextRows(offset.to_vec()))]);
+        return t.add_vectors(sum, vec![layout.plain(Holds::TextRows { numbers: offset.to_vec(), text: 0 })]);
     };
     let row = |(row, &value): (usize, &f64)| layout.row_vector(|r| if r == row { value / m } else { 0.0 });
     let kept = t.mul_vectors(sums, gain.iter().enumerate().map(row).collect());
@@ -77,7 +119,7 @@ fn first(t: &mut Recorder, layout: &Columns, block: NodeId, (gain, offset): (&[f
         }
         None => {
             let packed = packed(t, layout, kept);
-            t.add_vectors(packed, vec![layout.plain(Holds::TextRows(offset.to_vec()))])
+            t.add_vectors(packed, vec![layout.plain(Holds::TextRows { numbers: offset.to_vec(), text: 0 })])
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn attention<S: Slots, L: Layout>(
     for (h, head) in choice.heads.iter().enumerate() {
         match head {
             HeadChoice::Previous => fixed.push(h),
-            HeadChoice::Softmax { .. } => learned.push((h, Arc::new(Softmax::new(on, head, choice)?.of_head(h)))),
+            HeadChoice::Softmax { .. } => learned.push((h, Arc::new(layout.softmax(on, head, choice)?.of_head(h)))),
         }
     }
     let output = t.map(Arc::clone(&maps.output));

@@ -54,13 +54,16 @@ pub(crate) struct Answer {
 
 impl<S: Slots> Encoder<'_, S> {
     /// The masks that all layers read, from the client's.
-    pub fn masks(&self) -> Tape {
+    ///
+    /// # Errors
+    /// None for a layout.
+    pub fn masks(&self) -> Result<Tape, FheError> {
         let mut t = Recorder::new();
         match &self.texts {
-            InSlots::Batch(texts) => hidden(&mut t, texts.layout),
+            InSlots::Batch(texts) => hidden(&mut t, texts.layout)?,
             InSlots::Packed(..) => packed::hidden(&mut t),
         }
-        t.finish()
+        Ok(t.finish())
     }
 
     /// The client's columns, divided by `bound`, as the first layer reads them. In packed rows it sent half of each

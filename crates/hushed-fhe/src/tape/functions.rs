@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::Scale;
-use hushed_ckks::poly::{Inverse, InverseSqrt, SlotPolynomial, evaluate_slots};
+use hushed_ckks::poly::{Inverse, InverseSqrt, Polynomial, SlotPolynomial, evaluate, evaluate_slots};
 use hushed_model::Activation;
 use rayon::prelude::*;
 
@@ -31,6 +31,8 @@ pub(crate) enum SlotFunction {
     SecondInverse(Arc<Softmax>),
     /// 1/Σp or 1/Σe of all heads side by side.
     Inverse(Arc<Inverse>),
+    /// A polynomial on [−1, 1].
+    Polynomial(Arc<Polynomial>),
     /// A polynomial for each slot: one for each vector, or one for all.
     Places(Arc<Vec<SlotPolynomial>>),
     /// v^(−1/2) in a norm.
@@ -49,6 +51,7 @@ impl SlotFunction {
             SlotFunction::FirstInverse(softmax) => softmax.first().levels(),
             SlotFunction::SecondInverse(softmax) => softmax.second().levels(),
             SlotFunction::Inverse(inverse) => inverse.levels(),
+            SlotFunction::Polynomial(p) => p.depth(),
             SlotFunction::Places(all) => all.first().map_or(0, SlotPolynomial::depth),
             SlotFunction::Root(root) => root.levels(),
             SlotFunction::Head(head) => head.levels(),
@@ -58,7 +61,8 @@ impl SlotFunction {
 
     /// Whether it is a polynomial of its argument, which has a scale that suits it best.
     pub fn is_polynomial(&self) -> bool {
-        matches!(self, SlotFunction::Exponential { .. } | SlotFunction::Places(_) | SlotFunction::Activation { .. })
+        use SlotFunction::{Activation, Exponential, Places, Polynomial};
+        matches!(self, Exponential { .. } | Polynomial(_) | Places(_) | Activation { .. })
     }
 
     /// Whether its values are at the default scale, whatever is asked for.
@@ -80,6 +84,7 @@ impl SlotFunction {
             SlotFunction::FirstInverse(softmax) => each(x, &|_, sum| softmax.first_inverse(on, &sum, target)),
             SlotFunction::SecondInverse(softmax) => each(x, &|_, sum| softmax.second_inverse(on, &sum, target)),
             SlotFunction::Inverse(inverse) => each(x, &|_, sum| inverse.evaluate(on, &sum, target)),
+            SlotFunction::Polynomial(p) => each(x, &|_, t| evaluate(on, &on.within(t, 1.0), p, target)),
             SlotFunction::Places(all) => each(x, &|i, t| {
                 let p = all.get(i.min(all.len().saturating_sub(1))).ok_or(PackingError::Mismatch)?;
                 evaluate_slots(on, &t, p, target)
@@ -110,7 +115,10 @@ impl SlotFunction {
             SlotFunction::SecondInverse(softmax) => softmax.second().eval(t),
             SlotFunction::Inverse(_) if exact => 1.0 / t,
             SlotFunction::Inverse(inverse) => inverse.eval(t),
-            SlotFunction::Places(_) if exact => return Err(PackingError::Mismatch.into()),
+            SlotFunction::Polynomial(_) | SlotFunction::Places(_) if exact => {
+                return Err(PackingError::Mismatch.into());
+            }
+            SlotFunction::Polynomial(p) => p.eval(t),
             SlotFunction::Places(all) => {
                 let coefficients = all.get(i.min(all.len() - 1)).ok_or(PackingError::Mismatch)?.coeffs().iter();
                 let of_slot = coefficients.map(|all| all.get(slot % all.len().max(1)).copied().unwrap_or(0.0));

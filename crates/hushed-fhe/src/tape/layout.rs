@@ -7,17 +7,28 @@ use hushed_model::StepId;
 
 use super::record::Recorder;
 use super::{Holds, Kept, NodeId, Plain, RowMask, Texts};
+use crate::choices::{AttentionChoice, HeadChoice};
 use crate::error::FheError;
 use crate::ops::attention::PROJECTED;
 use crate::ops::mask::REAL_ROWS;
+use crate::ops::softmax::Softmax;
 use crate::packing::Interleave;
 use crate::packing::products::{GIANTS, PAIRS};
+use crate::slots::Slots;
 
 /// The least value assumed for p(−1) where it is squared, as in [`crate::ops::key_mask`].
 const LEAST_SHARE: f64 = 1.0 / (1 << 30) as f64;
 
 /// What a circuit needs to know of a layout.
 pub(crate) trait Layout {
+    /// The functions of a head's softmax.
+    ///
+    /// # Errors
+    /// As [`Softmax::new`].
+    fn softmax<S: Slots>(&self, on: &S, head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
+        Softmax::new(on, head, choice)
+    }
+
     /// Q and K of a head from the map of both, each `width` columns, as [`Layout::scores`] reads them. `offset`: t =
     /// Q·Kᵀ + offset.
     fn queries_keys(&self, t: &mut Recorder, map: usize, width: usize, x: NodeId, offset: f64) -> [NodeId; 2];
@@ -54,7 +65,7 @@ pub(crate) trait Layout {
     /// P·V, times a number per row.
     fn attend(&self, t: &mut Recorder, p: NodeId, v: NodeId, per_row: NodeId) -> NodeId;
 
-    /// Row i gets row i − 1 of V, and row 0 its own.
+    /// Row i gets row i − 1 of V, and the first row of a text its own.
     fn previous(&self, t: &mut Recorder, v: NodeId) -> NodeId;
 
     /// What [`Layout::attend`] and [`Layout::previous`] return, as `width` columns.
@@ -163,7 +174,17 @@ impl Columns {
         t.rotate(x, self.rotation(rows))
     }
 
-    /// Sums the rows of each text into every row of it.
+    /// Most texts that share the rows of a place.
+    pub fn most(&self) -> usize {
+        self.texts.packing.most()
+    }
+
+    /// Whether texts share the rows of places, so that keys of other texts are masked.
+    fn shares(&self) -> bool {
+        self.most() > 1
+    }
+
+    /// Sums the rows of each place into every row of it.
     pub fn over_rows(&self, t: &mut Recorder, mut x: NodeId) -> NodeId {
         for k in 0..self.rows().ilog2() {
             let rotated = self.turned(t, x, 1 << k);
@@ -178,9 +199,12 @@ impl Columns {
 }
 
 /// Makes what [`Columns`] reads of hidden lengths from the client's mask.
-pub(crate) fn hidden(t: &mut Recorder, layout: Interleave) {
+///
+/// # Errors
+/// None for a layout.
+pub(crate) fn hidden(t: &mut Recorder, layout: Interleave) -> Result<(), FheError> {
     t.at(StepId::outside(REAL_ROWS));
-    let columns = Columns::bare(&Arc::new(Texts { layout, lengths: Vec::new() }));
+    let columns = Columns::bare(&Arc::new(Texts::alone(layout, Vec::new())?));
     let sent = t.input(REAL_ROWS, 1);
     let tokens = t.mark(sent, 1.0);
     let part = t.read_as(tokens, 1.0 / layout.rows() as f64);
@@ -193,9 +217,19 @@ pub(crate) fn hidden(t: &mut Recorder, layout: Interleave) {
     for x in [tokens, part, later, first] {
         t.output(x);
     }
+    Ok(())
 }
 
 impl Layout for Columns {
+    /// Keys of another text are not 0, as those of padding are, and their exponential is: it vanishes at −1, where
+    /// [`Layout::scores`] puts them.
+    fn softmax<S: Slots>(&self, on: &S, head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
+        match self.shares() {
+            true => Softmax::masked(on, head, choice),
+            false => Softmax::new(on, head, choice),
+        }
+    }
+
     fn queries_keys(&self, t: &mut Recorder, map: usize, width: usize, x: NodeId, offset: f64) -> [NodeId; 2] {
         let mut side = |range: Range<usize>, conjugate: bool| {
             let mut pairs = Vec::new();
@@ -235,12 +269,15 @@ impl Layout for Columns {
             for (i, &giant) in giants.iter().enumerate() {
                 let row = t.row(grid, i);
                 let row = self.turned(t, row, giant);
+                let keys = |token: f64, other: f64| {
+                    let keys = |r| self.plain(Holds::Keys { diagonal: giant + r, token, other });
+                    (0..baby).map(keys).collect()
+                };
+                // Scores of padding are 0, and those of another text may be anything.
+                let row = if self.shares() { t.mul_vectors(row, keys(1.0, 0.0)) } else { row };
                 let row = t.real(row);
                 let argument = match self.hidden {
-                    None => {
-                        let keys = |r| self.plain(Holds::Keys { diagonal: giant + r, token: offset });
-                        t.add_vectors(row, (0..baby).map(keys).collect())
-                    }
+                    None => t.add_vectors(row, keys(offset, -1.0)),
                     Some(_) => t.add_numbers(row, vec![-1.0]),
                 };
                 t.within(argument, 1.0);
@@ -252,13 +289,14 @@ impl Layout for Columns {
 
     fn row_sum(&self, t: &mut Recorder, weights: NodeId, each: f64) -> NodeId {
         let (sum, m) = (t.total(&[weights]), self.rows());
+        let each = if self.shares() { 0.0 } else { each };
         match self.hidden(Hidden::Part) {
             None => {
                 let padding = |tokens: usize| match m - tokens {
                     all if all == m => 1.0 - each * all as f64,
                     padded => -each * padded as f64,
                 };
-                t.add_vectors(sum, vec![self.plain(Holds::Texts(self.texts.each(padding)))])
+                t.add_vectors(sum, vec![self.plain(self.texts.each(padding))])
             }
             Some(part) => {
                 let sum = t.add_numbers(sum, vec![-each * m as f64]);
@@ -277,13 +315,17 @@ impl Layout for Columns {
         each: f64,
     ) -> NodeId {
         let (sum, m) = (t.total(&[weights]), self.rows());
+        if self.shares() {
+            // Masked keys have no share.
+            return sum;
+        }
         let share = match self.hidden(Hidden::Part) {
             None => {
                 let root = |tokens: usize| match m - tokens {
                     all if all == m => 0.0,
                     padded => each * (padded as f64).sqrt(),
                 };
-                let roots = t.mul_vectors(inverse, vec![self.plain(Holds::Texts(self.texts.each(root)))]);
+                let roots = t.mul_vectors(inverse, vec![self.plain(self.texts.each(root))]);
                 t.mul(roots, roots)
             }
             Some(part) => {
@@ -338,13 +380,13 @@ impl Layout for Columns {
 
     fn previous(&self, t: &mut Recorder, v: NodeId) -> NodeId {
         let m = self.rows();
-        let first = |row: usize| f64::from(u8::from(row == 0));
-        let own = t.mul_vectors(v, vec![self.row_vector(first)]);
+        let firsts = |first: f64| vec![self.plain(Holds::Firsts { first, other: 1.0 - first })];
+        let own = t.mul_vectors(v, firsts(1.0));
         if m == 1 {
             return own;
         }
         let before = self.turned(t, v, m - 1);
-        let before = t.mul_vectors(before, vec![self.row_vector(|row| 1.0 - first(row))]);
+        let before = t.mul_vectors(before, firsts(0.0));
         t.add(own, before)
     }
 

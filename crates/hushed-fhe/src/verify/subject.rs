@@ -26,6 +26,7 @@ pub(super) fn planned(rows: usize, texts: usize, lengths: Lengths) -> FheOptions
         lengths,
         answer: AnswerRows::Last,
         max_memory: None,
+        per_place: 1,
         uplink: f64::INFINITY,
         prices: reference(rayon::current_num_threads()),
         placement: None,

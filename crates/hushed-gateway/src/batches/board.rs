@@ -47,6 +47,7 @@ pub struct Item {
     batch: String,
     line: usize,
     index: usize,
+    tokens: usize,
     /// The text.
     pub text: Zeroizing<String>,
     since: Instant,
@@ -213,13 +214,13 @@ impl Board {
                     return Err(full("files"));
                 }
                 door.charged(caller, batch.left, || Ok(()))?;
-                batch.lines = lines;
                 let since = Instant::now();
-                for (line, texts) in texts.into_iter().enumerate() {
-                    for (index, text) in texts.into_iter().enumerate() {
-                        inner.queue.push_back(Item { caller, batch: id.clone(), line, index, text, since });
+                for (line, (of, texts)) in lines.iter().zip(texts).enumerate() {
+                    for (index, (text, &tokens)) in texts.into_iter().zip(&of.tokens).enumerate() {
+                        inner.queue.push_back(Item { caller, batch: id.clone(), line, index, tokens, text, since });
                     }
                 }
+                batch.lines = lines;
             }
         }
         let done = batch.state == State::InProgress && batch.left == 0;
@@ -267,10 +268,15 @@ impl Board {
             }
             let waited = inner.queue.front().map(|item| item.since.elapsed());
             let left = waited.map(|waited| self.limits.gather.saturating_sub(waited));
-            let full = inner.queue.len() >= self.limits.places;
+            let fits = |items: &mut dyn Iterator<Item = &Item>| {
+                let tokens: Vec<usize> = items.take(self.limits.places).map(|item| item.tokens).collect();
+                // One at least: a text alone was checked when it came.
+                self.model.client.fitting(&tokens).unwrap_or(1).max(1)
+            };
+            let full = inner.queue.len() >= self.limits.places || inner.queue.len() > fits(&mut inner.queue.iter());
             inner = match left {
                 Some(left) if full || left.is_zero() => {
-                    return Some(inner.next_run(self.limits.places));
+                    return Some(inner.next_run(self.limits.places, &fits));
                 }
                 Some(left) => {
                     let waited = self.changed.wait_timeout(inner, left);
@@ -343,13 +349,16 @@ impl Board {
 }
 
 impl Inner {
-    fn next_run(&mut self, places: usize) -> Vec<Item> {
+    fn next_run(&mut self, places: usize, fits: &dyn Fn(&mut dyn Iterator<Item = &Item>) -> usize) -> Vec<Item> {
         let mut items = Vec::new();
         while items.len() < places
             && let Some(item) = self.turns.take(&mut self.queue, |item| item.caller)
         {
             items.push(item);
         }
+        // Those that do not fit come first in the next run.
+        let rest = items.split_off(fits(&mut items.iter()).min(items.len()));
+        rest.into_iter().rev().for_each(|item| self.queue.push_front(item));
         items
     }
 
@@ -512,18 +521,44 @@ mod tests {
     fn callers_take_turns_for_the_places_of_a_run() {
         let mut inner = Inner::default();
         for (caller, line) in [(1, 0), (1, 1), (1, 2), (1, 3), (2, 4), (3, 5)] {
-            inner.queue.push_back(Item {
-                caller: Caller([caller; 32]),
-                batch: String::new(),
-                line,
-                index: 0,
-                text: Zeroizing::default(),
-                since: Instant::now(),
-            });
+            inner.queue.push_back(item(caller, line));
         }
         let lines = |items: Vec<Item>| items.iter().map(|item| item.line).collect::<Vec<_>>();
-        assert_eq!(lines(inner.next_run(4)), [0, 4, 5, 1]);
-        assert_eq!(lines(inner.next_run(4)), [2, 3]);
-        assert!(inner.next_run(4).is_empty());
+        let all = |items: &mut dyn Iterator<Item = &Item>| items.count();
+        assert_eq!(lines(inner.next_run(4, &all)), [0, 4, 5, 1]);
+        assert_eq!(lines(inner.next_run(4, &all)), [2, 3]);
+        assert!(inner.next_run(4, &all).is_empty());
+    }
+
+    /// A run whose texts have more tokens than its places leaves the last ones to the next run.
+    #[test]
+    fn texts_that_do_not_fit_a_run_wait_for_the_next() {
+        let mut inner = Inner::default();
+        for line in 0..6 {
+            inner.queue.push_back(item(1, line));
+        }
+        let lines = |items: Vec<Item>| items.iter().map(|item| item.line).collect::<Vec<_>>();
+        // Twelve tokens a run, for texts of one to six.
+        let fits = |items: &mut dyn Iterator<Item = &Item>| {
+            let sums = items.scan(0, |sum, item| {
+                *sum += item.tokens;
+                Some(*sum)
+            });
+            sums.take_while(|&sum| sum <= 12).count()
+        };
+        assert_eq!(lines(inner.next_run(6, &fits)), [0, 1, 2, 3]);
+        assert_eq!(lines(inner.next_run(6, &fits)), [4, 5]);
+    }
+
+    fn item(caller: u8, line: usize) -> Item {
+        Item {
+            caller: Caller([caller; 32]),
+            batch: String::new(),
+            line,
+            index: 0,
+            tokens: 1 + line,
+            text: Zeroizing::default(),
+            since: Instant::now(),
+        }
     }
 }

@@ -37,7 +37,7 @@ pub struct Line {
     custom_id: String,
     base64: bool,
     /// Tokens of each text.
-    tokens: Vec<usize>,
+    pub(super) tokens: Vec<usize>,
     answers: Vec<Option<Zeroizing<Vec<f32>>>>,
     /// The reason, if it is not answered.
     refusal: Option<Refusal>,

@@ -26,6 +26,7 @@ use crate::error::GatewayError;
 use crate::http::{self, Edge};
 use crate::listen::{self, Behind, Bound};
 use crate::sessions::share::Share;
+use crate::waiting;
 use board::{Board, Limits};
 use lines::Model;
 
@@ -60,20 +61,22 @@ impl BatchGateway {
     /// [`GatewayError`]; [`GatewayError::NoRoute`] for a model that does not embed.
     pub fn bind(config: BatchConfig) -> Result<Self, GatewayError> {
         let BatchConfig { gateway, remote, gather } = config;
-        let (bound, door) = crate::front(&gateway)?;
+        let (bound, edge) = crate::front(&gateway)?;
         let too_long = remote.too_long;
         let remote = Remote::new(remote);
-        remote.ready(&mut |event| {
+        let mut watch = |event| {
             if let RemoteEvent::Ordered(order) = event {
                 let (keys, bytes) = (order.keys, order.bytes);
                 tracing::info!(keys, bytes, "keys are being made");
             }
-        })?;
+        };
+        waiting::until_seen(&gateway, &bound, &edge, || Ok(remote.ready(&mut watch)?))?;
         let client = remote.model()?;
         if client.task() != Task::Embed {
             return Err(GatewayError::NoRoute);
         }
-        let limits = Limits { places: client.places()?, gather, share: Share::new(gateway.max_waiting, door.keys()) };
+        let limits =
+            Limits { places: client.places()?, gather, share: Share::new(gateway.max_waiting, edge.door.keys()) };
         let hash = Digest(client.plan().hash());
         let named = http::wanted::Named::new(&gateway, hash);
         let model = Model { client, named, too_long };
@@ -82,11 +85,7 @@ impl BatchGateway {
         let (worked, raised) = (Arc::clone(&board), Arc::clone(&stop));
         let thread = thread::Builder::new().name("hushed batches".to_owned());
         let thread = thread.spawn(move || work::work(&worked, &remote, &raised));
-        Ok(Self {
-            bound,
-            edge: Arc::new(Edge::new(door)),
-            worker: Worker { thread: thread.map_err(ServeError::Thread)?, board, stop },
-        })
+        Ok(Self { bound, edge, worker: Worker { thread: thread.map_err(ServeError::Thread)?, board, stop } })
     }
 
     /// The address it listens on; `None` for a Unix socket.

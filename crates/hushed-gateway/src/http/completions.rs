@@ -13,6 +13,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use hushed_model::counted;
 use hushed_serve::{GenerateOptions, Message, Penalties, Prompt, Task};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -241,14 +242,17 @@ fn room(shared: &Shared, prompt: &Prompt, asked: &Asked) -> Result<(usize, usize
     });
     if prompt_tokens > all.saturating_sub(most) {
         let message = format!(
-            "a prompt of {prompt_tokens} tokens and {most} tokens of answer do not fit {}, the most that this server takes",
+            "a prompt of {} and {} of answer do not fit {}, the most that this server takes",
+            counted(prompt_tokens, "token"),
+            counted(most, "token"),
             shared.max_tokens
         );
         let name = "context_length_exceeded";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, name, message));
     }
     if most > shared.max_texts {
-        let message = format!("this server takes at most {} tokens a session: lower `max_tokens`", shared.max_texts);
+        let message =
+            format!("this server takes at most {} a session: lower `max_tokens`", counted(shared.max_texts, "token"));
         return Err(Refusal::field("max_tokens", "too-many-texts", message));
     }
     Ok((prompt_tokens, most))

@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use hushed_model::counted;
 
 use super::clock::now;
 use super::refusal::Refusal;
@@ -164,8 +165,9 @@ impl Door {
         let texts = texts as u64;
         self.spent.charge(caller, texts, limit, now()).map_err(|(left, seconds)| {
             let message = format!(
-                "this key may send {limit} texts a day (UTC), {left} are left, and the request has {texts}: send fewer, \
-                 wait until tomorrow, or ask the gateway's operator"
+                "this key may send {} a day (UTC), {left} more today, and the request has {texts}: send fewer, wait until \
+                 tomorrow, or ask the gateway's operator",
+                counted(limit, "text")
             );
             let retry_after = Some(Duration::from_secs(seconds));
             Refusal { retry_after, ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, "key-limit", message) }

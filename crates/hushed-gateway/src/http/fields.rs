@@ -24,6 +24,7 @@ impl Fields {
         match serde_json::from_slice(without_mark(body)) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
             Ok(_) => Err(bad("the body is not a JSON object".to_owned())),
+            Err(_) if str::from_utf8(body).is_err() => Err(bad("the body is not UTF-8".to_owned())),
             Err(error) => {
                 let (line, column, why) = (error.line(), error.column(), json_fault(&error));
                 Err(bad(format!("the body is not JSON: line {line}, column {column}: {why}")))

@@ -17,7 +17,7 @@ mod served;
 mod tei;
 pub mod wanted;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -28,6 +28,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+use crate::sessions::failure::Failure;
 use refusal::{Refusal, Shape};
 
 pub use clock::now;
@@ -71,8 +72,22 @@ pub fn router(served: Arc<Served>) -> Router {
 
 /// Routes behind the door. What stands before them may still change a request's path.
 pub fn entered(routes: Router, edge: Arc<Edge>) -> Router {
-    let routes = routes.fallback(missing).method_not_allowed_fallback(other_method);
+    guarded(routes.fallback(missing).method_not_allowed_fallback(other_method), edge)
+}
+
+/// What is answered before the server has been seen: why not.
+pub fn waiting(edge: Arc<Edge>, why: Arc<Mutex<Failure>>) -> Router {
+    let routes = Router::new().route("/health", get(tei::health)).route("/ping", get(tei::health));
+    guarded(routes.fallback(unready).with_state(why), edge)
+}
+
+fn guarded(routes: Router, edge: Arc<Edge>) -> Router {
     Router::new().fallback_service(routes).layer(from_fn_with_state(edge, enter))
+}
+
+async fn unready(State(why): State<Arc<Mutex<Failure>>>, request: Request) -> Response {
+    let failure = why.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Refusal::unready(failure).answer(Shape::of(request.uri().path()))
 }
 
 /// Applies the checks for every request: the door, and a bound on its body in bytes and time.

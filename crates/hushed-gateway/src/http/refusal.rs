@@ -56,6 +56,11 @@ impl Refusal {
         Self { param: Some(param.to_owned()), ..Self::new(StatusCode::BAD_REQUEST, name, message) }
     }
 
+    /// No request would be answered at present, whatever the reason.
+    pub fn unready(failure: Failure) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, ..failure.into() }
+    }
+
     /// The response in this shape.
     pub fn answer(&self, shape: Shape) -> Response {
         let body = match shape {

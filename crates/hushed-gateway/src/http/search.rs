@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use hushed_model::counted;
 use hushed_mpc::Index;
 use hushed_serve::{Found, Record, ServeError, TooLong, Wanted};
 use serde_json::{Map, Value, json};
@@ -128,8 +129,8 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Coming, Refusal
     let wanted = Wanted { top: asked.top.min(shared.documents), records, scores: asked.scores };
     if wanted.charge() > shared.max_texts {
         let message = format!(
-            "this search counts as {} texts, and this server takes {} a session: lower `top`",
-            wanted.charge(),
+            "this search counts as {}, and this server takes {} a session: lower `top`",
+            counted(wanted.charge(), "text"),
             shared.max_texts
         );
         return Err(Refusal::field("top", "too-many-texts", message));

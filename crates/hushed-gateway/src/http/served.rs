@@ -51,10 +51,10 @@ pub struct Served {
 
 impl Served {
     /// The state of a gateway whose sessions are open.
-    pub fn new(config: &GatewayConfig, door: Door, sessions: &Sessions) -> Self {
+    pub fn new(config: &GatewayConfig, edge: Arc<Edge>, sessions: &Sessions) -> Self {
         let shared = Arc::clone(&sessions.shared);
         Self {
-            edge: Arc::new(Edge::new(door)),
+            edge,
             named: Named::new(config, shared.bundle),
             queue: Arc::clone(&sessions.queue),
             server: config.client.server.clone(),

@@ -174,10 +174,7 @@ pub async fn ready(State(served): State<Arc<Served>>) -> Response {
     let looked = Arc::clone(&served);
     match tokio::task::spawn_blocking(move || looked.shared.look()).await {
         Ok(Ok(())) => StatusCode::OK.into_response(),
-        Ok(Err(failure)) => {
-            // Whatever it is, no request would be answered.
-            Refusal { status: StatusCode::SERVICE_UNAVAILABLE, ..failure.into() }.answer(Shape::Tei)
-        }
+        Ok(Err(failure)) => Refusal::unready(failure).answer(Shape::Tei),
         Err(_) => Refusal::from(Failure::defect()).answer(Shape::Tei),
     }
 }

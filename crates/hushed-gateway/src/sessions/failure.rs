@@ -68,7 +68,7 @@ impl From<&ServeError> for Failure {
     fn from(error: &ServeError) -> Self {
         let failure =
             Self { name: error.name(), category: error.category(), message: error.to_string(), retry_after: None };
-        let retry_after = match error {
+        let retry_after = match error.cause() {
             ServeError::Refused(Refusal::Allowance { seconds }) => Some(Duration::from_secs((*seconds).into())),
             ServeError::Refused(Refusal::TooManySessions { .. } | Refusal::Stopping) => Some(LATER),
             // A server could make a query fail depending on its content: nothing is retried unasked.

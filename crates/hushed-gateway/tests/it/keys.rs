@@ -102,7 +102,7 @@ fn a_key_has_so_many_texts_a_day() {
     };
     let refused = ask(json!(["one", "two", "three"]), "the-key-of-ann-herself");
     assert_eq!(refused.status, 429, "{}", refused.body);
-    assert!(refused.body.contains("2 are left, and the request has 3"), "{}", refused.body);
+    assert!(refused.body.contains("2 more today, and the request has 3"), "{}", refused.body);
     assert!(refused.head.to_ascii_lowercase().contains("retry-after: "), "{}", refused.head);
     assert_eq!(ask(json!(["one", "two"]), "the-key-of-ann-herself").status, 200);
     assert_eq!(ask(json!("three"), "the-key-of-ann-herself").status, 429);

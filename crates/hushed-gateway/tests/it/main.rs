@@ -9,6 +9,7 @@ mod embeddings;
 mod harmless;
 mod keys;
 mod later;
+mod not_ready;
 mod queue;
 mod search;
 mod sockets;

@@ -87,7 +87,8 @@ pub enum WeightScale {
     Divisor,
 }
 
-/// In what a decoder differs from LLaMA. The factors are multiplied into weights as they are read.
+/// In what a decoder differs from LLaMA, and an encoder from BERT or ViT. The factors are multiplied into weights as
+/// they are read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
     /// Factor of the token vectors, but not of a head that uses them.
@@ -112,6 +113,8 @@ pub struct Form {
     pub fused: bool,
     /// The rotary positions of each layer, where they differ; `None` for a layer without.
     pub ropes: Vec<Option<Rope>>,
+    /// Columns of an embedding, where a linear layer without a bias makes it from the pooled row.
+    pub projected: Option<usize>,
     /// How many rows to either side each layer of an encoder sees, where some see only so many; `None` for all.
     pub windows: Vec<Option<usize>>,
 }
@@ -150,6 +153,7 @@ impl Default for Form {
             no_output_bias: false,
             fused: false,
             ropes: Vec::new(),
+            projected: None,
             windows: Vec::new(),
         }
     }

@@ -17,6 +17,10 @@ pub enum Architecture {
     MpNet,
     /// `modernbert`.
     ModernBert,
+    /// `clip_text_model`.
+    ClipText,
+    /// `nomic_bert`.
+    Nomic,
     /// `gpt2`.
     Gpt2,
     /// `llama`.
@@ -43,12 +47,16 @@ pub enum Architecture {
     BitNet,
     /// `vit`.
     Vit,
+    /// `dinov2`.
+    Dinov2,
+    /// `clip_vision_model`.
+    ClipVision,
 }
 
 /// What a model is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// One vector per text.
+    /// One vector per text or image.
     Embed,
     /// One number per class, for a text or an image.
     Classify,
@@ -57,7 +65,7 @@ pub enum Task {
 }
 
 /// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 22] = [
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 26] = [
     ("bert", Architecture::Bert),
     ("roberta", Architecture::Roberta),
     ("xlm-roberta", Architecture::Roberta),
@@ -67,6 +75,8 @@ pub(crate) const MODEL_TYPES: [(&str, Architecture); 22] = [
     ("albert", Architecture::Albert),
     ("mpnet", Architecture::MpNet),
     ("modernbert", Architecture::ModernBert),
+    ("clip_text_model", Architecture::ClipText),
+    ("nomic_bert", Architecture::Nomic),
     ("gpt2", Architecture::Gpt2),
     ("llama", Architecture::Llama),
     ("mistral", Architecture::Mistral),
@@ -80,6 +90,8 @@ pub(crate) const MODEL_TYPES: [(&str, Architecture); 22] = [
     ("smollm3", Architecture::SmolLm3),
     ("bitnet", Architecture::BitNet),
     ("vit", Architecture::Vit),
+    ("dinov2", Architecture::Dinov2),
+    ("clip_vision_model", Architecture::ClipVision),
 ];
 
 impl Architecture {
@@ -111,7 +123,11 @@ impl Architecture {
             | Architecture::Albert
             | Architecture::MpNet
             | Architecture::ModernBert
-            | Architecture::Vit => false,
+            | Architecture::ClipText
+            | Architecture::Nomic
+            | Architecture::Vit
+            | Architecture::Dinov2
+            | Architecture::ClipVision => false,
         }
     }
 
@@ -122,6 +138,6 @@ impl Architecture {
 
     /// Whether it reads images.
     pub(crate) fn sees(self) -> bool {
-        self == Architecture::Vit
+        self.vision().is_some()
     }
 }

@@ -23,9 +23,9 @@ use crate::vit::VisionNetwork;
 
 use config::NetworkConfig;
 use decoders::{bitnet, gemma, gpt2, granite, llama, mistral, olmo, phi, qwen, smollm};
-use encoders::{Encoder, albert, bert, distilbert, electra, modernbert, mpnet, roberta};
+use encoders::{Encoder, albert, bert, clip_text, distilbert, electra, modernbert, mpnet, nomic, roberta};
 pub use kind::{Architecture, Task};
-use vision::vit;
+use vision::{Vision, clip, dinov2, vit};
 
 impl Architecture {
     /// Reads the fields of its `config.json`; `None` if and only if a problem was added.
@@ -38,6 +38,8 @@ impl Architecture {
             Architecture::Albert => albert::read(f),
             Architecture::MpNet => mpnet::read(f),
             Architecture::ModernBert => modernbert::read(f),
+            Architecture::ClipText => clip_text::read(f),
+            Architecture::Nomic => nomic::read(f),
             Architecture::Gpt2 => gpt2::read(f),
             Architecture::Llama => llama::read(f),
             Architecture::Mistral => mistral::read(f),
@@ -51,6 +53,8 @@ impl Architecture {
             Architecture::SmolLm3 => smollm::read(f),
             Architecture::BitNet => bitnet::read(f),
             Architecture::Vit => vit::read(f),
+            Architecture::Dinov2 => dinov2::read(f),
+            Architecture::ClipVision => clip::read(f),
         }
     }
 
@@ -64,6 +68,8 @@ impl Architecture {
             Architecture::Albert => albert::fields(),
             Architecture::MpNet => mpnet::fields(),
             Architecture::ModernBert => modernbert::fields(),
+            Architecture::ClipText => clip_text::fields(),
+            Architecture::Nomic => nomic::fields(),
             Architecture::Gpt2 => gpt2::fields(),
             Architecture::Llama => llama::fields(),
             Architecture::Mistral => mistral::fields(),
@@ -75,6 +81,8 @@ impl Architecture {
             Architecture::SmolLm3 => smollm::fields(),
             Architecture::BitNet => bitnet::fields(),
             Architecture::Vit => vit::fields(),
+            Architecture::Dinov2 => dinov2::fields(),
+            Architecture::ClipVision => clip::fields(),
         }
     }
 
@@ -91,13 +99,24 @@ impl Architecture {
         }
     }
 
+    /// The names of its parts, if it reads images.
+    pub(crate) fn vision(self) -> Option<&'static Vision> {
+        match self {
+            Architecture::Vit => Some(&vit::VISION),
+            Architecture::Dinov2 => Some(&dinov2::VISION),
+            Architecture::ClipVision => Some(&clip::VISION),
+            _ => None,
+        }
+    }
+
     /// The name of the linear layer that replaces the feed-forward block of layer `i`, if one does: that of the block's
     /// last layer. And whether its matrix is stored as inputs × outputs.
     pub(crate) fn merged_name(self, i: usize) -> (String, bool) {
-        match (self.encoder(), self) {
-            (Some(encoder), _) => (encoder.down(i), false),
-            (_, Architecture::Gpt2) => (gpt2::down(i), true),
-            (_, Architecture::Vit) => (vit::down(i), false),
+        match (self.encoder(), self.vision(), self) {
+            (Some(encoder), ..) => (encoder.down(i), false),
+            (_, Some(vision), _) => (vision.down(i), false),
+            (.., Architecture::ClipText) => (clip::VISION.down(i), false),
+            (.., Architecture::Gpt2) => (gpt2::down(i), true),
             _ => (decoders::down(i), false),
         }
     }
@@ -106,8 +125,9 @@ impl Architecture {
 /// The layers of this configuration, with numbers from the source.
 pub(crate) fn body<S: Source>(config: &NetworkConfig, pool: Pool, source: &mut S) -> Result<Body, S::Error> {
     Ok(match config.architecture {
-        Architecture::Vit => Body::Vision(vision(config, source)?),
+        sees if sees.sees() => Body::Vision(vision(config, source)?),
         Architecture::ModernBert => Body::Embedder(modernbert::network(&mut LayerReader { config, source }, pool)?),
+        Architecture::ClipText => Body::Embedder(clip_text::network(&mut LayerReader { config, source }, pool)?),
         decoder if decoder.decodes() && config.pooled => {
             Body::Embedder(decoders::embedder(&mut LayerReader { config, source }, pool)?)
         }
@@ -118,8 +138,11 @@ pub(crate) fn body<S: Source>(config: &NetworkConfig, pool: Pool, source: &mut S
 
 /// The layers of an encoder, by the names of BERT if the architecture is none.
 pub(crate) fn encoder<S: Source>(config: &NetworkConfig, pool: Pool, source: &mut S) -> Result<Network, S::Error> {
-    let names = config.architecture.encoder().unwrap_or(&bert::ENCODER);
-    names.network(&mut LayerReader { config, source }, pool)
+    let mut from = LayerReader { config, source };
+    match config.architecture {
+        Architecture::Nomic => nomic::network(&mut from, pool),
+        other => other.encoder().unwrap_or(&bert::ENCODER).network(&mut from, pool),
+    }
 }
 
 /// The layers of a decoder.
@@ -131,9 +154,10 @@ pub(crate) fn decoder<S: Source>(config: &NetworkConfig, source: &mut S) -> Resu
     }
 }
 
-/// The layers of a model of images.
+/// The layers of a model of images, by the names of ViT if the architecture is none.
 pub(crate) fn vision<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<VisionNetwork, S::Error> {
-    vit::network(&mut LayerReader { config, source })
+    let names = config.architecture.vision().unwrap_or(&vit::VISION);
+    names.network(&mut LayerReader { config, source })
 }
 
 impl NetworkConfig {

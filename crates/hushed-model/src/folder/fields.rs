@@ -71,6 +71,8 @@ pub(crate) const COMMON: &[Entry] = &[
     ("tokenizer_class", Nothing),
     ("language", Nothing),
     ("bos_token_id", Nothing),
+    // Of version 2 alone.
+    ("eos_token_ids", Nothing),
     ("sep_token_id", Nothing),
     ("decoder_start_token_id", Nothing),
     ("attn_implementation", Nothing),

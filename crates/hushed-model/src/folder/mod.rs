@@ -18,7 +18,7 @@ pub(crate) mod weights;
 
 pub use config::scores::ScoreFn;
 pub use declared::{Declared, FUNCTIONS};
-pub use faults::{json_fault, json_words};
+pub use faults::{counted, json_fault, json_words};
 pub use json::without_mark;
 pub use pooling::{Matryoshka, Similarity};
 pub use public::{Public, PublicFiles};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use crate::arch::Task;
 use crate::arch::config::NetworkConfig;
+use crate::arch::{Architecture, Task};
 use crate::blocks::Pool;
 use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
 use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
@@ -18,6 +18,7 @@ use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, Matryoshka, NORMALIZE, POOLING, PROMPTS, SENTENCE, Similarity};
 use crate::folder::small::{read_small, without_indentation};
 use crate::folder::vision::{self, PREPROCESSOR};
+use crate::graph::Graph;
 use crate::images::{Pixels, Preprocess};
 use crate::tokens::chat::{ChatError, ChatTemplate, Message, Prompt};
 use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong, head};
@@ -104,6 +105,9 @@ impl PublicFiles {
     /// As [`PublicFiles::read`], adding to a list of problems.
     pub(crate) fn read_into(folder: &Path, problems: &mut Vec<Problem>) -> PublicFiles {
         let mut files = BTreeMap::new();
+        if Graph::is_in(folder) {
+            problems.push(Problem::IsGraph);
+        }
         for &(name, limit) in FILES.iter().filter(|(name, _)| *name != CHAT) {
             match read_small(&folder.join(name), name, limit) {
                 Ok(Some(bytes)) => {
@@ -264,9 +268,10 @@ impl PublicFiles {
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());
         let mut pools_prompts = true;
-        let mut pool = match (classifies, task) {
-            (true, _) => Pool::First,
-            (_, Task::Generate) => Pool::Last,
+        let mut pool = match task {
+            _ if classifies || sees => Pool::First,
+            Task::Generate => Pool::Last,
+            _ if config.as_ref().is_some_and(|c| c.architecture == Architecture::ClipText) => Pool::Last,
             _ => Pool::Mean, // as sentence-transformers does if the folder says nothing
         };
         if pooled {

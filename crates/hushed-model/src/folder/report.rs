@@ -161,6 +161,9 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
         return (None, None, vec![Problem::Adapter]);
     }
     let files = PublicFiles::read_into(folder, &mut problems);
+    if let [Problem::IsGraph] = problems[..] {
+        return (None, None, problems);
+    }
     let public = files.parse_into(&mut problems);
     if files.are_of_unknown_architecture() {
         return (None, None, problems);

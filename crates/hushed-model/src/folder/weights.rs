@@ -25,14 +25,28 @@ use crate::folder::small::{link, read_small};
 
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// In a folder with a head beside the layers, the tensors of the layers are under one of these.
-const PREFIXES: [&str; 9] =
-    ["bert.", "roberta.", "distilbert.", "electra.", "albert.", "transformer.", "model.", "vit.", ""];
+const PREFIXES: [&str; 12] = [
+    "bert.",
+    "roberta.",
+    "distilbert.",
+    "electra.",
+    "albert.",
+    "transformer.",
+    "model.",
+    "vit.",
+    "dinov2.",
+    "vision_model.",
+    "text_model.",
+    "",
+];
 /// Ends of the name of a tensor that every model has, one of these per architecture. What is before it is the prefix.
-const ANCHORS: [&str; 4] = [
+const ANCHORS: [&str; 6] = [
     "embeddings.word_embeddings.weight",
     "wte.weight",
     "embed_tokens.weight",
     "embeddings.patch_embeddings.projection.weight",
+    "embeddings.patch_embedding.weight",
+    "embeddings.token_embedding.weight",
 ];
 /// Headers of published models are below 1 MiB; the format's own limit is 100 MB.
 const MAX_HEADER: u64 = 16 << 20;
@@ -75,6 +89,8 @@ pub(crate) struct Weights<R> {
     index: Option<Index>,
     /// What a program that wrapped the model put before every name (`module.`, `_orig_mod.`, `0.auto_model.`).
     wrapped: String,
+    /// Names are looked up as they are.
+    exact: bool,
 }
 
 /// A weights file with a checked header.
@@ -290,7 +306,17 @@ impl<R: ReadAt> Weights<R> {
                 return Err(Problem::Prefixes { prefixes });
             }
         };
-        Ok(Weights { files, index, wrapped })
+        Ok(Weights { files, index, wrapped, exact: false })
+    }
+
+    /// The same with names looked up as they are, instead of under any of the names that folders of transformers use.
+    pub(crate) fn exact(self) -> Weights<R> {
+        Weights { exact: true, ..self }
+    }
+
+    /// The names of all tensors.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        self.files.iter().flat_map(|checked| checked.header.offset_keys())
     }
 
     /// The file that has the tensor of exactly this name, and its entry in the header.
@@ -307,6 +333,9 @@ impl<R: ReadAt> Weights<R> {
 
     /// The tensor called `name`, under any of the names that folders use for it.
     fn find(&self, name: &str) -> Option<(&Checked<R>, &TensorInfo)> {
+        if self.exact {
+            return self.info(name);
+        }
         // Older exports call a norm's gain and offset gamma and beta, and models with a head put the encoder under
         // `bert.` or a similar prefix.
         let old = name.strip_suffix("LayerNorm.weight").map(|n| format!("{n}LayerNorm.gamma"));

@@ -46,12 +46,34 @@ pub struct Preprocess {
     pub patch: usize,
     /// How images of other sizes are resized; `None`: they are refused.
     pub resample: Option<Resample>,
+    /// The size that they are resized to. Of a larger one than the model's input, the middle is taken.
+    pub resize_to: ResizeTo,
     /// Factor applied to each byte.
     pub rescale: f64,
     /// Then subtracted, per channel.
     pub mean: [f32; CHANNELS],
     /// Then divided by, per channel.
     pub deviation: [f32; CHANNELS],
+}
+
+/// The size that an image is resized to, before its middle is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeTo {
+    /// This width and height.
+    Square(usize),
+    /// This shorter side, in the proportion that it has.
+    Shortest(usize),
+}
+
+impl ResizeTo {
+    /// Width and height that an image of this width and height gets.
+    fn of(self, width: usize, height: usize) -> [usize; 2] {
+        match self {
+            ResizeTo::Square(side) => [side; 2],
+            ResizeTo::Shortest(side) if width <= height => [side, side * height / width.max(1)],
+            ResizeTo::Shortest(side) => [side * width / height.max(1), side],
+        }
+    }
 }
 
 impl Pixels {
@@ -104,7 +126,10 @@ impl Preprocess {
     fn of_rgb(&self, image: Rgb) -> Result<Pixels, ImageError> {
         let side = self.side;
         let image = match self.resample {
-            Some(how) => resize::resize(image, side, side, how),
+            Some(how) => {
+                let to = self.resize_to.of(image.width, image.height);
+                resize::resize(image, to, side, how)
+            }
             None if (image.width, image.height) == (side, side) => image,
             None => {
                 let points = (image.width * image.height) as u64;

@@ -30,42 +30,41 @@ struct Reads {
     coefficients: Vec<i32>,
 }
 
-/// Resizes an image.
-pub(super) fn resize(image: Rgb, width: usize, height: usize, how: Resample) -> Rgb {
-    let image = match image.width == width {
+/// The middle, `side` × `side` pixels, of what an image is when resized to this width and height, neither of them less.
+pub(super) fn resize(image: Rgb, [width, height]: [usize; 2], side: usize, how: Resample) -> Rgb {
+    let image = match (image.width, width) == (side, side) {
         true => image,
-        false => columns(&image, width, how),
+        false => columns(&image, &reads([image.width, width], side, how)),
     };
-    match image.height == height {
+    match (image.height, height) == (side, side) {
         true => image,
-        false => rows(&image, height, how),
+        false => rows(&image, &reads([image.height, height], side, how)),
     }
 }
 
-fn columns(image: &Rgb, width: usize, how: Resample) -> Rgb {
-    let reads = reads(image.width, width, how);
-    let mut bytes = Vec::with_capacity(width * image.height * CHANNELS);
+fn columns(image: &Rgb, reads: &[Reads]) -> Rgb {
+    let mut bytes = Vec::with_capacity(reads.len() * image.height * CHANNELS);
     for row in image.bytes.chunks_exact((image.width * CHANNELS).max(1)) {
-        for point in &reads {
+        for point in reads {
             for channel in 0..CHANNELS {
                 let from = row.iter().skip(point.first * CHANNELS + channel);
                 bytes.push(weighed(from.step_by(CHANNELS), &point.coefficients));
             }
         }
     }
-    Rgb { width, height: image.height, bytes }
+    Rgb { width: reads.len(), height: image.height, bytes }
 }
 
-fn rows(image: &Rgb, height: usize, how: Resample) -> Rgb {
+fn rows(image: &Rgb, reads: &[Reads]) -> Rgb {
     let stride = image.width * CHANNELS;
-    let mut bytes = Vec::with_capacity(height * stride);
-    for point in reads(image.height, height, how) {
+    let mut bytes = Vec::with_capacity(reads.len() * stride);
+    for point in reads {
         for column in 0..stride {
             let from = image.bytes.iter().skip(point.first * stride + column);
             bytes.push(weighed(from.step_by(stride.max(1)), &point.coefficients));
         }
     }
-    Rgb { width: image.width, height, bytes }
+    Rgb { width: image.width, height: reads.len(), bytes }
 }
 
 /// The weighted sum of pixels, rounded and clamped to 0 to 255.
@@ -76,8 +75,14 @@ fn weighed<'a>(points: impl Iterator<Item = &'a u8>, coefficients: &[i32]) -> u8
     (sum >> FRAC).clamp(0, 255) as u8
 }
 
-/// Pillow's `precompute_coeffs` and `normalize_coeffs_8bpc`.
-fn reads(from: usize, to: usize, how: Resample) -> Vec<Reads> {
+/// What the `side` pixels in the middle of `to` read. Pillow's `precompute_coeffs` and `normalize_coeffs_8bpc`; an
+/// image that has the size already is not resampled.
+fn reads([from, to]: [usize; 2], side: usize, how: Resample) -> Vec<Reads> {
+    let first = to.saturating_sub(side) / 2;
+    let middle = first..first + side;
+    if from == to {
+        return middle.map(|first| Reads { first, coefficients: vec![1 << FRAC] }).collect();
+    }
     let scale = from as f64 / to as f64;
     let stretch = scale.max(1.0);
     let support = how.support() * stretch;
@@ -92,7 +97,7 @@ fn reads(from: usize, to: usize, how: Resample) -> Vec<Reads> {
         let integer = |w: &f64| (w / sum * unit).round() as i32;
         Reads { first, coefficients: weights.iter().map(integer).collect() }
     };
-    (0..to).map(point).collect()
+    middle.map(point).collect()
 }
 
 impl Resample {
@@ -114,5 +119,38 @@ impl Resample {
             Resample::Bicubic if x < 2.0 => (((x - 5.0) * x + 8.0) * x - 4.0) * A,
             Resample::Bicubic => 0.0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(width: usize, height: usize) -> Rgb {
+        let bytes = (0..width * height * CHANNELS).map(|i| (i * i * 31 % 251) as u8).collect();
+        Rgb { width, height, bytes }
+    }
+
+    /// What a model reads is the middle of the whole image, resized; only that is made, whatever the image's shape.
+    #[test]
+    fn the_middle_alone() {
+        for how in [Resample::Bilinear, Resample::Bicubic] {
+            let whole = resize(noise(40, 30), [20, 20], 20, how);
+            let middle = resize(noise(40, 30), [20, 20], 8, how);
+            let rows = whole.bytes.chunks_exact(20 * CHANNELS).skip(6).take(8);
+            let cut: Vec<u8> = rows.flat_map(|row| row[6 * CHANNELS..14 * CHANNELS].to_vec()).collect();
+            assert_eq!((middle.width, middle.height, middle.bytes), (8, 8, cut));
+            let strip = resize(noise(1 << 14, 1), [8 << 14, 8], 8, how);
+            assert_eq!(strip.bytes.len(), 8 * 8 * CHANNELS);
+        }
+    }
+
+    /// An image of the size already is only cut.
+    #[test]
+    fn no_resampling_of_the_same_size() {
+        let cut = resize(noise(7, 6), [7, 6], 4, Resample::Bicubic);
+        let rows = noise(7, 6).bytes;
+        let rows = rows.chunks_exact(7 * CHANNELS).skip(1).take(4);
+        assert_eq!(cut.bytes, rows.flat_map(|row| row[CHANNELS..5 * CHANNELS].to_vec()).collect::<Vec<_>>());
     }
 }

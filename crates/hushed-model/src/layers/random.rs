@@ -36,13 +36,18 @@ impl Random {
 
     /// Random numbers for the tensor `name`.
     pub(crate) fn numbers(&mut self, name: &str, shape: &[usize]) -> Vec<f32> {
-        const GAINS: [&str; 9] = [
+        const GAINS: [&str; 14] = [
             "LayerNorm.weight",
             "layernorm.weight",
             "layernorm_before.weight",
             "layernorm_after.weight",
             "norm.weight",
             "layer_norm.weight",
+            "layrnorm.weight",
+            "layer_norm1.weight",
+            "layer_norm2.weight",
+            "norm1.weight",
+            "norm2.weight",
             "ln_1.weight",
             "ln_2.weight",
             "ln_f.weight",

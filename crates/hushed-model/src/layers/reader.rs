@@ -152,6 +152,27 @@ impl<S: Source> LayerReader<'_, S> {
         Ok(Linear { inputs, outputs, bias, weights, stored, ternary: self.config.ternary.is_some() })
     }
 
+    /// A linear layer whose results are multiplied by a stored factor each.
+    pub(crate) fn scaled_columns(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+        factors: &str,
+    ) -> Result<Linear, S::Error> {
+        let matrix = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
+        let bias = self.vector(&format!("{name}.bias"), outputs)?;
+        let factors = self.vector(factors, outputs)?;
+        let weights = matrix.zip(factors.as_ref()).map(|(mut matrix, factors)| {
+            for (i, factor) in factors.iter().enumerate() {
+                matrix.row_mut(i).iter_mut().for_each(|w| *w *= factor);
+            }
+            Arc::new(matrix)
+        });
+        let bias = bias.zip(factors).map(|(bias, factors)| bias.iter().zip(&*factors).map(|(b, f)| b * f).collect());
+        Ok(Linear { inputs, outputs, weights, stored: None, bias, ternary: false })
+    }
+
     /// Linear layers of the same input without biases, whose matrices are stored above each other as one.
     pub(crate) fn above_each_other<const N: usize>(
         &mut self,

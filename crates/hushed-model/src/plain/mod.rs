@@ -19,6 +19,7 @@ use crate::tokens::TokenIds;
 
 pub use cache::PlainCache;
 pub use functions::activation;
+pub(crate) use product::times_transposed;
 pub use run::{
     Moment, Seen, What, attention, run, run_next, run_parts, run_parts_until, run_range, run_rounded, start,
 };

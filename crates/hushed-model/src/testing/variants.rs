@@ -23,7 +23,7 @@ pub fn variant_folder(name: &str, change: impl FnOnce(&mut Value)) -> tempfile::
     let mut config: Value = serde_json::from_slice(&config).expect("JSON");
     let tokenizer = match config["model_type"].as_str() {
         Some("camembert") => "xlm-roberta",
-        Some("electra" | "albert" | "distilbert") => "distilbert",
+        Some("electra" | "albert" | "distilbert" | "nomic_bert") => "distilbert",
         _ => "llama-tied",
     };
     change(&mut config);

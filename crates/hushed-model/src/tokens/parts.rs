@@ -31,7 +31,7 @@ pub(super) const SPACE: &str = "▁";
 const REPLACED: [&str; 2] = [" {2,}", r"\s+"];
 /// The patterns by which published models split texts, with their first users. Others are refused: a pattern is a
 /// program that a stranger could supply. Those with `(?!\S)` run by backtracking, which goes back one character there.
-const PATTERNS: [&str; 12] = [
+const PATTERNS: [&str; 13] = [
     // GPT-2, RoBERTa.
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     // GPT-4, LLaMA 3, OLMo 2.
@@ -48,8 +48,9 @@ const PATTERNS: [&str; 12] = [
     r"\p{N}{1,3}",
     "[一-龥\u{3040}-ゟ゠-ヿ]+",
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
-    // CLIP.
+    // CLIP, and the same since version 5 of `transformers`.
     r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
     // Falcon, StarCoder and others.
     "[0-9][0-9][0-9]",
     r"\s+",

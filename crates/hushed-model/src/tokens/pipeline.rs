@@ -23,6 +23,9 @@ pub(crate) const TOKENIZER: &str = "tokenizer.json";
 /// have 16 characters.
 const MAX_PIECE: usize = 256;
 
+/// What the last token of a word ends with.
+const SUFFIX: &str = "end_of_word_suffix";
+
 /// Which model turns words into ids.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -112,8 +115,10 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
             }
             Kind::Bytes | Kind::Pieces => {
                 f.must_be_off("dropout", "ids that do not depend on chance (null)");
-                for field in ["continuing_subword_prefix", "end_of_word_suffix"] {
-                    if f.get(field).is_some_and(|v| v.as_str() != Some("")) {
+                for field in ["continuing_subword_prefix", SUFFIX] {
+                    let whole = f.get(field).is_none_or(|v| v.as_str() == Some(""));
+                    // CLIP's: each byte has a token of its own at the end of a word.
+                    if !whole && (field, kind) != (SUFFIX, Kind::Bytes) {
                         f.unsupported(field, "null or an empty text");
                     }
                 }
@@ -166,8 +171,11 @@ impl<'a> Vocabulary<'a> {
             }
             // Without any of these, texts would silently lose characters.
             Kind::Bytes => {
+                let ends = model.get(SUFFIX).and_then(Value::as_str).unwrap_or_default();
                 for byte in (0..=255).filter(|byte| is_in_texts(*byte)) {
-                    table.id(&character_of(byte).to_string(), problems)?;
+                    let token = character_of(byte).to_string();
+                    table.id(&(token.clone() + ends), problems)?;
+                    table.id(&token, problems)?;
                 }
             }
             Kind::Pieces => {
@@ -314,6 +322,11 @@ pub(super) fn is_byte_level(part: &Value) -> bool {
 pub(super) fn decodes_bytes(kind: Kind, object: &Map<String, Value>, problems: &mut Vec<Problem>) {
     let mut f = Fields::new(TOKENIZER, object, problems);
     let decoder = object.get("decoder");
+    let ends = object.get("model").and_then(|model| model.get(SUFFIX)).and_then(Value::as_str);
+    if ends.is_some_and(|ends| !ends.is_empty()) {
+        f.unsupported_part("model", "BPE without end_of_word_suffix, for a generator");
+        return;
+    }
     let (sound, supported) = match kind {
         Kind::Bytes => (part_type(decoder) == Some("ByteLevel"), "ByteLevel, for a generator"),
         Kind::Pieces => (

@@ -202,7 +202,13 @@ fn byte_level_tokenizers_that_are_refused() {
         |t| t["model"]["dropout"] = json!(0.1),
         Problem::UnsupportedValue { field: "dropout", .. }
     );
-    assert_problem!("roberta", |t| t["model"]["end_of_word_suffix"] = json!("</w>"), Problem::UnsupportedValue { .. });
+    // A vocabulary for words with an end of their own has a token for each byte there.
+    assert_problem!("roberta", |t| t["model"]["end_of_word_suffix"] = json!("</w>"), Problem::NoSuchToken { .. });
+    assert_problem!(
+        "roberta",
+        |t| t["model"]["continuing_subword_prefix"] = json!("##"),
+        Problem::UnsupportedValue { field: "continuing_subword_prefix", .. }
+    );
     assert_problem!(
         "roberta",
         |t| t["normalizer"] = json!({"type": "ByteLevel"}),

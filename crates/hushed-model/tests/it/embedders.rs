@@ -10,7 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const FOLDERS: [&str; 3] = ["qwen3-embedding", "modernbert", "mpnet"];
+/// And whether the vectors have length one.
+const FOLDERS: [(&str, bool); 4] =
+    [("qwen3-embedding", true), ("modernbert", true), ("mpnet", true), ("clip-text", false)];
 
 #[derive(Deserialize)]
 struct Expected {
@@ -21,7 +23,7 @@ struct Expected {
 
 #[test]
 fn ids_and_answers_equal_the_reference() {
-    for folder in FOLDERS {
+    for (folder, unit) in FOLDERS {
         let path = tiny_golden(folder);
         let report = check(&path);
         assert!(report.supported(), "{folder}: {:?}", report.problems);
@@ -31,7 +33,7 @@ fn ids_and_answers_equal_the_reference() {
         let expected = fs::read(path.join("expected.json")).unwrap();
         for golden in serde_json::from_slice::<Vec<Expected>>(&expected).unwrap() {
             for model in &models {
-                assert_eq!((model.public.task(), model.public.normalise), (Task::Embed, true));
+                assert_eq!((model.public.task(), model.public.normalise), (Task::Embed, unit));
                 let ids = model.tokens(&golden.text, TooLong::Refuse).unwrap();
                 assert_eq!(ids.ids(), golden.ids, "{folder}: {:?}", golden.text);
                 // A batch gives each text its own answer, and padding changes none.

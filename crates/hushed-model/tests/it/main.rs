@@ -10,6 +10,7 @@ mod embedders;
 mod folders;
 mod golden;
 mod gpt2;
+mod graphs;
 mod llama;
 mod pairs;
 mod tokenizers;

@@ -14,6 +14,8 @@ use std::ops::Range;
 use hushed_model::{Attention, Distances, Heads, Queries, Rope, StepId, Weigh, here};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
+use hushed_twopc::func::inverse::Positive;
+use hushed_twopc::func::softmax::{LEAST_LARGEST, MOST};
 use hushed_twopc::he::{Grows, MatmulShape, OltShape, PastShape};
 
 use crate::RunError;
@@ -241,7 +243,10 @@ fn inverse_sums<S: Shares>(
 ) -> Result<S::Share, RunError> {
     let sums = e.sum_rows(rows, cols);
     let unit = f64::from(1u32 << WEIGHED.frac);
-    on.reciprocal(&sums, bits, unit, to)
+    // A row's largest exponential is one of its terms.
+    let [least, most] = [LEAST_LARGEST, MOST * cols as f64].map(|x| x * unit);
+    let of = Positive::below(bits).within(least as u64, most as u64);
+    on.reciprocal(&sums, of, unit, to)
 }
 
 /// Rows of `e` (rows × cols) divided by their sums, in [`PORTION`].

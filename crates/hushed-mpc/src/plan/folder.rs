@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
+use hushed_model::{Model, ModelError, Public, PublicFiles, Task, counted};
 
 use super::{Before, Memory, Pace, Plan};
 use crate::formats::MAX_TOKENS;
@@ -109,7 +109,8 @@ pub enum PlanError {
     Model(#[from] ModelError),
     /// The model does not take a text of this length.
     #[error(
-        "a text has {given} tokens, and this model takes {least} to {limit}, special ones and those of an answer counted"
+        "a text has {}, and this model takes {least} to {limit}, special ones and those of an answer counted",
+        counted(*given, "token")
     )]
     Tokens {
         /// The length.
@@ -215,7 +216,11 @@ impl Plan {
         }
         let program = Model::shapes_only(public).program();
         let answers = opened(public, request)?;
-        let plan = Plan::classes(&program, &rows, terms.over(request.link), answers)?;
+        let terms = terms.over(request.link);
+        let plan = match public.task() {
+            Task::Classify => Plan::classes(&program, &rows, terms, answers)?,
+            Task::Embed | Task::Generate => Plan::twopc(&program, &rows, terms, public.normalise, answers)?,
+        };
         Ok(vec![plan])
     }
 }

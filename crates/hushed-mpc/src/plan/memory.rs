@@ -191,6 +191,31 @@ mod tests {
         assert!(of(512).session > of(0).session);
     }
 
+    /// The table of docs/operations.md that says how many users one machine carries is made of plans.
+    #[test]
+    fn the_documented_capacity_is_planned() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let minilm = NetworkConfig { layers: 6, width: 384, heads: 12, hidden: 1536, ..NetworkConfig::large() };
+        let program = network_shapes(&minilm, Pool::Mean).program();
+        let cores = |cores: f64| if cores < 9.95 { format!("{cores:.1}") } else { format!("{cores:.0}") };
+        let rows = [16, 128, 256].map(|tokens| {
+            let plan = Plan::twopc(&program, &[tokens], Terms::default(), true, Answers::Label).unwrap();
+            let [up, down, session] = [plan.bytes_up, plan.bytes_down, plan.memory.session].map(|b| b as f64 / 1e6);
+            let users = [200.0, 1000.0, 5000.0].map(|texts| {
+                let gigabytes = texts * (up + down) / 1000.0;
+                format!("{} cores, {gigabytes:.0} GB", cores(texts * plan.seconds / 3600.0))
+            });
+            format!("| {tokens} | {:.1}, {up:.0}, {down:.0} | {session:.0} | {} |", plan.seconds, users.join(" | "))
+        });
+        for row in &rows {
+            assert!(page.contains(row.as_str()), "docs/operations.md should have these rows:\n{}", rows.join("\n"));
+        }
+        let weights = Plan::twopc(&program, &[16], Terms::default(), true, Answers::Label).unwrap().memory.weights;
+        let without = format!("({:.0} MB without sessions)", weights as f64 / 1e6);
+        assert!(page.contains(&without), "{without}");
+    }
+
     /// What sessions hold of products, and a pass in which every row gives a token.
     #[test]
     fn products_ahead_and_drafts_take_memory() {

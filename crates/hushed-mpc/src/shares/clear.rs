@@ -9,6 +9,7 @@ use hushed_math::product_small;
 use hushed_model::{Embedding, ModelError, StepId, here};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
+use hushed_twopc::func::inverse::Positive;
 use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
 use hushed_twopc::func::sigmoid;
 use hushed_twopc::func::softmax::{self, SCORES};
@@ -198,7 +199,7 @@ impl Shares for Clear {
         Ok(encoded(&values, to))
     }
 
-    fn reciprocal(&mut self, x: &Share, _: u32, scale: f64, to: Format) -> Result<Share, RunError> {
+    fn reciprocal(&mut self, x: &Share, _: Positive, scale: f64, to: Format) -> Result<Share, RunError> {
         let inverse = |x: f64| if x == 0.0 { 0.0 } else { scale / x };
         let values: Vec<f64> = decoded(x, 0).into_iter().map(inverse).collect();
         Ok(encoded(&values, to))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hushed_model::{Embedding, StepId};
 use hushed_net::Party;
 use hushed_rlwe::{RlweError, RlweParams};
-use hushed_twopc::func::inverse::reciprocal_cost;
+use hushed_twopc::func::inverse::{Positive, reciprocal_cost};
 use hushed_twopc::func::norm::{NormShape, normalise_rows_cost, unit_rows_cost};
 use hushed_twopc::func::sigmoid::sigmoid_cost;
 use hushed_twopc::func::softmax::exponentials_cost;
@@ -430,8 +430,8 @@ impl Shares for Counting<'_> {
         Ok(x.reduce_to(to.ring))
     }
 
-    fn reciprocal(&mut self, x: &Length, bits: u32, _: f64, to: Format) -> Result<Length, RunError> {
-        self.add(reciprocal_cost(self.link(), x.elements, bits, to.ring));
+    fn reciprocal(&mut self, x: &Length, of: Positive, _: f64, to: Format) -> Result<Length, RunError> {
+        self.add(reciprocal_cost(self.link(), x.elements, of, to.ring));
         Ok(x.reduce_to(to.ring))
     }
 

@@ -8,7 +8,7 @@ use hushed_math::bits::Mask;
 use hushed_model::{Embedding, ModelError, StepId, here};
 use hushed_net::{Party, Stats};
 use hushed_twopc::Ctx;
-use hushed_twopc::func::inverse::reciprocal;
+use hushed_twopc::func::inverse::{Positive, reciprocal};
 use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
 use hushed_twopc::func::sigmoid::sigmoid;
 use hushed_twopc::func::softmax::exponentials;
@@ -378,8 +378,8 @@ impl Shares for Protocol {
         Ok(sigmoid(&mut self.ctx, x, to)?)
     }
 
-    fn reciprocal(&mut self, x: &Share, bits: u32, scale: f64, to: Format) -> Result<Share, RunError> {
-        Ok(reciprocal(&mut self.ctx, x, bits, scale, to.frac, to.ring)?)
+    fn reciprocal(&mut self, x: &Share, of: Positive, scale: f64, to: Format) -> Result<Share, RunError> {
+        Ok(reciprocal(&mut self.ctx, x, of, scale, to.frac, to.ring)?)
     }
 
     fn scale_rows(&mut self, x: &Share, rows: usize, columns: usize, factors: &Share) -> Result<Share, RunError> {

@@ -44,7 +44,9 @@ fn many_architectures_agree_with_the_clear_model() {
         "smollm3",
         "qwen3",
         "gemma3",
+        "gemma3-apart",
         "olmo2",
+        "nomic",
         "camembert",
         "electra",
         "albert",
@@ -79,7 +81,7 @@ fn norms_of_queries_and_keys_between_two_parties() {
         generate(&model, &[], &prompt(), 3, Ahead::default());
         generate(&model, &[3, 4, 50], &prompt(), 0, Ahead { passes: 2, public_table: false });
     }
-    for name in ["electra", "albert"] {
+    for name in ["electra", "albert", "nomic"] {
         let model = variant(name);
         let (private, steps) = run(&model, &ids(), Terms::default());
         assert_planned(&model, &ids(), Terms::default(), &steps);
@@ -90,7 +92,7 @@ fn norms_of_queries_and_keys_between_two_parties() {
 /// Of a decoder that embeds, the last row is pooled, wherever a text is padded.
 #[test]
 fn embedders_agree_with_the_clear_model() {
-    for name in ["qwen3-embedding", "modernbert", "mpnet"] {
+    for name in ["qwen3-embedding", "modernbert", "mpnet", "clip-text"] {
         let model = Model::load(&tiny_golden(name)).unwrap();
         assert_eq!(out_of_range(&model).unwrap(), []);
         let texts = TEXTS.map(|t| model.tokens(t, TooLong::Refuse).unwrap()).to_vec();

@@ -5,7 +5,9 @@ use hushed_model::testing::{tiny_golden, tiny_model};
 use hushed_model::{Matrix, Model, NetworkConfig, Pixels, TokenIds, calibrate, cosine, largest, vit_shapes};
 use hushed_mpc::plan::{Plan, Request};
 use hushed_mpc::verify::verify;
-use hushed_mpc::{Answers, Clear, Input, RunError, Terms, choose, fits, labels, out_of_range, run, sampled};
+use hushed_mpc::{
+    Answers, Clear, Input, Protocol, RunError, Terms, choose, embeddings, fits, labels, out_of_range, run, sampled,
+};
 
 fn model() -> Model {
     Model::load(&tiny_golden("vit")).unwrap()
@@ -76,6 +78,26 @@ fn labels_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
         }
     }
     assert!(sure >= 35 && seen.len() >= 3, "{sure} {seen:?}");
+}
+
+/// Models whose answer is a vector: as in the clear, at the planned cost. CLIP has a norm of what another norm gives,
+/// and a linear layer after the pooled row.
+#[test]
+fn vectors_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
+    for name in ["vit-rows", "dinov2", "clip-vision", "clip-vision-projection"] {
+        let model = Model::load(&tiny_golden(name)).unwrap();
+        assert_eq!(out_of_range(&model).unwrap(), [], "{name}");
+        let some = images(&model, 3);
+        let input = Input::Images(some.clone());
+        let run = |party: &mut Protocol, model: &Model, input: &Input| embeddings(party, model, input, Answers::Label);
+        let (found, steps) = pass(&model, &input, run);
+        assert_planned_for(&model, &[17; 3], Terms::default(), &steps);
+        let clear = model.embed(some).unwrap();
+        assert_eq!(found.len(), clear.len());
+        for (a, b) in found.iter().zip(&clear) {
+            assert!(cosine(a, b) > 0.9999, "{name}: {}", cosine(a, b));
+        }
+    }
 }
 
 /// The functions and formats of a run, in the clear: close to the clear logits, image by image.

@@ -27,6 +27,7 @@ from ._plan import plan
 from ._searcher import Hit, Searcher
 from ._server import Server, serve
 from ._settings import UnpinnedWarning
+from .nn import from_torch
 
 __all__ = [
     "BatchDecoder",
@@ -55,6 +56,7 @@ __all__ = [
     "Server",
     "UnpinnedWarning",
     "UsageError",
+    "from_torch",
     "plan",
     "serve",
 ]

@@ -10,7 +10,8 @@ from ._errors import InputError, UsageError
 PathLike = Union[str, "os.PathLike[str]"]
 
 #: Values that switch a flag of the command off.
-_OFF = ("", "0", "f", "false", "n", "no", "off")
+_ON = ("1", "true", "yes", "on")
+_OFF = ("", "0", "false", "no", "off")
 #: More than any server makes ahead, or verifies in a pass.
 _MOST_TOKENS = 65535
 #: What this process has been warned of.
@@ -178,7 +179,10 @@ def flag(given: Optional[bool], name: str) -> bool:
     """A switch: what is given, else the variable, read as the command reads it."""
     if given is not None:
         return bool(given)
-    return os.environ.get(name, "").lower() not in _OFF
+    value = os.environ.get(name, "").lower()
+    if value not in _ON + _OFF:
+        raise UsageError(f"{name} is {value!r}, and true, false, 1 or 0 is expected", "usage")
+    return value in _ON
 
 
 def at_least(least: int, value: object, name: str) -> int:

@@ -116,6 +116,7 @@ impl RunContext {
             texts: usize::MAX,
             lengths: plan.lengths,
             answer: plan.answer.unwrap_or_default(),
+            per_place: plan.placement.per_place,
             max_memory: None,
             uplink: f64::INFINITY,
             prices: reference(self.threads.unwrap_or(all)),

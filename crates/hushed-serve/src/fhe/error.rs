@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use hushed_fhe::files::FileError;
 use hushed_fhe::{ChoicesError, FheError, PlanFileError};
-use hushed_model::json_fault;
+use hushed_model::{counted, json_fault};
 
 use super::wire::Failure;
 use crate::category::Category;
@@ -132,7 +132,7 @@ pub enum FheJobError {
         path: PathBuf,
     },
     /// More texts than the batch has places.
-    #[error("{texts} texts were given, and a batch of this manifest has places for {limit}: split them")]
+    #[error("the number of texts given is {texts}, and a batch of this manifest has places for {limit}: split them")]
     TooManyTexts {
         /// Given.
         texts: usize,
@@ -141,7 +141,8 @@ pub enum FheJobError {
     },
     /// A text with more tokens than the manifest has rows.
     #[error(
-        "text {index} (the first is 0) has {tokens} tokens, and this manifest takes at most {limit}: shorten it, or cut it with --truncate"
+        "text {index} (the first is 0) has {}, and this manifest takes at most {limit}: shorten it, or cut it with --truncate",
+        counted(*tokens, "token")
     )]
     TextTooLong {
         /// Which.
@@ -254,7 +255,7 @@ pub enum FheJobError {
     },
     /// There are no keys yet.
     #[error(
-        "there are no keys in {path:?} yet: make them with `hushed keygen --manifest {plan:?} --out {path:?}`, or let this command make them with --make-keys"
+        "there are no keys in {path:?} yet: make them with `hushed keygen --manifest {plan:?} --out {path:?}` (`embed`, `next` and `score` also make them, with --make-keys)"
     )]
     NoKeys {
         /// The folder.
@@ -298,7 +299,7 @@ pub enum FheJobError {
         least: f64,
     },
     /// Threads could not be started.
-    #[error("could not start {threads} threads; is there a limit on them?")]
+    #[error("could not start {}; is there a limit on them?", counted(*threads, "thread"))]
     Threads {
         /// How many.
         threads: usize,

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hushed_fhe::Progress;
-use hushed_model::StepId;
+use hushed_model::{StepId, counted};
 
 /// Minimum time between two progress lines, and minimum fraction of the run.
 const LINE_EVERY: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ impl JobEvent {
     #[must_use]
     pub fn line(&self) -> Option<String> {
         match self {
-            Self::Keys { done, of } if done + 1 == *of => Some(format!("{of} keys read")),
+            Self::Keys { done, of } if done + 1 == *of => Some(format!("{} read", counted(*of, "key"))),
             Self::Estimate { seconds, .. } => Some(format!("about {} by the plan", duration(*seconds))),
             Self::Resumed { layer } => Some(format!("resuming at layer {}", layer + 1)),
             Self::Layer { layer, of, seconds, left } => {
@@ -123,20 +123,39 @@ impl Lines {
         let JobEvent::Step { site, done, left, .. } = event else {
             return event.line();
         };
+        self.is_due(gone, *done).then(|| {
+            format!(
+                "{:.0} %, {}, {} gone, about {} left",
+                done * 100.0,
+                step_words(*site),
+                duration(gone.as_secs_f64()),
+                duration(*left)
+            )
+        })
+    }
+
+    /// The same for work whose parts are counted, such as keys that are made.
+    #[must_use]
+    pub fn counted(&self, what: &str, done: u64, of: u64) -> Option<String> {
+        self.counted_at((what, done, of), self.began.elapsed())
+    }
+
+    fn counted_at(&self, (what, done, of): (&str, u64, u64), gone: Duration) -> Option<String> {
+        let part = done as f64 / of.max(1) as f64;
+        self.is_due(gone, part).then(|| format!("{what}: {done} of {of}, {} gone", duration(gone.as_secs_f64())))
+    }
+
+    /// Whether a line is due with this part of the work done.
+    fn is_due(&self, gone: Duration, done: f64) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // A run that continues from a checkpoint begins with much of it done.
-        let (then, before) = *last.get_or_insert((gone, *done));
-        if gone < then + LINE_EVERY || *done < before + LINE_PART {
-            return None;
+        let (then, before) = *last.get_or_insert((gone, done));
+        // Less is done than before where other work has begun.
+        let due = gone >= then + LINE_EVERY && (done >= before + LINE_PART || done < before);
+        if due {
+            *last = Some((gone, done));
         }
-        *last = Some((gone, *done));
-        Some(format!(
-            "{:.0} %, {}, {} gone, about {} left",
-            done * 100.0,
-            step_words(*site),
-            duration(gone.as_secs_f64()),
-            duration(*left)
-        ))
+        due
     }
 }
 
@@ -172,5 +191,11 @@ mod tests {
         assert_eq!(lines.line(&layer).as_deref(), Some(line));
         let resumed = JobEvent::Resumed { layer: 1 };
         assert_eq!(lines.line(&resumed).unwrap(), "resuming at layer 2");
+        // Counted work, and other work after it.
+        let lines = Lines::default();
+        let at = |seconds: u64, what, done| lines.counted_at((what, done, 40), Duration::from_secs(seconds));
+        assert_eq!((at(0, "keys", 1), at(5, "keys", 20)), (None, None));
+        assert_eq!(at(90, "keys", 30).unwrap(), "keys: 30 of 40, 90.0 s gone");
+        assert_eq!((at(100, "texts", 1), at(200, "texts", 2).is_some()), (None, true));
     }
 }

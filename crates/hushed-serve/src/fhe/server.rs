@@ -91,7 +91,7 @@ impl FheServer {
         let plan_hash = Digest(plan.hash());
         let context = RunContext::of(plan, params, &config.context)?;
         let (plan, params) = (&context.plan, &context.params);
-        let places = plan.places(params).map_err(FheJobError::from)?;
+        let places = plan.declared_lengths(params).map_err(FheJobError::from)?;
         if let Some(rate) = listener.texts_per_client()
             && places as u64 > rate.amount()
         {

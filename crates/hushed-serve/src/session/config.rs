@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::allowance::rate::ClientLimits;
 use super::deadlines::Deadlines;
+use crate::error::ServeError;
 
 /// The default maximum number of concurrent sessions.
 pub const MAX_SESSIONS: usize = 4;
@@ -52,6 +53,12 @@ impl Entrance {
             metrics_listen: None,
         }
     }
+
+    /// Refuses addresses that are none.
+    pub(crate) fn check_addresses(&self) -> Result<(), ServeError> {
+        let all = [Some(&self.listen), self.metrics_listen.as_ref()];
+        all.into_iter().flatten().try_for_each(|address| host(address).map(drop))
+    }
 }
 
 /// The clients that a server accepts.
@@ -97,4 +104,33 @@ pub enum ServerIdentity {
         /// The key of its first certificate.
         key: PathBuf,
     },
+}
+
+/// The host of `HOST:PORT`, without the brackets of an IPv6 address.
+///
+/// # Errors
+/// [`ServeError::Address`] unless there is a host, and a port from 0 to 65535.
+pub fn host(address: &str) -> Result<String, ServeError> {
+    let wrong = || ServeError::Address { address: address.to_owned() };
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    if host.is_empty() || port.parse::<u16>().is_err() {
+        return Err(wrong());
+    }
+    Ok(host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host;
+
+    #[test]
+    fn hosts_of_addresses() {
+        assert_eq!(host("localhost:80").unwrap(), "localhost");
+        assert_eq!(host("127.0.0.1:1").unwrap(), "127.0.0.1");
+        assert_eq!(host("[::1]:443").unwrap(), "::1");
+        for wrong in ["", ":1", "a", "a:", "a:b", "a:65536", "a:-1"] {
+            assert!(host(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use crate::bundle::Bundle;
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::identity;
+use crate::session::config::host;
 use crate::session::deadlines::Deadlines;
 use crate::session::token::Token;
 use crate::session::wire::{Refusal, Waiting};
@@ -263,17 +264,6 @@ pub(crate) fn open(config: &ClientConfig) -> Result<(Session, Link), ServeError>
     Ok((session, config.net.link(round_trip)))
 }
 
-/// The host of `HOST:PORT`, without the brackets of an IPv6 address.
-fn host(address: &str) -> Result<String, ServeError> {
-    let wrong = || ServeError::Address { address: address.to_owned() };
-    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-    if host.is_empty() || port.parse::<u16>().is_err() {
-        return Err(wrong());
-    }
-    Ok(host.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,16 +282,6 @@ mod tests {
             let round_trip = Duration::from_micros(microseconds);
             assert_eq!(Net::Auto.link(round_trip), link, "{microseconds}");
             assert_eq!(Net::default().link(round_trip), Link::LAN);
-        }
-    }
-
-    #[test]
-    fn hosts_of_addresses() {
-        assert_eq!(host("localhost:80").unwrap(), "localhost");
-        assert_eq!(host("127.0.0.1:1").unwrap(), "127.0.0.1");
-        assert_eq!(host("[::1]:443").unwrap(), "::1");
-        for wrong in ["", ":1", "a", "a:", "a:b", "a:65536", "a:-1"] {
-            assert!(host(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -63,6 +63,7 @@ impl Listener {
         if entrance.max_sessions == 0 {
             return Err(ServeError::NothingAllowed { name: "the number of sessions" });
         }
+        entrance.check_addresses()?;
         let socket = hushed_net::Listener::bind(&entrance.listen)?;
         let address = socket.local_addr();
         if entrance.access == ClientAccess::Anyone && !address.ip().is_loopback() {

@@ -12,6 +12,7 @@ mod failures;
 mod generate;
 mod generation;
 mod greet;
+mod images;
 mod offer;
 mod options;
 mod pairs;
@@ -25,7 +26,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hushed_model::{ImageError, Item, Model, Pixels, Program, Task, TokenIds};
+use hushed_model::{Item, Model, Program, Task, TokenIds};
 use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels, logits};
 use hushed_net::{Expect, NetError, Session, Stats};
 
@@ -107,11 +108,12 @@ impl Client {
     }
 
     /// What the server offers, from a handshake alone: no session is taken. The server's certificate, bundle and this
-    /// client's token are checked as for a session.
+    /// client's token are checked as for a session, and so is whether anything may be sent to it.
     ///
     /// # Errors
     /// As [`Client::connect`].
     pub fn look(config: &ClientConfig) -> Result<Offer, ServeError> {
+        Failures::of(config).check()?;
         let Greeted { session, offer, .. } = greeted(config, Duration::ZERO, true)?;
         // The handshake is complete: how the connection ends does not matter.
         let _ = session.close();
@@ -198,35 +200,6 @@ impl Client {
         let options = options.into();
         let ids = self.checked(texts, &options)?;
         self.classes_of(&ids, &options, progress, each)
-    }
-
-    /// Like [`Client::classify_each`] for images, at most `batch` per pass. [`Client::public`] makes them from files.
-    ///
-    /// # Errors
-    /// [`ServeError::Image`] if the model reads text; [`ServeError::EmptyOption`] if `batch` is 0; as
-    /// [`Client::embed`].
-    pub fn classify_images_each(
-        &mut self,
-        images: &[Pixels],
-        batch: usize,
-        progress: Option<OnProgress>,
-        each: impl FnMut(usize, Answered<Class>),
-    ) -> Result<(), ServeError> {
-        self.labels()?;
-        if self.public().images.is_none() {
-            let source = ImageError::NoImages;
-            return Err(ServeError::Image { index: 0, source });
-        }
-        let options = Options { batch, ..Options::default() };
-        options.check()?;
-        let columns = self.program.patches().map(|patches| patches.linear.inputs);
-        let other = |image: &Pixels| Some(image.patches().cols()) != columns;
-        if let Some(index) = images.iter().position(other) {
-            let source = ImageError::OtherPatches;
-            return Err(ServeError::Image { index, source });
-        }
-        self.enough_left(images.len())?;
-        self.classes_of(images, &options, progress, each)
     }
 
     /// Checks that the texts may run and returns their tokens.
@@ -357,10 +330,10 @@ impl Client {
 
     /// The error of a run that has begun: counted against its server.
     fn failed(&mut self, error: RunError) -> ServeError {
-        if !matches!(error, RunError::Stopped) {
-            self.failures.add();
+        match error {
+            RunError::Stopped => error.into(),
+            error => self.failures.counted(error.into()),
         }
-        error.into()
     }
 
     /// Ends a pass at its next step once `flag` is raised, with an error named `stopped`; the session is then over.
@@ -735,7 +708,9 @@ mod tests {
                 assert_eq!(answered.get(), if bent { 0 } else { 3 });
                 let stats = match bent {
                     true => {
-                        assert_eq!(done.err().unwrap().name(), "peer-misbehaved");
+                        let error = done.err().unwrap();
+                        assert_eq!(error.name(), "peer-misbehaved");
+                        assert!(error.to_string().contains("failure 1 of 3"), "{error}");
                         // The session is over, and it has been counted.
                         assert!(client.ask(&Request::Table).is_err());
                         assert_eq!(client.failures.count(), 1);

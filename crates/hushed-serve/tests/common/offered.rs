@@ -52,7 +52,7 @@ impl Offered {
 
     pub fn lengths(&self) -> &'static str {
         match self.file {
-            "plan.json" | "one.json" => "public",
+            "plan.json" | "one.json" | "shared.json" => "public",
             _ => "private",
         }
     }
@@ -93,6 +93,11 @@ impl Offered {
 
     pub fn get() -> &'static Offered {
         &Offered::all()[0]
+    }
+
+    /// For a batch of texts of which up to three share a place.
+    pub fn shared() -> Offered {
+        Offered { file: "shared.json", folder: Offered::get().folder.clone() }
     }
 
     /// A decoder made for encryption, offered in the same way; its server learns no lengths.
@@ -204,6 +209,7 @@ impl Offered {
             ],
             false => &[
                 ("plan.json", Lengths::Public, last, all),
+                ("shared.json", Lengths::Public, last, all),
                 ("private.json", Lengths::Private, last, all),
                 ("one.json", Lengths::Public, last, 1),
                 ("hidden.json", Lengths::Private, last, 1),
@@ -217,6 +223,7 @@ impl Offered {
                 lengths,
                 answer,
                 max_memory: None,
+                per_place: if file == "shared.json" { 3 } else { 1 },
                 uplink: 1e7,
                 prices: reference(2),
                 placement: None,

@@ -300,3 +300,42 @@ fn stored_keys_keep_count_and_retirement() {
     let made = MemoryKeys::generate(&model, options, &mut Vec::new(), &mut |_, _| {});
     assert_eq!(name(made), "too-many-keys");
 }
+
+/// Twice as many texts as places: those that share one are answered as they are alone, in the order of the client.
+#[test]
+fn texts_share_places_and_are_answered_in_their_order() {
+    let offered = Offered::shared();
+    let work = tempfile::tempdir().unwrap();
+    let manifest = fs::read(offered.plan()).unwrap();
+    let model = ClientModel::from_bytes(&manifest, fs::read(offered.path("public")).unwrap()).unwrap();
+    let (mut keys, evaluation) = client(&model);
+    let many: Vec<String> = texts().into_iter().cycle().take(30).collect();
+    let mut request = Vec::new();
+    let sent = keys.encrypt(&model, all(&many), &mut request, &mut |_, _| {}).unwrap();
+    // Fifteen places of three, and the canary's.
+    let (places, declared) = (model.places().unwrap() / 3, &sent.declared);
+    assert_eq!((places, declared.len()), (15, 3 * 16));
+    let rows = declared.chunks(3).map(|lengths| lengths.iter().sum::<usize>());
+    assert!(rows.into_iter().all(|rows| rows <= 16));
+    assert!(declared[45] > 0 && declared[46..] == [0, 0]);
+    let texts_of = declared[..45].iter().filter(|&&length| length > 0).count();
+    assert_eq!((texts_of, declared[..45].iter().sum::<usize>()), (30, sent.tokens.iter().sum::<usize>()));
+
+    let context = RunContext::load(&offered.options(work.path()).context).unwrap();
+    let spill = work.path().join("spill");
+    fs::create_dir(&spill).unwrap();
+    let mut reply = Vec::new();
+    let bytes = RunBytes { keys: &evaluation, request: &request, spill: Some(&spill) };
+    context.run_in_memory(bytes, &mut reply, &|_| {}).unwrap();
+    let answer = keys.decrypt(&model, &reply).unwrap();
+    assert!(answer.check_canary().is_ok() && answer.tokens == sent.tokens);
+    assert_close(&offered, &many, &answer);
+
+    // What does not fit is refused, and how many would.
+    let most: Vec<String> = many.iter().cycle().take(200).cloned().collect();
+    let refused = keys.encrypt(&model, all(&most), &mut Vec::new(), &mut |_, _| {});
+    assert_eq!(name(refused), "too-many-texts");
+    let counts: Vec<usize> = sent.tokens.iter().copied().cycle().take(200).collect();
+    let fitting = model.fitting(&counts).unwrap();
+    assert!((30..=45).contains(&fitting), "{fitting}");
+}

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::Running;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_golden};
-use hushed_model::{ImageError, Model, Pixels, largest};
+use hushed_model::{ImageError, Model, Pixels, cosine, largest};
 use hushed_serve::{Options, ServeError, Server, ServerConfig, TooLong};
 
 const FILES: [&str; 6] = ["wide.png", "same.png", "gray.png", "palette.png", "alpha.png", "full.jpg"];
@@ -75,4 +75,31 @@ fn settings_that_images_do_not_have() {
         let refused = bind(change);
         assert!(matches!(refused, Err(ServeError::NotForImages { .. })));
     }
+}
+
+/// Vectors of images, alone and several to a pass; a classifier gives none.
+#[test]
+fn vectors_are_those_of_the_clear_model() {
+    let folder = tiny_golden("clip-vision-projection");
+    let model = Model::load(&folder).unwrap();
+    let server = Running::start(|c| c.model = folder);
+    let images = images(&model);
+    let clear = model.embed(images.clone()).unwrap();
+    let mut client = server.connect().unwrap();
+    for batch in [1, 4] {
+        let mut found = Vec::new();
+        client
+            .embed_images_each(&images, batch, None, |index, answer| {
+                assert_eq!((answer.tokens, answer.pass.first), (17, index / batch * batch));
+                found.push(answer.values);
+            })
+            .unwrap();
+        assert_eq!(found.len(), clear.len());
+        assert!(found.iter().zip(&clear).all(|(a, b)| cosine(a, b) > 0.9999));
+    }
+    assert!(client.classify_images_each(&images, 1, None, |_, _| ()).is_err());
+    client.close().unwrap();
+    let server = Running::start(|c| c.model = tiny_golden("vit"));
+    let mut client = server.connect().unwrap();
+    assert!(client.embed_images_each(&images, 1, None, |_, _| ()).is_err());
 }

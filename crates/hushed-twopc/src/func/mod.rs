@@ -12,7 +12,7 @@
 //! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-8 or 1-of-16 OT each way | [`curve`] |
 //! | ReLU, squared ReLU | one comparison and one multiplexer; one square | [`relu`] |
 //! | σ of a score, for attention without softmax | as tanh | [`sigmoid`] |
-//! | 1/x and 1/√x of one number per row | highest bit, one polynomial | [`inverse`] |
+//! | 1/x and 1/√x of one number per row | highest bit and one polynomial, or a series on segments | [`inverse`] |
 //! | LayerNorm, RMSNorm without gain and offset | a row's sum of squares and 1/√x, a product per element | [`norm`] |
 
 pub mod curve;
@@ -21,6 +21,7 @@ mod format;
 pub mod inverse;
 pub mod norm;
 pub mod relu;
+mod series;
 pub mod sigmoid;
 pub mod softmax;
 

@@ -7,7 +7,7 @@
 //! smaller.
 
 use super::format::{Format, narrow, rescale, rescale_cost};
-use super::inverse::{inverse_root, inverse_root_cost};
+use super::inverse::{Positive, inverse_root, inverse_root_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{Expected, TwopcError, expect_at_most};
@@ -220,7 +220,7 @@ pub fn unit_rows_cost(rows: usize, width: usize, from: Format, layouts: &Layouts
 
 fn inverse_deviation_cost(shape: NormShape, how: &Deviation, layouts: &Layouts) -> Result<RowsCost, TwopcError> {
     let NormShape { rows, width, .. } = shape;
-    let root = inverse_root_cost(layouts.link(), rows, how.sum_bits(), how.root.ring);
+    let root = inverse_root_cost(layouts.link(), rows, Positive::below(how.sum_bits()), how.root.ring);
     Ok(RowsCost::from(root) + row_squares_cost(rows, width, how.squared.ring, layouts)?)
 }
 
@@ -295,7 +295,7 @@ fn inverse_deviation(
     let epsilon = (shape.epsilon * width as f64 * unit).round() as i64;
     let v = v.add_public(ctx.party(), epsilon.max(1));
     let scale = (width as f64 * unit).sqrt();
-    inverse_root(ctx, &v, how.sum_bits(), scale, how.root.frac, how.root.ring)
+    inverse_root(ctx, &v, Positive::below(how.sum_bits()), scale, how.root.frac, how.root.ring)
 }
 
 /// Divides each row by its length, for sentence embeddings. `x` in `from`, result in [`UNIT_ROW`].

@@ -30,6 +30,10 @@ const COARSE: Format = Format::new(14, 3);
 const CLIP: f64 = 15.875;
 /// Low bits that the comparison with [`CLIP`] ignores: it is exact to half their weight, 1/8, and CLIP + 1/8 = 16.
 const CLIP_DROP: u32 = 10;
+/// No exponential is larger: 2^(1/8), and what is lost by rounding.
+pub const MOST: f64 = 1.093;
+/// The largest exponential of a row is not smaller: 2^(−1/8), and what is lost by rounding.
+pub const LEAST_LARGEST: f64 = 0.91;
 
 /// 2^(s − max) for every element of rows of `widths` scores in [`SCORES`], one row after another, up to a common factor
 /// per row between 2^(−1/8) and 2^(1/8), as the maximum is off by less than 1/8. The result is in `to`, non-negative

@@ -3,7 +3,7 @@
 
 use super::Format;
 use super::curve::{GELU_EIGHT, curve_scaled};
-use super::inverse::{inverse_root, reciprocal};
+use super::inverse::{Positive, inverse_root, reciprocal};
 use super::relu::relu;
 use super::sigmoid::{ARGUMENT, KAPPA, sigmoid};
 use super::softmax::{SCORES, exponentials};
@@ -49,8 +49,8 @@ fn functions_over_ferret() {
         scores: exponentials(ctx, &x.scores, &[COLUMNS; ROWS], weights).unwrap(),
         hidden: curve_scaled(ctx, &GELU_EIGHT, &x.hidden, from.frac, to).unwrap(),
         rectified: relu(ctx, &x.rectified, from, to).unwrap(),
-        sums: reciprocal(ctx, &x.sums, 21, 8192.0, 16, small).unwrap(),
-        variances: inverse_root(ctx, &x.variances, 33, root, 16, small).unwrap(),
+        sums: reciprocal(ctx, &x.sums, Positive::below(21), 8192.0, 16, small).unwrap(),
+        variances: inverse_root(ctx, &x.variances, Positive::below(33), root, 16, small).unwrap(),
     };
     let six = |weights, scores, hidden, rectified, sums, variances| Six {
         weights,

@@ -4,7 +4,7 @@ use super::*;
 use crate::ctx::Ctx;
 use crate::func::Format;
 use crate::func::curve::{GELU_EIGHT, curve_scaled, curve_scaled_cost};
-use crate::func::inverse::{reciprocal, reciprocal_cost};
+use crate::func::inverse::{Positive, reciprocal, reciprocal_cost};
 use crate::func::softmax::{SCORES, exponentials, exponentials_cost};
 use crate::gadget::{
     largest_of_few, largest_of_few_cost, leading_one, leading_one_cost, max_of_rows, max_of_rows_cost, msb, msb_cost,
@@ -230,11 +230,12 @@ fn functions_err_as_declared_in_every_form() {
     );
 
     let (sums, to) = ((1..60).map(|i| i * i * 501).collect::<Vec<u64>>(), Ring::new(36));
-    let step = |ctx: &mut Ctx, x: &Share| reciprocal(ctx, x, 21, 8192.0, 16, to).unwrap();
+    let of = Positive::below(21).within(501, 59 * 59 * 501);
+    let step = |ctx: &mut Ctx, x: &Share| reciprocal(ctx, x, of, 8192.0, 16, to).unwrap();
     over_links(
         &share(Ring::new(30), &sums, 7),
         step,
-        |link| reciprocal_cost(link, sums.len(), 21, to),
+        |link| reciprocal_cost(link, sums.len(), of, to),
         |a, b| {
             for (x, y) in sums.iter().zip(reveal(a, b)) {
                 let (want, got) = (8192.0 / *x as f64, y as f64 / 65536.0);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hushed_fhe::calibrate::{Options, Quantity, Reach, Sample, calibrate, reaches, vocabulary, weights_sha256};
 use hushed_fhe::{Candidate, FheError};
-use hushed_model::{Item, Model, ModelError, Task};
+use hushed_model::{Item, Model, ModelError, Task, counted};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -48,7 +48,7 @@ impl Args {
         out: &Output,
         dir: &Path,
         (given, mut digest): (Read, Sha256),
-        output: Option<&Path>,
+        path: &Path,
         too_long: &Truncate,
     ) -> Result<(), CliError> {
         let model = Model::load(dir)?;
@@ -89,8 +89,7 @@ impl Args {
         for candidate in &choices.report.candidates {
             out.result(json!({ "candidate": candidate }), || shown(candidate))?;
         }
-        let path = output.map_or_else(|| dir.join("calibration-fhe.json"), Path::to_owned);
-        write(&choices.to_json().map_err(FheError::from)?, &path)?;
+        write(&choices.to_json().map_err(FheError::from)?, path)?;
         if let Some(path) = &self.unseen {
             let texts = items(&Read::Texts(input::read_lines(path)?).without_blanks())?;
             out.note("looking at other texts");
@@ -103,8 +102,8 @@ impl Args {
         out.summary(
             end,
             &format!(
-                "{} texts measured, {} of them not while degrees were chosen; written to {}",
-                choices.texts,
+                "{} measured, {} of them not while degrees were chosen; written to {}",
+                counted(choices.texts, "text"),
                 choices.report.held_out,
                 path.display()
             ),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use hushed_fhe::AnswerRows;
+use hushed_model::counted;
 use hushed_serve::fhe::{self, Answer, CanaryOutcome, Chosen, Head, Item, Scored, Wanted, perplexity};
 use serde_json::{Value, json};
 
@@ -11,7 +12,6 @@ use crate::connect::at_least_one;
 use crate::error::CliError;
 use crate::input::{Given, items, read_lines};
 use crate::output::{Output, answer, answer_text};
-use crate::words::counted;
 
 /// Decrypt the answers of a run
 #[derive(clap::Args)]
@@ -141,7 +141,7 @@ impl Next {
         out.result(object, || {
             let shown = next.iter().map(|t| format!("{:?} {:.3}", t.text, t.log_probability));
             let shown: Vec<String> = shown.collect();
-            format!("text {index}, {tokens} tokens: next {}", shown.join(", "))
+            format!("text {index}, {}: next {}", counted(tokens, "token"), shown.join(", "))
         })
     }
 }
@@ -232,7 +232,7 @@ pub fn show_likelihoods(out: &Output, texts: &[Scored], rounded: Option<&[Scored
                 .map_or_else(|| "no perplexity: there is one token".to_owned(), |p| format!("perplexity {p:.3}"));
             let rounded = rounded.and_then(Scored::perplexity);
             let rounded = rounded.map_or_else(String::new, int8);
-            format!("text {index}, {tokens} tokens: log-likelihood {sum:.4}, {perplexity}{rounded}")
+            format!("text {index}, {}: log-likelihood {sum:.4}, {perplexity}{rounded}", counted(tokens, "token"))
         })?;
     }
     let all = perplexity(texts);
@@ -267,8 +267,8 @@ pub fn show_choices(out: &Output, items: &[Chosen]) -> Result<Whole, CliError> {
     let right = items.iter().filter(|item| item.right == Some(true)).count();
     let accuracy = (known > 0).then(|| right as f64 / known as f64);
     let words = match known {
-        0 => format!(" in {} items", items.len()),
-        known => format!(" in {} items; {right} of {known} right", items.len()),
+        0 => format!(" in {}", counted(items.len(), "item")),
+        known => format!(" in {}; {right} of {known} right", counted(items.len(), "item")),
     };
     let object = json!({
         "items": items.len(), "labelled": known, "right": right, "accuracy": accuracy,

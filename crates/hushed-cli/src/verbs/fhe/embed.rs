@@ -6,7 +6,6 @@ use hushed_fhe::plan::public_plan::Lengths;
 use hushed_serve::fhe::wire::JobState;
 use hushed_serve::fhe::{Item, Remote, RemoteEvent, RemoteOptions, Wanted, Warning};
 use hushed_serve::{ClientConfig, TooLong};
-use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::decrypt::{self, View};
@@ -15,6 +14,7 @@ use crate::error::CliError;
 use crate::input::{Asked, Given};
 use crate::lengths::Learns;
 use crate::output::Output;
+use crate::running::Counting;
 
 /// A client's key folder, and what the client insists on.
 #[derive(clap::Args)]
@@ -177,13 +177,13 @@ impl BatchArgs {
             Sent::Items(items) => remote.submit_items(items, &mut watch)?,
         };
         if self.detach {
-            shown.bar.finish_and_clear();
+            shown.counting.end();
             return out.result(json!({ "job": job.to_string() }), || {
                 format!("job {job}: fetch its answers with --job {job}")
             });
         }
         let answer = remote.collect(&job, &mut watch)?;
-        shown.bar.finish_and_clear();
+        shown.counting.end();
         decrypt::show(out, &answer, self.anyway, view)?;
         // Only answers that have been shown are deleted.
         Ok(remote.forget(&job)?)
@@ -193,13 +193,12 @@ impl BatchArgs {
 /// A bar for the current step, and a line for each event worth one.
 struct Shown<'a> {
     out: &'a Output,
-    bar: ProgressBar,
+    counting: Counting<'a>,
 }
 
 impl<'a> Shown<'a> {
     fn new(out: &'a Output) -> Shown<'a> {
-        let bar = out.progress(1, "connecting");
-        Shown { out, bar }
+        Shown { out, counting: Counting::new(out, "connecting") }
     }
 
     fn event(&self, event: RemoteEvent) {
@@ -219,8 +218,8 @@ impl<'a> Shown<'a> {
                 self.note(&format!("the retired keys, and what was sent under them, are in {}", folder.display()))
             }
             RemoteEvent::Ordered(order) => self.note(&keygen::told(order)),
-            RemoteEvent::Keys(done, of) => self.step("making keys", done as u64, of as u64),
-            RemoteEvent::Encrypting(done, of) => self.step("encrypting", done as u64, of as u64),
+            RemoteEvent::Keys(done, of) => self.counting.at("making keys", done as u64, of as u64),
+            RemoteEvent::Encrypting(done, of) => self.counting.at("encrypting", done as u64, of as u64),
             RemoteEvent::Encrypted(sent) => {
                 let most = match self.out.is_json() {
                     true => usize::MAX,
@@ -235,41 +234,36 @@ impl<'a> Shown<'a> {
                     "keys" => "sending keys, MiB",
                     _ => "sending texts, MiB",
                 };
-                self.step(what, done >> 20, of >> 20);
+                self.counting.at(what, done >> 20, of >> 20);
             }
-            RemoteEvent::Fetching(done, of) => self.step("fetching, KiB", done >> 10, of >> 10),
+            RemoteEvent::Fetching(done, of) => self.counting.at("fetching, KiB", done >> 10, of >> 10),
             RemoteEvent::Job(state) => self.job(state),
             RemoteEvent::Lost(why) => self.note(&format!("the server is out of reach ({why}); trying again")),
         }
     }
 
     fn job(&self, state: JobState) {
+        let bar = self.counting.bar();
         match state {
             JobState::Queued { ahead, left } => {
-                self.bar.set_message(format!("queued, {ahead} before it{}", about(left)));
+                bar.set_message(format!("queued, {ahead} before it{}", about(left)));
             }
             JobState::Running { layer, of, part, left } => {
                 let done = u64::from(layer) * 1000 + u64::from(part);
-                self.bar.set_length(u64::from(of.max(1)) * 1000);
-                self.bar.set_position(done);
-                self.bar.set_message(format!("layer {} of {of}{}", layer.saturating_add(1).min(of), about(left)));
+                bar.set_length(u64::from(of.max(1)) * 1000);
+                bar.set_position(done);
+                bar.set_message(format!("layer {} of {of}{}", layer.saturating_add(1).min(of), about(left)));
             }
             JobState::Done { .. } | JobState::Unknown | JobState::Failed(_) => {}
         }
     }
 
-    fn step(&self, what: &'static str, done: u64, of: u64) {
-        self.bar.set_message(what);
-        self.bar.set_length(of.max(1));
-        self.bar.set_position(done);
-    }
-
     fn note(&self, line: &str) {
-        self.bar.suspend(|| self.out.note(line));
+        self.counting.bar().suspend(|| self.out.note(line));
     }
 
     fn warn(&self, line: &str) {
-        self.bar.suspend(|| self.out.warn(line));
+        self.counting.bar().suspend(|| self.out.warn(line));
     }
 }
 

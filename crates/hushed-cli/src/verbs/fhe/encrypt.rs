@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hushed_model::counted;
 use hushed_serve::fhe::{self, Item, Warning};
 use serde_json::{Value, json};
 
@@ -9,6 +10,7 @@ use crate::error::CliError;
 use crate::input::{Given, Scorable, Truncate};
 use crate::lengths::Learns;
 use crate::output::Output;
+use crate::running::Counting;
 
 /// Encrypt private texts for a run
 #[derive(clap::Args)]
@@ -68,8 +70,7 @@ impl Args {
                 Item::texts(&items)
             }
         };
-        let bar = out.progress(1, "encrypting");
-        let shown = bar.clone();
+        let shown = Counting::new(out, "encrypting");
         let sent = fhe::encrypt(
             &fhe::EncryptOptions {
                 plan: &self.files.plan,
@@ -80,12 +81,9 @@ impl Args {
                 lengths: self.lengths.map(Learns::name),
                 out: &self.out,
             },
-            &mut |done, of| {
-                shown.set_length(of as u64);
-                shown.set_position(done as u64);
-            },
+            &mut |done, of| shown.at("encrypting", done as u64, of as u64),
         )?;
-        bar.finish_and_clear();
+        shown.end();
         for line in Warning::lines(&sent.warnings, Warning::NAMED) {
             out.warn(&line);
         }
@@ -101,9 +99,9 @@ impl Args {
                 _ => "no lengths".to_owned(),
             };
             format!(
-                "request {} of {} texts in {} ({:.1} MiB); the server learns {lengths}",
+                "request {} of {} in {} ({:.1} MiB); the server learns {lengths}",
                 sent.id,
-                sent.tokens.len(),
+                counted(sent.tokens.len(), "text"),
                 self.out.display(),
                 sent.bytes as f64 / f64::from(1 << 20)
             )

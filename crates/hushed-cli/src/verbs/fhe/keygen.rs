@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use hushed_fhe::plan::public_plan::Lengths;
+use hushed_model::counted;
 use hushed_serve::fhe::{self, KeyOrder, KeygenOptions};
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::output::{Output, gib};
+use crate::running::Counting;
 
 /// Make keys for encrypted runs
 #[derive(clap::Args)]
@@ -58,20 +60,18 @@ impl MostKeys {
 
 /// A line that says what is about to be made.
 pub fn told(order: KeyOrder) -> String {
-    format!("the manifest asks for {} keys, {:.2} GiB", order.keys, gib(order.bytes))
+    format!("the manifest asks for {}, {:.2} GiB", counted(order.keys, "key"), gib(order.bytes))
 }
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         out.note(&told(KeyOrder::read(&self.plan)?));
-        let bar = out.progress(1, "keys");
-        let shown = bar.clone();
+        let shown = Counting::new(out, "keys");
         let options = self.most.options(self.days);
         let record = fhe::keygen(&self.plan, &self.out, options, &mut |done, of| {
-            shown.set_length(of as u64);
-            shown.set_position(done as u64);
+            shown.at("keys", done as u64, of as u64);
         })?;
-        bar.finish_and_clear();
+        shown.end();
         // A client compares the hash with its server's operator, and the lengths are what the server will learn.
         let (plan, _) = fhe::read_plan(&self.plan)?;
         let learns = match plan.lengths {

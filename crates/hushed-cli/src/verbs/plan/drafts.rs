@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hushed_model::counted;
 use hushed_mpc::plan::drafts::{Drafts, NETWORKS};
 use hushed_mpc::plan::{Exposure, Plan, Request};
 use serde_json::{Map, Value, json};
@@ -25,8 +26,9 @@ pub fn show(out: &Output, dir: &Path, request: &Request) -> Result<(), CliError>
     out.result(object, || {
         let text = |plan| Sum::of(std::slice::from_ref(plan)).text();
         let mut all = format!(
-            "a pass of one row: {}\na pass of {rows} rows, {} of them drafts: {}, {:.0} MB a session",
+            "a pass of one row: {}\na pass of {}, {} of them drafts: {}, {:.0} MB a session",
             text(&found.one),
+            counted(rows, "row"),
             found.drafts(),
             text(&found.all),
             found.all.memory.session as f64 / 1e6,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::KeySpecs;
+use hushed_fhe::packing::sequences::texts_a_batch;
 use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
 use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, hex};
@@ -24,6 +25,7 @@ use sha2::{Digest, Sha256};
 use crate::error::CliError;
 use crate::lengths::Learns;
 use crate::output::Output;
+use crate::overwrite::Overwrite;
 use crate::verbs::plan::words::{describe, priced, summary};
 
 /// The least cosine between a canary's answer and the clear one.
@@ -58,6 +60,29 @@ pub struct Args {
         help_heading = "With --protocol fhe"
     )]
     goal: Option<Least>,
+
+    /// fhe: let up to N texts share the rows of one place of a batch: a batch then takes more short texts, each of
+    /// which costs less. For models that embed, with --lengths public
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=64),
+        conflicts_with_all = ["texts", "goal"],
+        env = "HUSHED_PACK",
+        help_heading = "With --protocol fhe"
+    )]
+    pack: u16,
+
+    /// fhe: a file with the number of tokens of a text on each line: costs per text are those of texts like these
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["texts", "goal"],
+        env = "HUSHED_TOKEN_COUNTS",
+        help_heading = "With --protocol fhe"
+    )]
+    token_counts: Option<PathBuf>,
 
     /// fhe: the file that `hushed calibrate --protocol fhe` wrote; without it degrees and steps are assumed
     #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION", help_heading = "With --protocol fhe")]
@@ -114,8 +139,11 @@ pub struct Args {
     public_model: Option<PathBuf>,
 
     /// fhe: allow the table of token vectors, the positions and the first norm to be public
-    #[arg(long, env = "HUSHED_PUBLIC_EMBEDDING", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
+    #[arg(long, env = "HUSHED_PUBLIC_EMBEDDING", help_heading = "With --protocol fhe")]
     public_embedding: bool,
+
+    #[command(flatten)]
+    overwrite: Overwrite,
 
     /// fhe: a text whose answer the manifest states, so that clients can check a run
     #[arg(
@@ -202,11 +230,15 @@ pub struct Request<'a> {
 
 impl Args {
     pub fn run(&self, request: &Request<'_>, out: &Output) -> Result<(), CliError> {
+        let written = [&self.public_plan, &self.public_model];
+        written.into_iter().flatten().try_for_each(|path| self.overwrite.check(path))?;
         let files = PublicFiles::read(request.dir).map_err(hushed_model::ModelError::from)?;
         let public = files.parse().map_err(hushed_model::ModelError::from)?;
+        let counts = self.token_counts.as_deref().map(read_counts).transpose()?;
+        let all = request.tokens.iter().chain(counts.iter().flatten());
         let longest = match &public.images {
             Some(images) => images.patches() + 1,
-            None => request.tokens.iter().copied().max().unwrap_or(0),
+            None => all.copied().max().unwrap_or(0),
         };
         let rows = self.rows.unwrap_or(longest).next_power_of_two();
         let limit = public.max_tokens;
@@ -242,7 +274,8 @@ impl Args {
             self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
         let mut options = FheOptions {
             rows,
-            texts: self.texts.unwrap_or(usize::MAX),
+            texts: self.texts(counts.as_deref(), rows, &params)?,
+            per_place: self.pack.into(),
             lengths: match program.vocabulary() {
                 // A sigmoid needs no padding mask, and a softmax's is encrypted: nobody has to know where a text ends.
                 Some(_) => Lengths::Private,
@@ -304,6 +337,16 @@ impl Args {
         }
         out.result(json!({ "plan": object }), || summary(&plan, offered.is_some(), self.verbose))?;
         self.publish(public.as_ref(), offered.as_ref(), out)
+    }
+
+    /// Texts of the batch: those asked for, or as many as fit of those with these numbers of tokens; else one a place.
+    fn texts(&self, counts: Option<&[usize]>, rows: usize, params: &CkksParams) -> Result<usize, CliError> {
+        let places = (params.slots() / rows).saturating_sub(usize::from(self.canary.is_some()));
+        Ok(match counts {
+            Some(counts) => texts_a_batch(rows, self.pack.into(), places, counts).map_err(FheError::from)?,
+            None if self.pack > 1 => places,
+            None => self.texts.unwrap_or(usize::MAX),
+        })
     }
 
     /// The public model, if it or a manifest is asked for.
@@ -399,6 +442,21 @@ impl Args {
             Some(what) => measure_prices(params, threads, what == Measure::Whole)?,
             None => reference(threads).at_pace(pace(params)?),
         })
+    }
+}
+
+/// The numbers of tokens in the lines of a file.
+fn read_counts(path: &Path) -> Result<Vec<usize>, CliError> {
+    let bytes = read(path)?;
+    let counts = bytes.split(|&byte| byte == b'\n').zip(1..);
+    let counts = counts.filter(|(line, _)| !line.trim_ascii().is_empty()).map(|(bytes, line)| {
+        let count = str::from_utf8(bytes.trim_ascii()).ok().and_then(|count| count.parse::<usize>().ok());
+        count.filter(|&count| count > 0).ok_or_else(|| CliError::TokenCount { path: path.to_owned(), line })
+    });
+    let counts: Vec<usize> = counts.collect::<Result<_, _>>()?;
+    match counts.is_empty() {
+        true => Err(CliError::TokenCount { path: path.to_owned(), line: 1 }),
+        false => Ok(counts),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The costs of all passes of a generated text.
 
+use hushed_model::counted;
 use hushed_mpc::plan::Plan;
 use serde_json::{Value, json};
 
@@ -40,11 +41,11 @@ impl Sum {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "{:.2} MB up, {:.2} MB down, {:.2} MB of OTs, {} rounds, {:.2} s, {:.2} s with the network",
+            "{:.2} MB up, {:.2} MB down, {:.2} MB of OTs, {}, {:.2} s, {:.2} s with the network",
             self.bytes_up as f64 / 1e6,
             self.bytes_down as f64 / 1e6,
             self.ot_bytes as f64 / 1e6,
-            self.rounds,
+            counted(self.rounds, "round"),
             self.seconds,
             self.seconds_in_all
         )

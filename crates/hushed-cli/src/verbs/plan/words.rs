@@ -3,10 +3,9 @@
 use hushed_fhe::plan::public_plan::AnswerRows;
 use hushed_fhe::plan::{CurvePoint, FhePlanReport, Form, Step, TernaryMaps};
 use hushed_math::cpu::Cpu;
-use hushed_model::StepId;
+use hushed_model::{StepId, counted};
 
 use crate::output::gib;
-use crate::words::counted;
 
 pub fn priced(point: &CurvePoint) -> String {
     format!(
@@ -69,9 +68,13 @@ pub fn summary(plan: &FhePlanReport, offered: bool, verbose: bool) -> String {
             plan.prices.disk / 1e9,
         ),
     };
+    let shared = match p.per_place {
+        1 => String::new(),
+        most => format!(", up to {most} in the rows of one place"),
+    };
     let mut text = format!(
-        "{} of {} (room for {}), protocol {}, parameters {} of {:.0} bits{assumed}\n\
-         time               {:9.0} s on {} threads, prices {measured}; {:.1} s a text\n\
+        "{} of {} (room for {}{shared}), protocol {}, parameters {} of {:.0} bits{assumed}\n\
+         time               {:9.0} s on {}, prices {measured}; {:.1} s a text\n\
          bootstraps         {:9} ({} of columns, {} of sums and variances), {:.0} s of the time; {:.2} a text\n\
          key switches       {:9} ({} rotations, {} relinearisations); {:.1} a text\n\
          weights × columns  {:9}\n\
@@ -80,7 +83,7 @@ pub fn summary(plan: &FhePlanReport, offered: bool, verbose: bool) -> String {
          reply              {:9.1} MiB, numbers within {}, an error of deviation 2^{:.1} {declared}, kept to {} bits after the point\n\
          failure            2^{:.0} for all of it\n\
          placement          columns uploaded with {} primes, {} before attention, {} before the feed-forward, {} for sums and variances; \
-         {} and {} baby steps, {} heads and {} hidden columns at a time{}",
+         {} and {} baby steps, {} and {} at a time{}",
         counted(plan.texts, "text"),
         counted(plan.rows, "row"),
         plan.places,
@@ -88,7 +91,7 @@ pub fn summary(plan: &FhePlanReport, offered: bool, verbose: bool) -> String {
         plan.parameters,
         plan.log2_qp,
         w.seconds,
-        plan.prices.threads,
+        counted(plan.prices.threads, "thread"),
         plan.per_text.seconds,
         w.bootstraps(),
         w.bootstraps_wide,
@@ -121,8 +124,8 @@ pub fn summary(plan: &FhePlanReport, offered: bool, verbose: bool) -> String {
         p.statistics,
         p.scores_baby,
         p.attend_baby,
-        p.heads_together,
-        p.hidden_block,
+        counted(p.heads_together, "head"),
+        counted(p.hidden_block, "hidden column"),
         if p.pairs { ", columns two in a vector" } else { "" },
     );
     for alternative in plan.alternatives.iter().filter(|_| verbose) {
@@ -138,10 +141,11 @@ pub fn summary(plan: &FhePlanReport, offered: bool, verbose: bool) -> String {
         text += &format!("\n  {:<48} {seconds}", alternative.what);
     }
     if !verbose && !plan.alternatives.is_empty() {
-        text += &format!("; {} others were tried (--verbose)", plan.alternatives.len());
+        let others = counted(plan.alternatives.len(), "alternative");
+        text += &format!("; {others} tried (--verbose)");
     }
     if let Some(logits) = plan.logits {
-        text += &format!("\nanswer: {logits} logits a text");
+        text += &format!("\nanswer: {} a text", counted(logits, "logit"));
     }
     let width = plan.width;
     match plan.answer {

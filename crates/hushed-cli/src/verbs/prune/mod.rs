@@ -2,18 +2,17 @@
 
 mod measures;
 
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use hushed_model::prune::{PruneError, prune, write};
-use hushed_model::{FUNCTIONS, Item, Model, Task, cosine, largest};
+use hushed_model::prune::{prune, write};
+use hushed_model::{FUNCTIONS, Item, Model, Task, cosine, counted, largest};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::images::Given;
 use crate::input::Truncate;
 use crate::output::Output;
-use crate::words::counted;
+use crate::overwrite::refuse;
 use measures::Known;
 
 /// One item in this many is not fitted, but compared.
@@ -65,11 +64,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        if self.out.exists() {
-            let path = self.out.display().to_string();
-            let source = ErrorKind::AlreadyExists.into();
-            return Err(PruneError::Write { path, source }.into());
-        }
+        refuse(&self.out, "give another --out")?;
         let given = self.given.read()?;
         if given.len() < HELD {
             let given = given.len();
@@ -88,13 +83,17 @@ impl Args {
         let measures = self.known.measures(&whole, &held, &self.too_long)?;
         let before = measures.iter().map(|measure| measure.of(&whole));
         let before = before.collect::<Result<Vec<_>, _>>()?;
-        out.note(&format!("fitting {} to {} texts or images …", counted(layers.len(), "layer"), sample.len()));
+        out.note(&format!("fitting {} to {} …", counted(layers.len(), "layer"), counted(sample.len(), "item")));
         let mut pruned = whole.clone();
         for fit in prune(&mut pruned, &layers, &sample)? {
             let object = json!({ "layer": fit.layer, "rows": fit.rows, "explained": fit.explained });
             out.result(object, || {
                 let share = 100.0 * fit.explained;
-                format!("layer {}: {share:.1} % of the variance is linear, over {} rows", fit.layer, fit.rows)
+                format!(
+                    "layer {}: {share:.1} % of the variance is linear, over {}",
+                    fit.layer,
+                    counted(fit.rows, "row")
+                )
             })?;
         }
         let (mut object, mut words) = compared(&whole, &pruned, held)?;

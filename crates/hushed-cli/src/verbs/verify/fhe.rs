@@ -9,7 +9,7 @@ use hushed_fhe::plan::public_plan::{Lengths, named};
 use hushed_fhe::verify::{
     Answer, Difference, Event, OnKey, Options, OutOfRange, Report, Stage, Which, retrieval, verify,
 };
-use hushed_model::{Matrix, Model, cosine, likeliest};
+use hushed_model::{Matrix, Model, cosine, counted, likeliest};
 use serde_json::{Map, Value, json};
 
 use super::plot;
@@ -21,6 +21,7 @@ use crate::labels::rank_correlation;
 use crate::lengths::Learns;
 use crate::machine::Machine;
 use crate::output::Output;
+use crate::overwrite::Overwrite;
 use crate::running::Running;
 use crate::verbs::plan::read_choices;
 
@@ -67,16 +68,19 @@ pub struct Args {
     queries: Option<PathBuf>,
 
     /// fhe: show every step of a layer, not only its output
-    #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
+    #[arg(long, env = "HUSHED_STEPS", help_heading = "With --protocol fhe")]
     steps: bool,
 
     /// fhe: plot the errors of all steps to FILE (SVG)
     #[arg(long, value_name = "FILE.svg", env = "HUSHED_PLOT", help_heading = "With --protocol fhe")]
     plot: Option<PathBuf>,
 
+    #[command(flatten)]
+    overwrite: Overwrite,
+
     /// fhe: also run on ciphertexts, with a key made here, decrypting every step: minutes per layer or more with the
     /// parameters of real runs
-    #[arg(long, env = "HUSHED_ENCRYPTED", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
+    #[arg(long, env = "HUSHED_ENCRYPTED", help_heading = "With --protocol fhe")]
     encrypted: bool,
 
     /// fhe: with --encrypted, memory for everything, in GiB: a run that needs more spills to disk, and is refused if
@@ -118,6 +122,7 @@ impl Args {
         scores: &[f64],
         too_long: &Truncate,
     ) -> Result<(), CliError> {
+        self.plot.as_ref().map_or(Ok(()), |path| self.overwrite.check(path))?;
         let documents = given.len();
         if let Some(path) = &self.queries {
             let mut texts = given.texts()?;
@@ -201,7 +206,12 @@ impl Args {
         }
         self.table(out, &report)?;
         if let Some(path) = &self.plot {
-            let title = format!("{} texts, {rows} rows a text, {} ({} layers)", items.len(), self.parameters, layers);
+            let title = format!(
+                "{}, {rows} rows a text, {} ({})",
+                counted(items.len(), "text"),
+                self.parameters,
+                counted(layers, "layer")
+            );
             fs::write(path, plot::svg(&report.stages, &title))
                 .map_err(|source| CliError::WriteFile { path: path.clone(), source })?;
         }
@@ -245,7 +255,7 @@ impl Args {
             "worst_layer": { "polynomial": approximations, "noise": noise, "encrypted": encrypted, "measured_noise": measured },
         });
         let named = |name: &Option<String>| name.clone().unwrap_or("no layer".to_owned());
-        let mut text = format!("{texts} texts, {} left out", texts - answers.len());
+        let mut text = format!("{}, {} left out", counted(texts, "text"), texts - answers.len());
         if self.texts.is_none() {
             text +=
                 &format!("; most is lost to polynomials in {}, to noise in {}", named(&approximations), named(&noise));
@@ -281,8 +291,11 @@ impl Args {
                 let ranked = retrieval(&asked, &found, of);
                 object["retrieval"] = json!(ranked);
                 text += &format!(
-                    "; first document the same for {} of {} queries, {} of {} pairs of documents in the other order",
-                    ranked.match_count, ranked.queries, ranked.swapped, ranked.pairs
+                    "; first document the same for {} of {}, {} of {} of documents in the other order",
+                    ranked.match_count,
+                    counted(ranked.queries, "query"),
+                    ranked.swapped,
+                    counted(ranked.pairs, "pair")
                 );
             }
             if let Some((clear, private, agreement)) = correlations(answers, scores, of) {

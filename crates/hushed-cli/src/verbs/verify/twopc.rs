@@ -1,6 +1,6 @@
 //! `hushed verify` of a two-party run, with both parties on this machine.
 
-use hushed_model::{Item, Model, Task, cosine, largest};
+use hushed_model::{Item, Model, Task, cosine, counted, largest};
 use hushed_mpc::verify::{Answer, Report, verify};
 use serde_json::json;
 
@@ -84,8 +84,9 @@ fn end_of_tokens(out: &Output, texts: usize, report: &Report) -> Result<(), CliE
     out.summary(
         object,
         &format!(
-            "{texts} texts: of {all} tokens that follow a row, {agree} are those of the clear model; of {sure} whose clear logit leads by more \
+            "{}: of {all} tokens that follow a row, {agree} are those of the clear model; of {sure} whose clear logit leads by more \
              than {SURE}, {sure_agree}; most is lost in {}",
+            counted(texts, "text"),
             worst.as_deref().unwrap_or("no stage")
         ),
     )
@@ -97,8 +98,8 @@ fn end(out: &Output, report: &Report, scores: &[f64]) -> Result<(), CliError> {
     let worst = report.worst_stage().map(|s| s.stage.clone());
     let mut end = json!({ "texts": report.answers.len(), "cosine_min": least, "worst_stage": worst });
     let mut text = format!(
-        "{} texts; least cosine {least:.6}; most is lost in {}",
-        report.answers.len(),
+        "{}; least cosine {least:.6}; most is lost in {}",
+        counted(report.answers.len(), "text"),
         worst.as_deref().unwrap_or("no stage")
     );
     if !scores.is_empty() {

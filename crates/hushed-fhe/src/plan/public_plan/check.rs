@@ -46,6 +46,15 @@ impl FhePlan {
         if let Lengths::Bucket(multiple) = self.lengths {
             require((1..=self.rows).contains(&multiple), "bucket", multiple.to_string())?;
         }
+        let per_place = self.placement.per_place;
+        let share = per_place > 1;
+        require(
+            (1..=self.rows).contains(&per_place)
+                && !(share && (self.lengths != Lengths::Public || self.answer.is_some() || self.logits.is_some()))
+                && !(share && (self.placement.columns != 1 || self.placement.pairs)),
+            "number of texts that share a place",
+            per_place.to_string(),
+        )?;
         let fits = |limbs: usize| limbs >= 1 && limbs <= params.max_limbs();
         require(fits(self.placement.upload), "primes of the upload", self.placement.upload.to_string())?;
         let packed = self.packed_answers(params)?;
@@ -54,7 +63,7 @@ impl FhePlan {
         let ciphertexts = match (packed, self.answer) {
             (Some(answers), _) => answers.vectors(),
             (None, Some(AnswerRows::Rows)) => self.width.div_ceil(2),
-            (None, _) => self.outputs().div_ceil(self.rows.max(1)),
+            (None, _) => per_place * self.outputs().div_ceil(self.rows.max(1)),
         };
         // A smaller error than any run declares would let a reply be opened to more bits than are certified.
         let deviations = reply_deviation(params, reply.magnitude)..=reply.magnitude;

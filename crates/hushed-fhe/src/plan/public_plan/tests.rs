@@ -98,7 +98,7 @@ fn a_reply_that_would_not_be_rounded_is_refused() {
 #[test]
 fn l2_what_makes_no_sense_is_refused_by_name() {
     type Change = fn(&mut FhePlan);
-    let changes: [(&str, Change); 12] = [
+    let changes: [(&str, Change); 15] = [
         ("version", |p| p.version = PLAN_VERSION - 1),
         ("parameter set", |p| p.parameters = "n20".to_owned()),
         ("here it is", |p| p.parameters = "insecure-test/5/2".to_owned()),
@@ -109,6 +109,9 @@ fn l2_what_makes_no_sense_is_refused_by_name() {
         ("bucket", |p| p.lengths = Lengths::Bucket(0)),
         ("upload", |p| p.placement.upload = 99),
         ("reply", |p| p.reply.ciphertexts = 99),
+        ("reply", |p| p.placement.per_place = 2),
+        ("share a place", |p| p.placement.per_place = 0),
+        ("share a place", |p| p.placement.per_place = p.rows + 1),
         ("canary", |p| p.canary.as_mut().unwrap().embedding.clear()),
         ("keys", |p| p.keys.swap(0, 1)),
     ];

@@ -21,7 +21,7 @@ pub(super) struct Places<'a> {
     pub layout: Layout,
     /// Where they lie in packed rows; `None` for a batch.
     pub answers: Option<&'a Spread>,
-    /// Rows of the text in each place.
+    /// Rows of the texts of each place.
     pub lengths: &'a [usize],
 }
 
@@ -60,7 +60,13 @@ impl Places<'_> {
         let place = slot % layout.columns();
         let text = slot / layout.columns() % layout.texts();
         let row = slot / layout.columns() / layout.texts();
-        let length = self.length(text).min(m);
+        // Of a batch, the vectors of the first texts of all places come first.
+        let of_each = if self.answers.is_some() { usize::MAX } else { plan.outputs().div_ceil(m.max(1)).max(1) };
+        let (number, vector) = match plan.answer {
+            None => (vector / of_each, vector % of_each),
+            Some(_) => (0, vector),
+        };
+        let length = self.length(text, number).min(m);
         if length == 0 {
             return [false; 2];
         }
@@ -80,10 +86,11 @@ impl Places<'_> {
         [vector * m + row < plan.outputs(), false]
     }
 
-    /// Rows of the text in this place. In packed rows with a mask an empty place repeats the first text
+    /// Rows of the text of this number in this place. In packed rows with a mask an empty place repeats the first text
     /// (`FheClient::pack`).
-    fn length(&self, text: usize) -> usize {
-        let own = self.lengths.get(text).copied().unwrap_or(0);
+    fn length(&self, place: usize, number: usize) -> usize {
+        let at = place * self.plan.placement.per_place + number;
+        let own = self.lengths.get(at).copied().unwrap_or(0);
         let repeats = self.answers.is_some() && self.plan.masks();
         match self.lengths.iter().find(|&&length| length > 0) {
             Some(&first) if own == 0 && repeats => first,

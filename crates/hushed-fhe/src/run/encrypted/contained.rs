@@ -177,7 +177,7 @@ impl Step for Head {
 
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let (c, choice, mut t) = (&self.classifier, &self.choice, Recorder::new());
-        let texts = Arc::new(Texts { layout: layout(), lengths: vec![1; layout().texts()] });
+        let texts = Arc::new(Texts::alone(layout(), vec![1; layout().texts()]).unwrap());
         let columns = Columns::new(&mut t, &texts, false, [1, 1]);
         let node = t.input(COLUMNS, x.len());
         let dense = LinearMap::of(StepId::outside("head"), &c.dense)?.times(1.0 / choice.reach).bounded();
@@ -243,7 +243,7 @@ fn refreshed_norm<S: Slots>(
 
 /// Texts of as many tokens as rows.
 fn whole(t: &mut Recorder) -> Columns {
-    let texts = Texts { layout: layout(), lengths: vec![ROWS; layout().texts()] };
+    let texts = Texts::alone(layout(), vec![ROWS; layout().texts()]).unwrap();
     Columns::new(t, &Arc::new(texts), false, [1, 1])
 }
 

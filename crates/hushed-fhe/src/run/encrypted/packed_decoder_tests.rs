@@ -88,6 +88,7 @@ impl Subject {
             lengths: Lengths::Private,
             answer,
             max_memory: None,
+            per_place: 1,
             uplink: 1e7,
             prices: reference(1),
             placement: None,

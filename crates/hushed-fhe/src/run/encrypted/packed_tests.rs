@@ -98,6 +98,7 @@ impl Subject {
             lengths,
             answer: AnswerRows::Last,
             max_memory: None,
+            per_place: 1,
             uplink: 1e7,
             prices: reference(1),
             placement: None,

@@ -125,7 +125,7 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
     assert!(on.linear(&map(2, 2, false), std::slice::from_ref(&good), scale).is_err());
     assert!(on.linear(&map(2, 1, false), &[one], scale).is_err());
     // A rotation that no bootstrap uses.
-    let planned = on.bootstrapper().key_specs();
+    let planned = on.bootstrapper().unwrap().key_specs();
     let serves = |steps: usize| {
         let key = KeyUse::Galois(params.rotation_element(steps as i64));
         let mut specs = planned.iter();

@@ -18,13 +18,13 @@ use super::testing::{Keys, seeded};
 use crate::files::spill::SpillFolder;
 use crate::ops::head::magnitude;
 use crate::ops::pool::{Pooled, unpack};
-use crate::packing::Interleave;
+use crate::packing::{Interleave, SequencePacking};
 use crate::plan::public_plan::{Lengths, insecure_plan};
 use crate::plan::{Timetable, reference};
 use crate::run::client::FheClient;
 use crate::run::clock::Clock;
 use crate::run::reply::{ReplySecret, fewest_limbs, seal_reply};
-use crate::simulate::{Counts, Op, Vector};
+use crate::simulate::{Batch, Counts, Op, Vector};
 use crate::testing::{Structure, largest, measure, packed};
 use crate::{
     Choices, FheError, FhePlan, Folded, ForwardPass, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots,
@@ -80,7 +80,7 @@ impl Subject {
     fn with(network: Network, texts: Vec<TokenIds>, lengths: Lengths) -> Subject {
         let (mut plan, params) = insecure_plan(LOG_N, 14, network.embedding.width).unwrap();
         let layout = Interleave::new(params.slots(), ROWS).unwrap();
-        assert_eq!((layout.texts(), texts.len()), (PLACES, PLACES));
+        assert!(layout.texts() == PLACES && texts.len() >= PLACES);
         let embedded: Vec<Matrix<f64>> =
             texts.iter().map(|text| plain::start(&network.program(), vec![text.clone()]).unwrap().values).collect();
         let structure = Structure::default();
@@ -122,6 +122,12 @@ impl Subject {
     }
 
     fn simulated(&self, on: &Simulator) -> Vec<Vec<f64>> {
+        if self.plan.placement.per_place > 1 {
+            let (program, choices, placement) = (&self.program, &self.choices, &self.plan.placement);
+            let (lengths, bound) = (self.plan.lengths, self.plan.input_bound);
+            let batch = Batch { program, choices, placement, lengths, bound };
+            return batch.run(on, ROWS, &self.embedded, None).unwrap();
+        }
         let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
         let lengths = self.lengths();
         let rows = if self.plan.lengths.encrypted() {
@@ -177,7 +183,8 @@ impl Subject {
         let rows = if self.plan.lengths.encrypted() {
             RowsKnown::private(self.layout, sent.pop().unwrap())
         } else {
-            RowsKnown::public(self.layout, upload.declared()).unwrap()
+            let packing = SequencePacking::new(ROWS, self.plan.placement.per_place, upload.declared());
+            RowsKnown::shared(self.layout, packing.unwrap()).unwrap()
         };
         let columns = sent.iter().flat_map(|z| on.split(z).unwrap());
         let columns = columns.take(self.plan.width).collect();
@@ -190,10 +197,34 @@ impl Subject {
         let received: Vec<Ciphertext> = reply.iter().map(|ct| ct.clone().with_noise(noise)).collect();
         let rows = client.open(keys.decryptor(), &received, upload.lengths()).unwrap();
         let raw: Vec<Vec<f64>> = reply.iter().map(|ct| keys.open(ct)).collect();
-        let (width, factor) = (pooled.width, pooled.factor);
-        let raw = unpack(self.layout, upload.lengths(), width, factor, &raw).unwrap();
-        Answered { rows: rows.into_iter().flatten().collect(), raw, reply }
+        let (width, factor, most) = (pooled.width, pooled.factor, self.plan.placement.per_place);
+        // The vectors of the first texts of all places come first.
+        let of_number = |(number, vectors): (usize, &[Vec<f64>])| {
+            let lengths: Vec<usize> = upload.lengths().iter().copied().skip(number).step_by(most).collect();
+            unpack(self.layout, &lengths, width, factor, vectors).unwrap()
+        };
+        let raw: Vec<Vec<Vec<f64>>> = raw.chunks(width.div_ceil(ROWS)).enumerate().map(of_number).collect();
+        let texts = &upload.arranged().texts;
+        let raw = texts.iter().map(|at| raw[at % most][at / most].clone()).collect();
+        Answered { rows: texts.iter().map(|&at| rows[at].clone().unwrap()).collect(), raw, reply }
     }
+}
+
+/// One and a half times as many texts as places: the client packs them, and opens the answers in their order.
+#[test]
+fn an_encrypted_batch_of_texts_that_share_places_is_the_simulated_and_the_clear_one() {
+    let mut config = tiny_config();
+    config.layers = 1;
+    let network = random_network(&config, Pool::Mean, 5);
+    let text = |t: usize| {
+        let length = [16, 3, 9, 1, 12, 5, 16, 7][t % 8];
+        TokenIds::new((0..length).map(|i| ((i * 31 + t * 17 + i * i * t) % config.vocabulary) as u32).collect())
+    };
+    let mut subject = Subject::with(network, (0..24).map(text).collect(), Lengths::Public);
+    subject.plan.placement.per_place = 4;
+    subject.plan.reply.ciphertexts *= 4;
+    let answered = assert_answered(&subject);
+    assert_eq!(answered.reply.len(), subject.plan.reply.ciphertexts);
 }
 
 /// Checks that a run has made every visit of its timetable, in order, and no visit that is not there.

@@ -46,7 +46,7 @@ fn pooled_packed_and_unpacked() {
         (0..WIDTH).map(|j| (0..rows).map(|row| at(j, row)).sum::<f64>() / rows as f64).collect()
     };
     for (how, private) in [(Pool::Mean, false), (Pool::Mean, true), (Pool::First, false), (Pool::First, true)] {
-        let (texts, mut t) = (Texts { layout: layout(), lengths: LENGTHS.to_vec() }, Recorder::new());
+        let (texts, mut t) = (Texts::alone(layout(), LENGTHS.to_vec()).unwrap(), Recorder::new());
         let lengths = Columns::new(&mut t, &Arc::new(texts), private, [1, 1]);
         let node = t.input(COLUMNS, WIDTH);
         let x = Acts { columns: vec![node], gain: gain.clone(), offset: offset.clone() };

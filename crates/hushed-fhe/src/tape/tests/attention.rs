@@ -226,7 +226,7 @@ impl Case {
         if private {
             let real = on.vector(token_rows(self.layout, &self.lengths), on.top()).unwrap();
             let mut t = Recorder::new();
-            hidden(&mut t, self.layout);
+            hidden(&mut t, self.layout).unwrap();
             let sent = Inputs::<Simulator>::from([(Hidden::Tokens.name(), vec![real])]);
             let place = (Heights::Least, Outputs::AtLeast(on.floor()), Vec::new());
             let made = computed(on, t.finish(), sent, place, &mut |_, _| Ok(())).unwrap();
@@ -240,7 +240,7 @@ impl Case {
         let block = Recorded {
             block: &layer(),
             choice: &self.choice,
-            texts: Texts { layout: self.layout, lengths: self.lengths.clone() },
+            texts: Texts::alone(self.layout, self.lengths.clone()).unwrap(),
             columns: (&gain(), &offset()),
             baby: crate::packing::products::baby_steps(self.layout.rows(), DH),
         };
@@ -427,7 +427,7 @@ fn budget(b: usize, stored: bool) -> f64 {
         second: Interval { low: 0.007, high: 1.02 },
     };
     let choice = AttentionChoice { degree: 15, first_steps: 8, second_steps: 6, heads: vec![head; count] };
-    let texts = Texts { layout: Interleave::new(slots, m).unwrap(), lengths: vec![100; 256] };
+    let texts = Texts::alone(Interleave::new(slots, m).unwrap(), vec![100; 256]).unwrap();
     let columns = (&vec![8.0; d][..], &vec![0.0; d][..]);
     let tape = Recorded { block: &block, choice: &choice, texts, columns, baby: b }.tape(&on, false);
     let inputs = BTreeMap::from([(COLUMNS, vec![on.vector(Vec::new(), on.top()).unwrap(); d])]);

@@ -86,7 +86,7 @@ impl Subject {
             program: &self.program,
             choices: &self.choices,
             split: &self.placement,
-            texts: InSlots::Batch(Arc::new(Texts { layout: self.layout(), lengths })),
+            texts: InSlots::Batch(Arc::new(Texts::alone(self.layout(), lengths).unwrap())),
             hidden,
         }
     }
@@ -98,7 +98,7 @@ impl Subject {
     /// What is made of hidden lengths.
     fn masks(&self, on: &Simulator) -> BTreeMap<&'static str, Block> {
         let real = vec![token_rows(self.layout(), &self.lengths())];
-        let tape = self.encoder(on, true).masks();
+        let tape = self.encoder(on, true).masks().unwrap();
         let made = outputs(&tape, &BTreeMap::from([(REAL_ROWS, complex(real))]), Functions::Exact);
         Hidden::ALL.iter().zip(made).map(|(which, v)| (which.name(), vec![vec![v]])).collect()
     }

@@ -105,7 +105,7 @@ impl Case {
     ) -> Result<Acts<Vector>, FheError> {
         let at = StepId::outside("layer.0.attention.norm");
         let (n, c, mut t) = (shape(), choice(), Recorder::new());
-        let texts = Arc::new(Texts { layout: layout(), lengths: LENGTHS.to_vec() });
+        let texts = Arc::new(Texts::alone(layout(), LENGTHS.to_vec()).unwrap());
         let columns = Columns::new(&mut t, &texts, private, [1, 1]);
         t.at(at);
         let node = t.input(COLUMNS, D);
@@ -126,7 +126,7 @@ impl Case {
         if private {
             let real = on.vector(token_rows(layout(), &LENGTHS), on.top())?;
             let mut t = Recorder::new();
-            hidden(&mut t, layout());
+            hidden(&mut t, layout()).unwrap();
             let sent = Inputs::<Simulator>::from([(Hidden::Tokens.name(), vec![real])]);
             let place = (Heights::Least, Outputs::AtLeast(on.floor()), Vec::new());
             let made = computed(on, t.finish(), sent, place, &mut |_, _| Ok(()))?;

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::{Defaults, LayerType, Windows, fields_with};
+use super::{Angles, Defaults, LayerType, Windows, fields_with};
 use crate::arch::common::{Factor, models};
 use crate::arch::config::{Biases, Form, HeadNorms, NetworkConfig, Norms};
 use crate::arch::kind::Architecture;
@@ -28,6 +28,7 @@ struct Own {
 struct Third {
     query_pre_attn_scalar: Option<Factor>,
     rope_local_base_freq: Option<Factor>,
+    rope_parameters: Option<Angles>,
     sliding_window_pattern: Option<Size<1, 64>>,
 }
 
@@ -68,7 +69,11 @@ pub(crate) fn read_3(f: &mut Fields<'_>) -> Option<NetworkConfig> {
         return None;
     }
     // Layers with windows have angles of their own, which are never scaled.
-    let theta = third.rope_local_base_freq.map_or(10_000.0, |theta| theta.0);
+    let Some(apart) = third.rope_parameters.as_ref().map_or(Some(None), Angles::of_windows) else {
+        f.unsupported("rope_parameters", "rope_type default for sliding_attention");
+        return None;
+    };
+    let theta = apart.unwrap_or(third.rope_local_base_freq.map_or(10_000.0, |theta| theta.0));
     let local = config.rope.map(|rope| Rope { theta, scaling: RopeScaling::None, ..rope });
     let rope = |kind: &LayerType| match kind {
         LayerType::FullAttention => config.rope,

@@ -13,6 +13,7 @@ pub(crate) mod qwen;
 pub(crate) mod smollm;
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::common::{self, Epsilon, Factor, Hidden, Layers, Vocabulary, Width};
 use super::config::{HeadNorms, NetworkConfig, Norms, ROPE};
@@ -111,7 +112,7 @@ pub(super) fn fields_with(own: Vec<Table>) -> Vec<Table> {
 pub(super) struct Rotary {
     rope_theta: Option<Theta>,
     rope_scaling: Option<Scaled>,
-    rope_parameters: Option<Scaled>,
+    rope_parameters: Option<Angles>,
     partial_rotary_factor: Option<Part>,
 }
 
@@ -140,6 +141,36 @@ struct Scaled {
     theta: Option<Theta>,
     part: Option<Part>,
     scaling: RopeScaling,
+}
+
+/// `rope_parameters`: the same for all layers, or apart for those that see the whole text and those with windows.
+pub(super) struct Angles {
+    full: Scaled,
+    sliding: Option<Scaled>,
+}
+
+impl<'de> Deserialize<'de> for Angles {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let given = Value::deserialize(from)?;
+        let scaled = |value: &Value| {
+            Scaled::deserialize(value).map_err(|error| typed::unsupported::<D::Error>(&error.to_string()))
+        };
+        Ok(match [given.get("full_attention"), given.get("sliding_attention")] {
+            [Some(full), Some(sliding)] => Angles { full: scaled(full)?, sliding: Some(scaled(sliding)?) },
+            _ => Angles { full: scaled(&given)?, sliding: None },
+        })
+    }
+}
+
+impl Angles {
+    /// θ of the layers with windows, if it is given apart and nothing else about them; `None` if there is more.
+    pub fn of_windows(&self) -> Option<Option<f64>> {
+        match &self.sliding {
+            Some(Scaled { theta, part: None, scaling: RopeScaling::None }) => Some(theta.map(|theta| theta.0)),
+            Some(_) => None,
+            None => Some(None),
+        }
+    }
 }
 
 /// The fields of [`Scaled`].
@@ -199,6 +230,12 @@ pub(super) fn read(f: &mut Fields<'_>, fixed: &Defaults) -> Option<NetworkConfig
         return None;
     }
     let (config, rotary) = (config?, rotary?);
+    if rotary.rope_parameters.as_ref().is_some_and(|angles| angles.sliding.is_some())
+        && fixed.architecture != Architecture::Gemma3
+    {
+        f.unsupported("rope_parameters", "the same for all layers");
+        return None;
+    }
     let (width, heads) = (config.hidden_size.0, config.num_attention_heads.0);
     let head_width = config.head_dim.map(|columns| columns.0).or(fixed.head_width);
     Some(NetworkConfig {
@@ -276,7 +313,7 @@ impl Windows {
 
 /// Refuses layers of other attention.
 pub(super) fn only_full_attention(f: &mut Fields<'_>) {
-    let full = |v: &serde_json::Value| v.as_str() == Some("full_attention");
+    let full = |v: &Value| v.as_str() == Some("full_attention");
     if let Some(types) = f.get("layer_types")
         && !types.as_array().is_some_and(|types| types.iter().all(full))
     {
@@ -287,7 +324,8 @@ pub(super) fn only_full_attention(f: &mut Fields<'_>) {
 impl Rotary {
     /// The rotation of heads of this many columns.
     fn rope(&self, theta: f64, columns: usize) -> Rope {
-        let scaled = [&self.rope_parameters, &self.rope_scaling].into_iter().flatten();
+        let all = self.rope_parameters.as_ref().map(|angles| &angles.full);
+        let scaled = [all, self.rope_scaling.as_ref()].into_iter().flatten();
         let given = |of: fn(&Scaled) -> Option<f64>| scaled.clone().find_map(of);
         let part = given(|s| s.part.map(|part| part.0)).or(self.partial_rotary_factor.map(|part| part.0));
         let turned = part.map(|part| (columns as f64 * part) as usize & !1);
@@ -317,7 +355,7 @@ pub(super) fn network<S: Source>(from: &mut LayerReader<'_, S>) -> Result<Decode
 /// The same without its head.
 pub(super) fn embedder<S: Source>(from: &mut LayerReader<'_, S>, pool: Pool) -> Result<EmbedderNetwork, S::Error> {
     let (table, layers, norm) = parts(from)?;
-    Ok(EmbedderNetwork { embedding: from.enlarged(table), layers, norm, pool })
+    Ok(EmbedderNetwork { embedding: from.enlarged(table), layers, norm, pool, projection: None })
 }
 
 /// The token vectors as they are stored, the layers, and the norm after them.

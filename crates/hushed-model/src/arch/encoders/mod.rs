@@ -2,10 +2,12 @@
 
 pub(crate) mod albert;
 pub(crate) mod bert;
+pub(crate) mod clip_text;
 pub(crate) mod distilbert;
 pub(crate) mod electra;
 pub(crate) mod modernbert;
 pub(crate) mod mpnet;
+pub(crate) mod nomic;
 pub(crate) mod roberta;
 
 use std::sync::Arc;

@@ -46,12 +46,19 @@ struct Angles {
     sliding_attention: Unscaled,
 }
 
+/// Angles as they are.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Unscaled {
-    rope_theta: Theta,
+pub(super) struct Unscaled {
+    pub rope_theta: Theta,
     #[expect(dead_code, reason = "it has one value")]
     rope_type: Option<Unchanged>,
+}
+
+impl Unscaled {
+    pub fn of(rope_theta: Theta) -> Unscaled {
+        Unscaled { rope_theta, rope_type: None }
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -165,6 +172,7 @@ pub(crate) fn network<S: Source>(from: &mut LayerReader<'_, S>, pool: Pool) -> R
         layers: (0..c.layers).map(|i| from.modern_layer(i)).collect::<Result<_, _>>()?,
         norm: from.norm_without_offset("final_norm")?,
         pool,
+        projection: None,
     })
 }
 

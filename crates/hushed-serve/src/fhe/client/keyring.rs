@@ -48,10 +48,13 @@ pub(super) struct FolderKeys {
 }
 
 impl FolderKeys {
-    /// Locks the folder, so that no other process decrypts in it. Waits for one that does.
-    pub(super) fn open(folder: &Path) -> Result<FolderKeys, ServeError> {
+    /// Locks the folder, so that no other process decrypts in it. Waits for one that does. Without keys, the error says
+    /// how they are made for the manifest `plan`.
+    pub(super) fn open(folder: &Path, plan: &Path) -> Result<FolderKeys, ServeError> {
         // If there are no keys, leaves no lock behind.
-        KeyRecord::read(folder)?;
+        if !folder.join(RECORD).is_file() {
+            return Err(FheJobError::NoKeys { path: folder.to_owned(), plan: plan.to_owned() }.into());
+        }
         let held = hold(folder)?;
         Ok(FolderKeys { folder: folder.to_owned(), record: KeyRecord::read(folder)?, held: Some(held) })
     }

@@ -73,13 +73,21 @@ impl ClientModel {
         self.public.public().task()
     }
 
-    /// The number of texts that a batch takes.
+    /// The most texts that a batch takes. Fewer fit if texts share places and are long ([`ClientModel::fitting`]).
     ///
     /// # Errors
     /// [`FheJobError::Plan`].
     pub fn places(&self) -> Result<usize, ServeError> {
         let texts = self.plan().texts(self.params());
         Ok(texts.map_err(FheJobError::from)?)
+    }
+
+    /// How many texts of these numbers of tokens, from the first on, fit one batch.
+    ///
+    /// # Errors
+    /// [`FheJobError::Plan`].
+    pub fn fitting(&self, tokens: &[usize]) -> Result<usize, ServeError> {
+        Ok(self.plan().fitting(self.params(), tokens).map_err(FheJobError::from)?)
     }
 
     /// The number of tokens of a text; errors name its index.

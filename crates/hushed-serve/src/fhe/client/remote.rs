@@ -159,8 +159,9 @@ impl Remote {
     /// [`FheJobError::NotAsOffered`]; [`ServeError::OtherTokenizer`], [`ServeError::OtherTemplate`];
     /// [`ServeError::Net`] and similar.
     pub fn agree(&self, watch: OnEvent<'_>) -> Result<(), ServeError> {
-        make_folder(&self.options.keys)?;
         let mut link = Link::open(&self.options.connection)?;
+        // A server that cannot be used leaves no folder behind.
+        make_folder(&self.options.keys)?;
         let path = self.plan_path();
         let first = self.options.plan.is_none() && !path.exists();
         if first {

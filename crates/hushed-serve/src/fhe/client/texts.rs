@@ -40,7 +40,7 @@ pub struct Encrypted {
     pub bytes: u64,
     /// Tokens of each text.
     pub tokens: Vec<usize>,
-    /// The length of each place as declared to the server.
+    /// The lengths declared to the server, by place.
     pub declared: Vec<usize>,
     /// Warnings.
     pub warnings: Vec<Warning>,
@@ -213,8 +213,8 @@ pub struct EncryptOptions<'a> {
 /// [`ServeError::Text`] or [`FheJobError::TextTooLong`] if a text cannot be sent, [`FheJobError::TooManyTexts`]; also
 /// if a file belongs to another manifest, keys are expired or retired, or there is no room.
 pub fn encrypt(options: &EncryptOptions<'_>, progress: &mut dyn FnMut(usize, usize)) -> Result<Encrypted, ServeError> {
+    let mut keys = FolderKeys::open(options.keys, options.plan)?.released();
     let model = ClientModel::read(options.plan, options.public)?;
-    let mut keys = FolderKeys::open(options.keys)?.released();
     let texts = Texts { texts: options.texts, too_long: options.too_long, lengths: options.lengths };
     let prepared = texts.prepare(&model, &keys)?;
     let out = options.out;
@@ -285,10 +285,15 @@ impl Texts<'_> {
             tokens.push(ids);
         }
         let canary = model.canary()?;
+        let counts: Vec<usize> = tokens.iter().map(|ids| ids.ids().len()).collect();
+        let limit = model.fitting(&counts)?;
+        if counts.len() > limit {
+            return Err(FheJobError::TooManyTexts { texts: counts.len(), limit }.into());
+        }
         let upload = client.pack(&tokens, canary.as_ref());
         Ok(Prepared {
             upload: upload.map_err(FheJobError::from)?,
-            tokens: tokens.iter().map(|ids| ids.ids().len()).collect(),
+            tokens: counts,
             ids: hash_of_ids(&tokens),
             canary: canary.map(|ids| ids.ids().len()),
             warnings,
@@ -344,9 +349,9 @@ impl Prepared<'_> {
 /// [`FheError::ReplyShape`]; [`FheJobError::File`] if the reply is damaged or belongs to another manifest or other
 /// keys, [`FheJobError::UnknownRequest`], [`FheJobError::RetiredKeys`].
 pub fn decrypt(plan: &Path, public: &Path, folder: &Path, reply: &Path) -> Result<Answer, ServeError> {
-    let model = ClientModel::read(plan, public)?;
     // A process that wants to encrypt meanwhile waits for the outcome.
-    let mut keys = FolderKeys::open(folder)?;
+    let mut keys = FolderKeys::open(folder, plan)?;
+    let model = ClientModel::read(plan, public)?;
     let source = open_file(reply).map_err(FheJobError::from)?;
     decrypt_with(&model, &mut keys, source, reply)
 }
@@ -378,12 +383,7 @@ pub(super) fn decrypt_with(
         })
         .into());
     }
-    let places = plan.places(params).map_err(FheJobError::from)?;
-    let mut lengths = request.tokens.clone();
-    lengths.resize(places, 0);
-    if let (Some(last), Some(canary)) = (lengths.last_mut(), request.canary) {
-        *last = canary;
-    }
+    let arranged = plan.arranged(params, &request.tokens, request.canary).map_err(FheJobError::from)?;
     let mut record = keys.record().clone();
     let opening = NotRight { request: request.content.clone(), reply: source.hash().to_string() };
     let other = |open: &NotRight| open.request == opening.request && *open != opening;
@@ -397,12 +397,13 @@ pub(super) fn decrypt_with(
     }
     keys.keep(record)?;
     let secret = keys.secret(params, before)?;
-    let rows = owner::open(&ciphertexts, model.client(), &secret, &lengths);
+    let rows = owner::open(&ciphertexts, model.client(), &secret, &arranged.lengths);
     let rows = rows.map_err(FheJobError::from)?;
     let public = model.public().public();
     let mut answers: Vec<Option<Vec<f64>>> = rows.into_iter().map(|row| row.map(|row| public.finish(row))).collect();
-    let canary = match (&plan.canary, request.canary) {
-        (Some(canary), Some(_)) => answers.pop().flatten().map(|answer| CanaryOutcome {
+    let mut take = |at: usize| answers.get_mut(at).and_then(Option::take);
+    let canary = match (&plan.canary, arranged.canary) {
+        (Some(canary), Some(at)) => take(at).map(|answer| CanaryOutcome {
             cosine: match public.labels() {
                 Some(_) => nearness(&answer, &canary.embedding, length(&canary.embedding)),
                 None => cosine(&answer, &canary.embedding),
@@ -418,9 +419,8 @@ pub(super) fn decrypt_with(
         record.not_right.retain(|open| *open != opening);
         keys.keep(record)?;
     }
-    let texts = request.tokens.len();
     Ok(Answer {
-        embeddings: answers.into_iter().take(texts).flatten().collect(),
+        embeddings: arranged.texts.into_iter().filter_map(take).collect(),
         tokens: request.tokens,
         head: Head::of(model.public(), plan),
         rows: plan.answer,

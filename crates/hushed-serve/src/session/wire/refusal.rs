@@ -1,7 +1,7 @@
 //! Why a server refuses: a code, a number and a digest on the wire, alike in every version.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use hushed_model::Task;
+use hushed_model::{Task, counted};
 
 use crate::digest::Digest;
 use crate::session::codec::{Reader, VERSION, WireFault};
@@ -43,13 +43,13 @@ pub enum Refusal {
         limit: u32,
     },
     /// The text has more tokens than it accepts.
-    #[error("it takes texts of at most {limit} tokens; shorten the text or split it")]
+    #[error("it takes texts of at most {}; shorten the text or split it", counted(*limit, "token"))]
     TooLong {
         /// Its limit.
         limit: u32,
     },
     /// The texts of a pass together have more tokens than it accepts.
-    #[error("it takes passes of at most {limit} tokens; put fewer texts into one")]
+    #[error("it takes passes of at most {}; put fewer texts into one", counted(*limit, "token"))]
     PassTooLarge {
         /// Its limit.
         limit: u32,
@@ -58,7 +58,7 @@ pub enum Refusal {
     #[error("its table of token vectors is private; leave out --public-table, or ask its operator")]
     PrivateTable,
     /// The session has used up its texts.
-    #[error("it takes at most {limit} texts a session; start another session for the rest")]
+    #[error("it takes at most {} a session; start another session for the rest", counted(*limit, "text"))]
     TooManyTexts {
         /// Its limit.
         limit: u32,
@@ -129,13 +129,13 @@ pub enum Refusal {
         seconds: u32,
     },
     /// More texts at once than the client may ever have.
-    #[error("it takes at most {limit} texts of a client in its window of time; ask for fewer at once")]
+    #[error("it takes at most {} of a client in its window of time; ask for fewer at once", counted(*limit, "text"))]
     AboveAllowance {
         /// Its limit.
         limit: u32,
     },
     /// More opened at once than the client may ever have.
-    #[error("it opens at most {limit} bits to a client in its window of time; ask for fewer texts at once")]
+    #[error("it opens at most {} to a client in its window of time; ask for fewer texts at once", counted(*limit, "bit"))]
     AboveOpenedBits {
         /// Its limit.
         limit: u32,
@@ -157,14 +157,15 @@ pub enum Refusal {
     NoScores,
     /// More products ahead than it holds.
     #[error(
-        "it holds products made ahead for at most {limit} passes of a session; leave out --ahead, or ask its operator"
+        "it holds products made ahead for at most {} of a session; leave out --ahead, or ask its operator",
+        counted(*limit, "pass")
     )]
     TooFarAhead {
         /// Its limit.
         limit: u32,
     },
     /// More drafts in a pass than it takes.
-    #[error("it takes at most {limit} drafts of tokens in a pass; leave out --draft, or ask its operator")]
+    #[error("it takes at most {} in a pass; leave out --draft, or ask its operator", counted(*limit, "draft token"))]
     TooManyDrafts {
         /// Its limit.
         limit: u32,

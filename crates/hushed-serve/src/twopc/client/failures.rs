@@ -46,10 +46,16 @@ impl Failures {
 
     /// Refuses if there have been too many.
     pub(super) fn check(&self) -> Result<(), ServeError> {
-        match self.times().len() {
-            failures @ MOST.. => Err(ServeError::TooManyFailures { failures, file: self.file.clone() }),
-            _ => Ok(()),
+        let mut times = self.times();
+        let failures = times.len();
+        if failures < MOST {
+            return Ok(());
         }
+        // There are few enough again when this one and those before it are past.
+        times.sort_unstable();
+        let last = times.get(failures - MOST).copied().unwrap_or_default();
+        let seconds = last.saturating_add(WINDOW).saturating_sub(now());
+        Err(ServeError::TooManyFailures { failures, seconds, file: self.file.clone() })
     }
 
     #[cfg(test)]
@@ -57,8 +63,14 @@ impl Failures {
         self.times().len()
     }
 
+    /// The error of a run that has begun: it is counted, and says so.
+    pub(super) fn counted(&self, error: ServeError) -> ServeError {
+        self.add();
+        ServeError::Counted { source: Box::new(error), failures: self.times().len(), most: MOST }
+    }
+
     /// Adds one.
-    pub(super) fn add(&self) {
+    fn add(&self) {
         let mut times = self.times();
         times.push(now());
         if let Some(path) = &self.file {
@@ -108,6 +120,7 @@ fn keep(path: &Path, times: &[u64]) -> Result<(), ServeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::category::Category;
 
     #[test]
     fn three_failures_in_a_day_are_the_most_for_each_server() {
@@ -120,12 +133,18 @@ mod tests {
                 Failures::of(&config)
             };
             let (bad, other) = (of("bad"), of("other"));
+            let mut said = Vec::new();
             // In the same second as well.
             for _ in 0..MOST {
                 bad.check().unwrap();
-                bad.add();
+                let error = bad.counted(ServeError::NoAnswer);
+                said.push(error.to_string());
+                assert_eq!((error.name(), error.category()), ("internal", Category::Defect));
             }
+            assert!(said[0].contains("failure 1 of 3") && said[1].contains("failure 2 of 3"), "{said:?}");
+            assert!(said[1].contains("after 3 nothing") && said[2].contains("a day: nothing"), "{said:?}");
             let error = of("bad").check().err().unwrap();
+            assert!(error.to_string().contains("is sent to it for 24 h"), "{error}");
             assert_eq!(error.name(), "too-many-failures");
             other.check().unwrap();
             match &bad.file {

@@ -72,6 +72,25 @@ impl Default for GenerateOptions {
     }
 }
 
+impl GenerateOptions {
+    /// Checks the ranges of numbers, as far as they do not depend on a model or a server.
+    ///
+    /// # Errors
+    /// [`ServeError::Temperature`], [`ServeError::Penalty`], [`ServeError::EmptyOption`].
+    pub fn check(&self) -> Result<(), ServeError> {
+        thousandths(self.temperature)?;
+        self.penalties.check_ranges()?;
+        if self.max_tokens == 0 {
+            let name = "the number of tokens";
+            return Err(ServeError::EmptyOption { name });
+        }
+        match self.bucket {
+            Some(0) => Err(ServeError::EmptyOption { name: "the bucket" }),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Client {
     /// Continues a text. Nothing is sent before the first token is asked for.
     ///
@@ -116,15 +135,9 @@ impl Client {
         let Some(decoder) = tokenizer.and_then(Tokenizer::decoder) else {
             return Err(self.other_task());
         };
+        options.check()?;
         let temperature = thousandths(options.temperature)?;
         options.penalties.check(self.public().config.vocabulary)?;
-        if options.max_tokens == 0 {
-            let name = "the number of tokens";
-            return Err(ServeError::EmptyOption { name });
-        }
-        if options.bucket == Some(0) {
-            return Err(ServeError::EmptyOption { name: "the bucket" });
-        }
         let Begun { public, ids: new } = self.prompt(prompt, options)?;
         if !self.takes(options.max_tokens) {
             return Err(ServeError::TooManyTexts { texts: options.max_tokens, limit: self.texts_left() });

@@ -64,8 +64,8 @@ impl Room {
     ) -> Result<(), ServeError> {
         let needed = self.needed.server(self.sessions);
         let usual = match public.task() {
+            _ if public.images.is_some() => max_tokens,
             Task::Generate => 1,
-            Task::Classify if public.images.is_some() => max_tokens,
             Task::Embed | Task::Classify => 16,
         };
         let rows = config.ready_tokens.unwrap_or(usual).min(max_tokens);

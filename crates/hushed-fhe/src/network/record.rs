@@ -1,0 +1,110 @@
+//! Records a network.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hushed_ckks::Complex64;
+use hushed_ckks::maps::{GridSplit, MapGrid};
+use hushed_ckks::poly::Polynomial;
+use hushed_lower::network::{Network, PartOp, SparseMap};
+use hushed_model::StepId;
+
+use crate::tape::functions::SlotFunction;
+use crate::tape::record::Recorder;
+use crate::tape::{Grid, NodeId, Plain, SplitGrid, Tape};
+
+/// A polynomial in place of a function.
+#[derive(Clone)]
+pub(crate) struct Fitted {
+    /// In t = (x − middle)/half.
+    pub polynomial: Arc<Polynomial>,
+    pub middle: f64,
+    pub half: f64,
+}
+
+/// The name of the tape's input.
+pub(super) const INPUT: &str = "input";
+
+/// The tape of a network in vectors of `slots` slots, of which every `period` hold a value.
+pub(super) fn recorded(
+    network: &Arc<Network>,
+    functions: &BTreeMap<usize, Fitted>,
+    period: usize,
+    slots: usize,
+) -> Tape {
+    let mut t = Recorder::new();
+    let mut values: Vec<NodeId> = Vec::with_capacity(network.parts().len());
+    for (number, part) in network.parts().iter().enumerate() {
+        let of = |k: usize| part.operands.get(k).and_then(|&from| values.get(from)).copied().unwrap_or(NodeId(0));
+        t.at(StepId::outside(kind(&part.op)));
+        let value = match (&part.op, functions.get(&number)) {
+            (PartOp::Map(sparse), _) => {
+                let made = t.maps(grid(network, number, period, slots), 1, &[of(0)]);
+                match &sparse.map.bias {
+                    Some(_) => t.add_vectors(made, vec![biases(network, number, period, slots)]),
+                    None => made,
+                }
+            }
+            (PartOp::Add, _) => t.add(of(0), of(1)),
+            (PartOp::Mul, _) => t.mul(of(0), of(1)),
+            (PartOp::Square, _) => t.mul(of(0), of(0)),
+            (PartOp::Function { .. }, Some(fitted)) => {
+                let function = t.function(SlotFunction::Polynomial(Arc::clone(&fitted.polynomial)));
+                // t = (x − middle)/half: no level, as a factor is a matter of scale.
+                let centred = t.add_numbers(of(0), vec![-fitted.middle]);
+                let unit = t.read_as(centred, 1.0 / fitted.half);
+                t.apply(function, unit)
+            }
+            (PartOp::Input(_) | PartOp::Function { .. }, _) => t.input(INPUT, 1),
+        };
+        values.push(value);
+    }
+    t.at(StepId::outside("answer"));
+    for &output in network.outputs() {
+        let value = values.get(output).copied().unwrap_or(NodeId(0));
+        t.output(value);
+    }
+    t.finish()
+}
+
+/// The name of the step: names of nodes are the user's, and steps have fixed ones.
+fn kind(op: &PartOp) -> &'static str {
+    match op {
+        PartOp::Input(_) => INPUT,
+        PartOp::Map(_) => "map",
+        PartOp::Square => "square",
+        PartOp::Function { .. } => "function",
+        PartOp::Add => "add",
+        PartOp::Mul => "mul",
+    }
+}
+
+fn grid(network: &Arc<Network>, number: usize, period: usize, slots: usize) -> Grid {
+    let network = Arc::clone(network);
+    let make = move || -> SplitGrid {
+        let mut grid = MapGrid::new(slots, period, 1, 1)?;
+        for (offset, weights) in sparse(&network, number).map(|s| s.diagonals(period)).unwrap_or_default() {
+            grid.set([0, 0], offset as i64, weights.into_iter().map(Complex64::from).collect())?;
+        }
+        let split = GridSplit::balanced(&grid)?;
+        Ok((grid, split))
+    };
+    Grid { conjugates: false, make: Arc::new(make) }
+}
+
+fn biases(network: &Arc<Network>, number: usize, period: usize, slots: usize) -> Plain {
+    let network = Arc::clone(network);
+    Plain::Numbers(Arc::new(move || {
+        let bias = sparse(&network, number).and_then(|sparse| sparse.map.bias.clone());
+        let mut bias = bias.unwrap_or_default();
+        bias.resize(period, 0.0);
+        bias.iter().copied().cycle().take(slots).collect()
+    }))
+}
+
+fn sparse(network: &Network, number: usize) -> Option<&SparseMap> {
+    match network.parts().get(number).map(|part| &part.op) {
+        Some(PartOp::Map(sparse)) => Some(sparse),
+        _ => None,
+    }
+}
