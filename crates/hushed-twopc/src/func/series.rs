@@ -111,13 +111,14 @@ impl Cut {
             }
             degree
         };
-        (cut.degree, cut.inner) = (degree(ERROR).max(1), degree(COEFFICIENT_ERROR));
+        cut.degree = degree(ERROR).max(1);
+        cut.inner = degree(COEFFICIENT_ERROR).max(cut.degree);
         (cut.degree <= MOST_DEGREE).then_some(cut)
     }
 
     /// The width of a segment in units of x.
     fn width(&self) -> f64 {
-        (f64::from(self.bits) - f64::from(self.index)).exp2() / self.factor as f64
+        (1u64 << self.rest()) as f64 / self.factor as f64
     }
 
     /// Bits of l.
@@ -186,8 +187,9 @@ impl Cut {
         let low = Ring::new(rest);
         let points = |u: &u64| chebyshev(argument(low.reduce(*u), rest), d.max(self.inner));
         let lengths = vec![self.segments(); n * self.coefficients()];
-        let (mut rows, mut places, mut values) =
-            (SecretWords::default(), SecretWords::default(), SecretWords::default());
+        let room = |words: usize| SecretWords::with_room(if client { words } else { 0 });
+        let (mut places, mut values) = (room(n * self.coefficients()), room(n * d));
+        let mut rows = SecretWords::with_room(lengths.iter().sum());
         if client {
             for u in u.words() {
                 places.extend(std::iter::repeat_n(u >> rest, self.coefficients()));
@@ -195,7 +197,6 @@ impl Cut {
             }
             rows.resize(lengths.iter().sum(), 0);
         } else {
-            rows = SecretWords::with_room(lengths.iter().sum());
             for (i, u) in u.words().iter().enumerate() {
                 self.fill(&functions[i / each.max(1)], &points(u), u >> rest, &mut rows);
             }
@@ -204,10 +205,10 @@ impl Cut {
         let picked = pick(ctx, &rows, &lengths, &places)?;
         // The products of T_i, i > 0, with the server's shares of the coefficients.
         let own = picked.words().chunks_exact(self.coefficients());
-        let offered: SecretWords = match client {
-            true => SecretWords::default(),
-            false => own.clone().flat_map(|a| a[1..].iter().copied()).collect::<Vec<u64>>().into(),
-        };
+        let mut offered = SecretWords::with_room(if client { 0 } else { n * d });
+        if !client {
+            own.clone().for_each(|a| offered.extend_from_slice(&a[1..]));
+        }
         let [chosen, offered] = ole(ctx, &values, &offered, POINT + 1, ring)?;
         let crossed = if client { &chosen } else { &offered };
         let sums = own.enumerate().map(|(k, a)| {
@@ -309,7 +310,9 @@ mod tests {
         let (frac, to) = (16, Ring::new(33));
         let mut rng = SecretRng::insecure_from_seed(4);
         let mut tried = 0;
-        for (least, most) in [(7_300, 143_000), (7_300, 290_000), (7_300, 7_301), (1 << 20, 1 << 21), (9, 200)] {
+        let narrow = (1 << 28, (1 << 28) + 1);
+        for (least, most) in [(7_300, 143_000), (7_300, 290_000), (7_300, 7_301), (1 << 20, 1 << 21), (9, 200), narrow]
+        {
             let x: Vec<u64> = (0..300).map(|_| least + rng.next_u64() % (most - least + 1)).collect();
             let x = [vec![least, least + 1, most - 1, most], x].concat();
             for index in SEGMENTS {
