@@ -177,11 +177,15 @@ impl Cut {
     }
 
     /// f(x) with the fraction bits of its tables in `to`. The first part of `x` is of the first function, and so on;
-    /// all parts have the same length. Every |f| must be below 2^(to − 2 − frac).
-    pub fn evaluate(&self, ctx: &mut Ctx, x: &Share, functions: &[Tables], to: Ring) -> Result<Share, TwopcError> {
+    /// all parts have the same length. Every |f| must be below 2^(to − 2 − frac). Only the server makes the tables.
+    pub fn evaluate(
+        &self,
+        ctx: &mut Ctx,
+        x: &Share,
+        functions: impl FnOnce() -> Vec<Tables>,
+        to: Ring,
+    ) -> Result<Share, TwopcError> {
         let (n, ring, d) = (x.len(), summed(to), self.degree);
-        let each = n.checked_div(functions.len()).unwrap_or(0);
-        expect_len("series", "numbers", n, each * functions.len())?;
         let u = self.mapped(ctx, x);
         let (client, rest) = (ctx.party() == Party::Client, self.rest());
         let low = Ring::new(rest);
@@ -197,6 +201,9 @@ impl Cut {
             }
             rows.resize(lengths.iter().sum(), 0);
         } else {
+            let functions = functions();
+            let each = n.checked_div(functions.len()).unwrap_or(0);
+            expect_len("series", "numbers", n, each * functions.len())?;
             for (i, u) in u.words().iter().enumerate() {
                 self.fill(&functions[i / each.max(1)], &points(u), u >> rest, &mut rows);
             }
@@ -325,7 +332,7 @@ mod tests {
                 let inverse = [cut.tables(|x| scale / x, frac)];
                 let root = [cut.tables(|x| (scale / x).sqrt(), frac)];
                 for (tables, f) in [(inverse, 1.0), (root, 0.5)] {
-                    let run = |ctx: &mut Ctx, x: &Share| cut.evaluate(ctx, x, &tables, to).unwrap();
+                    let run = |ctx: &mut Ctx, x: &Share| cut.evaluate(ctx, x, || tables.to_vec(), to).unwrap();
                     let (a, b, stats) = run_counted(|ctx| run(ctx, &x0), |ctx| run(ctx, &x1));
                     assert_cost(&stats, cut.cost(x.len(), to));
                     for (x, y) in x.iter().zip(reveal(&a, &b)) {
@@ -348,7 +355,7 @@ mod tests {
         let x = [1000, 1500, 2000, 1000, 1500, 2000];
         let (x0, x1) = share(Ring::new(30), &x, 8);
         let functions = [first, second];
-        let run = |ctx: &mut Ctx, x: &Share| cut.evaluate(ctx, x, &functions, to).unwrap();
+        let run = |ctx: &mut Ctx, x: &Share| cut.evaluate(ctx, x, || functions.to_vec(), to).unwrap();
         let (a, b, _) = run_counted(|ctx| run(ctx, &x0), |ctx| run(ctx, &x1));
         let want = [1.0, 2.0 / 3.0, 0.5, 3.0, 2.0, 1.5];
         for (want, got) in want.iter().zip(reveal(&a, &b)) {
