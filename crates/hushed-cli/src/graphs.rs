@@ -19,10 +19,7 @@ pub fn check(folder: &Path, out: &Output) -> Result<(), CliError> {
     let graph = match Graph::load(folder) {
         Ok(graph) => graph,
         Err(error) => {
-            for problem in &error.problems {
-                let text = problem.to_string();
-                out.result(json!({ "problem": text }), || format!("- {text}"))?;
-            }
+            out.problems(&error.problems)?;
             return Err(CliError::Unsupported { problems: error.problems.len() });
         }
     };

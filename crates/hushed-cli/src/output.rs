@@ -50,6 +50,14 @@ impl Output {
         writeln!(out, "{line}").and_then(|()| out.flush()).map_err(CliError::Write)
     }
 
+    /// Prints what is wrong with a folder, a line each.
+    pub fn problems(&self, problems: &[impl fmt::Display]) -> Result<(), CliError> {
+        problems
+            .iter()
+            .map(ToString::to_string)
+            .try_for_each(|problem| self.result(json!({ "problem": problem }), || format!("- {problem}")))
+    }
+
     /// Prints a piece of a generated text at once; nothing under `--json`. Control characters are escaped, as a model
     /// could control the terminal with them.
     pub fn piece(&self, text: &str) -> Result<(), CliError> {

@@ -44,10 +44,7 @@ impl Args {
             return graphs::check(&self.dir, out);
         }
         let report = folder::check(&self.dir);
-        for problem in &report.problems {
-            let text = problem.to_string();
-            out.result(json!({ "problem": text }), || format!("- {text}"))?;
-        }
+        out.problems(&report.problems)?;
         for warning in &report.warnings {
             let text = warning.to_string();
             out.result(json!({ "warning": text }), || format!("- warning: {text}"))?;
@@ -68,10 +65,7 @@ impl Args {
                 (all, inexact, needs_head)
             }
         };
-        for problem in &beyond {
-            let text = problem.to_string();
-            out.result(json!({ "problem": text }), || format!("- {text}"))?;
-        }
+        out.problems(&beyond)?;
         if !beyond.is_empty() {
             return Err(CliError::Unsupported { problems: beyond.len() });
         }

@@ -22,7 +22,7 @@
 //! by BumbleBee's reciprocal and rsqrt; here the list may hold any weights, so 1/√x needs no parity case.
 
 use super::format::{rescale, rescale_cost};
-use super::series::{self, Bounds, Cut, Tables};
+use super::series::{self, Bounds, Cut};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
@@ -196,24 +196,23 @@ impl Form {
                 let weight = |k: u32| scale * power.of(f64::from(k + 1).exp2());
                 finish(ctx, &y, &hot, weight, frac, to)
             }
-            Form::Series(cut) => {
-                let tables = cut.tables(|x| scale * power.of(x), frac);
-                cut.evaluate(ctx, &x, &[tables], to)
-            }
+            Form::Series(cut) => cut.evaluate(ctx, &x, || vec![cut.tables(|x| scale * power.of(x), frac)], to),
             Form::Places(cut) => {
                 let n = x.len();
                 let hot = leading_one(ctx, &x)?;
                 let hot = BitShare::concat(&hot.iter().skip(of.places().start as usize).collect::<Vec<_>>());
                 // x = v·2^k/2^(bits − 1) for v in the octave.
                 let octave = f64::from(of.bits - 1).exp2();
-                let table = cut.tables(|v| power.of(v / octave), frac);
                 let limit = (f64::from(to.bits()) - 2.0 - f64::from(frac)).exp2();
                 let weight = |k: u32| (scale * power.of(f64::from(k).exp2())).min(limit);
-                let tables: Vec<Tables> = of.places().map(|k| table.times(weight(k))).collect();
+                let tables = || {
+                    let table = cut.tables(|v| power.of(v / octave), frac);
+                    of.places().map(|k| table.times(weight(k))).collect()
+                };
                 let moved = of.places().map(|k| x.mul_public(1 << (of.bits - 1 - k)));
                 let moved: Vec<Share> = moved.collect();
                 let moved = Share::concat(of.ring(), &moved.iter().collect::<Vec<_>>());
-                let y = cut.evaluate(ctx, &moved, &tables, to)?;
+                let y = cut.evaluate(ctx, &moved, tables, to)?;
                 Ok(sum_of_parts(&mux(ctx, &hot, &y)?, n))
             }
         }

@@ -111,13 +111,14 @@ impl Cut {
             }
             degree
         };
-        (cut.degree, cut.inner) = (degree(ERROR).max(1), degree(COEFFICIENT_ERROR));
+        cut.degree = degree(ERROR).max(1);
+        cut.inner = degree(COEFFICIENT_ERROR).max(cut.degree);
         (cut.degree <= MOST_DEGREE).then_some(cut)
     }
 
     /// The width of a segment in units of x.
     fn width(&self) -> f64 {
-        (f64::from(self.bits) - f64::from(self.index)).exp2() / self.factor as f64
+        (1u64 << self.rest()) as f64 / self.factor as f64
     }
 
     /// Bits of l.
@@ -176,18 +177,23 @@ impl Cut {
     }
 
     /// f(x) with the fraction bits of its tables in `to`. The first part of `x` is of the first function, and so on;
-    /// all parts have the same length. Every |f| must be below 2^(to − 2 − frac).
-    pub fn evaluate(&self, ctx: &mut Ctx, x: &Share, functions: &[Tables], to: Ring) -> Result<Share, TwopcError> {
+    /// all parts have the same length. Every |f| must be below 2^(to − 2 − frac). Only the server makes the tables.
+    pub fn evaluate(
+        &self,
+        ctx: &mut Ctx,
+        x: &Share,
+        functions: impl FnOnce() -> Vec<Tables>,
+        to: Ring,
+    ) -> Result<Share, TwopcError> {
         let (n, ring, d) = (x.len(), summed(to), self.degree);
-        let each = n.checked_div(functions.len()).unwrap_or(0);
-        expect_len("series", "numbers", n, each * functions.len())?;
         let u = self.mapped(ctx, x);
         let (client, rest) = (ctx.party() == Party::Client, self.rest());
         let low = Ring::new(rest);
         let points = |u: &u64| chebyshev(argument(low.reduce(*u), rest), d.max(self.inner));
         let lengths = vec![self.segments(); n * self.coefficients()];
-        let (mut rows, mut places, mut values) =
-            (SecretWords::default(), SecretWords::default(), SecretWords::default());
+        let room = |words: usize| SecretWords::with_room(if client { words } else { 0 });
+        let (mut places, mut values) = (room(n * self.coefficients()), room(n * d));
+        let mut rows = SecretWords::with_room(lengths.iter().sum());
         if client {
             for u in u.words() {
                 places.extend(std::iter::repeat_n(u >> rest, self.coefficients()));
@@ -195,7 +201,9 @@ impl Cut {
             }
             rows.resize(lengths.iter().sum(), 0);
         } else {
-            rows = SecretWords::with_room(lengths.iter().sum());
+            let functions = functions();
+            let each = n.checked_div(functions.len()).unwrap_or(0);
+            expect_len("series", "numbers", n, each * functions.len())?;
             for (i, u) in u.words().iter().enumerate() {
                 self.fill(&functions[i / each.max(1)], &points(u), u >> rest, &mut rows);
             }
@@ -204,10 +212,10 @@ impl Cut {
         let picked = pick(ctx, &rows, &lengths, &places)?;
         // The products of T_i, i > 0, with the server's shares of the coefficients.
         let own = picked.words().chunks_exact(self.coefficients());
-        let offered: SecretWords = match client {
-            true => SecretWords::default(),
-            false => own.clone().flat_map(|a| a[1..].iter().copied()).collect::<Vec<u64>>().into(),
-        };
+        let mut offered = SecretWords::with_room(if client { 0 } else { n * d });
+        if !client {
+            own.clone().for_each(|a| offered.extend_from_slice(&a[1..]));
+        }
         let [chosen, offered] = ole(ctx, &values, &offered, POINT + 1, ring)?;
         let crossed = if client { &chosen } else { &offered };
         let sums = own.enumerate().map(|(k, a)| {
@@ -309,7 +317,9 @@ mod tests {
         let (frac, to) = (16, Ring::new(33));
         let mut rng = SecretRng::insecure_from_seed(4);
         let mut tried = 0;
-        for (least, most) in [(7_300, 143_000), (7_300, 290_000), (7_300, 7_301), (1 << 20, 1 << 21), (9, 200)] {
+        let narrow = (1 << 28, (1 << 28) + 1);
+        for (least, most) in [(7_300, 143_000), (7_300, 290_000), (7_300, 7_301), (1 << 20, 1 << 21), (9, 200), narrow]
+        {
             let x: Vec<u64> = (0..300).map(|_| least + rng.next_u64() % (most - least + 1)).collect();
             let x = [vec![least, least + 1, most - 1, most], x].concat();
             for index in SEGMENTS {
@@ -322,7 +332,7 @@ mod tests {
                 let inverse = [cut.tables(|x| scale / x, frac)];
                 let root = [cut.tables(|x| (scale / x).sqrt(), frac)];
                 for (tables, f) in [(inverse, 1.0), (root, 0.5)] {
-                    let run = |ctx: &mut Ctx, x: &Share| cut.evaluate(ctx, x, &tables, to).unwrap();
+                    let run = |ctx: &mut Ctx, x: &Share| cut.evaluate(ctx, x, || tables.to_vec(), to).unwrap();
                     let (a, b, stats) = run_counted(|ctx| run(ctx, &x0), |ctx| run(ctx, &x1));
                     assert_cost(&stats, cut.cost(x.len(), to));
                     for (x, y) in x.iter().zip(reveal(&a, &b)) {
@@ -345,7 +355,7 @@ mod tests {
         let x = [1000, 1500, 2000, 1000, 1500, 2000];
         let (x0, x1) = share(Ring::new(30), &x, 8);
         let functions = [first, second];
-        let run = |ctx: &mut Ctx, x: &Share| cut.evaluate(ctx, x, &functions, to).unwrap();
+        let run = |ctx: &mut Ctx, x: &Share| cut.evaluate(ctx, x, || functions.to_vec(), to).unwrap();
         let (a, b, _) = run_counted(|ctx| run(ctx, &x0), |ctx| run(ctx, &x1));
         let want = [1.0, 2.0 / 3.0, 0.5, 3.0, 2.0, 1.5];
         for (want, got) in want.iter().zip(reveal(&a, &b)) {

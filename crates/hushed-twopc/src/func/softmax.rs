@@ -85,7 +85,7 @@ pub fn exponentials_cost(link: &Link, widths: &[usize], to: Format) -> Cost {
 
 /// The constants on which both parties must agree, as text.
 pub fn describe() -> String {
-    format!("softmax {SCORES:?} {COARSE:?} {CLIP} {CLIP_DROP}")
+    format!("softmax {SCORES:?} {COARSE:?} {CLIP} {CLIP_DROP} {MOST} {LEAST_LARGEST}")
 }
 
 #[cfg(test)]
