@@ -52,7 +52,7 @@ fn texts_through_layers_that_begin_with_norms_are_pooled() {
     );
     let (embedding, norm) = (random_network(&config, Pool::Mean, 5).embedding, vision.norm);
     let params = named("insecure-test/9/14").unwrap();
-    let network = EmbedderNetwork { embedding, layers: vision.layers, norm, pool: Pool::Mean };
+    let network = EmbedderNetwork { embedding, layers: vision.layers, norm, pool: Pool::Mean, projection: None };
     let program = network.program();
     can_run(&program).unwrap();
     let read_first = EmbedderNetwork { pool: Pool::First, ..network.clone() };
