@@ -107,7 +107,8 @@ impl Search<'_> {
         let softmax = program.attentions().any(|a| a.weigh == Weigh::Softmax);
         let function = if softmax { "exponential" } else { "sigmoid" };
         let attention = ledger::causal_attention(degrees.scores, softmax);
-        let feed_forward = ledger::NORM + ledger::feed_forward(degrees.activation, true);
+        let gated = program.feed_forwards().flatten().any(|f| f.gate.is_some());
+        let feed_forward = ledger::NORM + ledger::feed_forward(degrees.activation, gated);
         Ok(Candidate {
             name: format!("{function} {}, activation {}", degrees.scores, degrees.activation),
             attention_levels: attention + inside - ternary,

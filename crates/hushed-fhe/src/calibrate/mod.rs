@@ -22,6 +22,8 @@
 mod clear;
 pub(crate) mod decoder;
 pub(crate) mod decoder_search;
+#[cfg(test)]
+mod decoder_tests;
 mod embed;
 mod head;
 #[cfg(test)]

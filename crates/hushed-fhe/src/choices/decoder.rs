@@ -3,7 +3,8 @@
 use hushed_model::ModelError;
 use serde::{Deserialize, Serialize};
 
-use super::layer::{ActivationChoice, AttentionChoice, Interval, NormChoice};
+use super::layer::{ActivationChoice, AttentionChoice, Interval, LayerChoice, NormChoice};
+use super::{Choices, ChoicesError};
 
 /// A decoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,30 @@ pub struct DecoderChoice {
     pub norm: NormChoice,
 }
 
+impl Choices {
+    /// The same for a decoder that is recorded, as choices of layers that begin with norms. The residual stream has no
+    /// bounds of its own there: its norms have.
+    ///
+    /// # Errors
+    /// [`ChoicesError::Unusable`] for choices of an encoder, or of a sigmoid.
+    pub(crate) fn of_layers(&self) -> Result<Choices, ChoicesError> {
+        let unusable = |what: &str| ChoicesError::Unusable { what: what.to_owned() };
+        let decoder = self.decoder.as_ref().ok_or_else(|| unusable("the calibration is of an encoder"))?;
+        let layer = |layer: &DecoderLayerChoice| match &layer.scores {
+            ScoresChoice::Sigmoid(_) => Err(unusable("the calibration is for another function of scores")),
+            ScoresChoice::Softmax(softmax) => Ok(LayerChoice {
+                attention: softmax.clone(),
+                attention_norm: layer.attention_norm.clone(),
+                activation: layer.activation.clone(),
+                feed_forward_norm: layer.feed_forward_norm.clone(),
+                frozen_row: None,
+            }),
+        };
+        let layers = decoder.layers.iter().map(layer).collect::<Result<_, _>>()?;
+        Ok(Choices { layers, norm: Some(decoder.norm.clone()), ..Choices::unnamed(self.rows, Vec::new(), None) })
+    }
+}
+
 impl DecoderChoice {
     /// Layer `i`.
     pub(crate) fn layer(&self, i: usize) -> Result<&DecoderLayerChoice, ModelError> {
@@ -23,7 +48,7 @@ impl DecoderChoice {
     }
 }
 
-/// One layer. Its norms have no mean: v = Σ (κ·x)² + κ²·d·ε.
+/// One layer. An RMSNorm has no mean: v = Σ (κ·x)² + κ²·d·ε.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecoderLayerChoice {

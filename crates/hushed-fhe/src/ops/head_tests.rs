@@ -115,8 +115,15 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     let placement = Placement::plain(on.top(), M, 8);
     let lengths = if private { Vec::new() } else { LENGTHS.to_vec() };
     let texts = Arc::new(Texts::alone(layout(), lengths).unwrap());
-    let encoder =
-        Encoder { on, program: &program, choices, split: &placement, texts: InSlots::Batch(texts), hidden: private };
+    let encoder = Encoder {
+        on,
+        program: &program,
+        choices,
+        split: &placement,
+        texts: InSlots::Batch(texts),
+        hidden: private,
+        answer: AnswerRows::Last,
+    };
     let real = || on.vector(token_rows(layout(), &LENGTHS), on.top()).unwrap();
     let masks = if private { hidden(&encoder, real()) } else { Inputs::<Simulator>::new() };
     let limbs = on.top() - 2 - activation::levels(choices.layers[0].activation.degree);

@@ -1,4 +1,5 @@
-//! An encoder over a batch of texts, one vector per column, or over one text or a few in packed rows
+//! An encoder, or a decoder with LayerNorm, over a batch of texts, one vector per column; an encoder over one text or a
+//! few in packed rows
 //! ([`crate::packing::Layout`]): each layer is recorded ([`crate::tape`]), placed and run by itself, and begins and
 //! ends with refreshed columns; the last one ends above the level of the answer.
 //!
@@ -8,6 +9,7 @@
 //! Each norm sets padding rows to 0. If a layer's first row is replaced by a constant (`frozen_row`), both of its norms
 //! mask the row, and the second adds the constant. Before a classifier's head the last norm keeps only first rows.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,8 +26,9 @@ use crate::ops::mask::{REAL_ROWS, RowsKnown};
 use crate::ops::packed::heads_of;
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::Pooled;
-use crate::packing::{Layout, PackingError, Spread};
+use crate::packing::{Interleave, Layout, PackingError, Spread};
 use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
 use crate::tape::answer::pool_levels;
 use crate::tape::assign::assign;
@@ -47,7 +50,7 @@ pub struct Pass<'a, S: Slots> {
     program: &'a Program,
     /// The steps of each layer.
     layers: Vec<Range<usize>>,
-    choices: &'a Choices,
+    choices: Cow<'a, Choices>,
     placement: Placement,
     texts: InSlots,
     /// Where the numbers of an answer lie in packed rows.
@@ -56,6 +59,8 @@ pub struct Pass<'a, S: Slots> {
     hidden: BTreeMap<&'static str, Vec<S::Value>>,
     /// Public bound on the client's columns.
     input_bound: f64,
+    /// What a decoder is answered with.
+    answer: AnswerRows,
     viewer: Option<Viewer<'a, S::Value>>,
 }
 
@@ -92,14 +97,47 @@ impl<'a, S: Slots> Pass<'a, S> {
             });
         }
         let texts = InSlots::Batch(Arc::new(texts));
+        let choices = Cow::Borrowed(choices);
         let mut pass = Pass::of((on, program, choices, placement), texts, None, input_bound)?;
         if let Some(real) = real {
-            // Norms read the mask beside statistics, and a constant row one level lower: it must limit neither.
-            let limbs = pass.placement.attention.max(pass.placement.statistics + 1).min(on.top());
-            let made = pass.masks(real, limbs)?;
-            pass.hidden = Hidden::ALL.iter().map(|which| which.name()).zip(made.into_iter().map(|v| vec![v])).collect();
+            pass.hide(real)?;
         }
         Ok(pass)
+    }
+
+    /// A pass of a decoder over texts that end in row m − 1, answered with these rows; `real` has 1 in their rows, 0 in
+    /// others. The client divided its columns by `input_bound`.
+    ///
+    /// # Errors
+    /// As [`Pass::new`]; [`FheError::Unsupported`] without `real`.
+    pub fn last(
+        on: &'a S,
+        (program, choices): (&'a Program, &'a Choices),
+        placement: Placement,
+        (layout, answer, real): (Interleave, AnswerRows, Option<S::Value>),
+        input_bound: f64,
+    ) -> Result<Self, FheError> {
+        let real = real.ok_or_else(|| FheError::Unsupported {
+            what: "softmax attention without the rows of tokens".to_owned(),
+            remedy: "a request of this plan has a vector of them",
+        })?;
+        // Whatever the server knows of lengths is in `real`.
+        let texts = Texts::alone(layout, vec![layout.rows(); layout.texts()])?;
+        let choices = Cow::Owned(choices.of_layers()?);
+        let texts = InSlots::Batch(Arc::new(texts));
+        let mut pass = Pass::of((on, program, choices, placement), texts, None, input_bound)?;
+        pass.answer = answer;
+        pass.hide(real)?;
+        Ok(pass)
+    }
+
+    /// Makes what a batch reads of the client's mask.
+    fn hide(&mut self, real: S::Value) -> Result<(), FheError> {
+        // Norms read the mask beside statistics, and a constant row one level lower: it must limit neither.
+        let limbs = self.placement.attention.max(self.placement.statistics + 1).min(self.on.top());
+        let made = self.masks(real, limbs)?;
+        self.hidden = Hidden::ALL.iter().map(|which| which.name()).zip(made.into_iter().map(|v| vec![v])).collect();
+        Ok(())
     }
 
     /// A pass over texts in packed rows. The client divided its columns by `input_bound`, and by 2.
@@ -137,6 +175,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         };
         let (rows, sent) = rows.known();
         let texts = InSlots::Packed(Arc::new(rows), places);
+        let choices = Cow::Borrowed(choices);
         let mut pass = Pass::of((on, program, choices, placement), texts, Some(answers), input_bound)?;
         if let Some(sent) = sent {
             let made = pass.masks(sent, pass.placement.statistics)?;
@@ -148,7 +187,7 @@ impl<'a, S: Slots> Pass<'a, S> {
     }
 
     fn of(
-        (on, program, choices, placement): (&'a S, &'a Program, &'a Choices, Placement),
+        (on, program, choices, placement): (&'a S, &'a Program, Cow<'a, Choices>, Placement),
         texts: InSlots,
         answers: Option<Spread>,
         input_bound: f64,
@@ -158,7 +197,8 @@ impl<'a, S: Slots> Pass<'a, S> {
             supported(program, layer.clone())?;
         }
         let hidden = BTreeMap::new();
-        Ok(Pass { on, program, layers, choices, placement, texts, answers, hidden, input_bound, viewer: None })
+        let (answer, viewer) = (AnswerRows::Last, None);
+        Ok(Pass { on, program, layers, choices, placement, texts, answers, hidden, input_bound, answer, viewer })
     }
 
     /// What is made of the client's mask, refreshed if it has fewer than `limbs` primes.
@@ -193,10 +233,11 @@ impl<'a, S: Slots> Pass<'a, S> {
         Encoder {
             on: self.on,
             program: self.program,
-            choices: self.choices,
+            choices: &self.choices,
             split: &self.placement,
             texts: self.texts.clone(),
             hidden,
+            answer: self.answer,
         }
     }
 
@@ -215,14 +256,14 @@ impl<'a, S: Slots> Pass<'a, S> {
         let last = self.program.steps().get(end - 1).ok_or_else(|| no_layer(self.layers.len(), i))?;
         same(last.id, "vectors", columns.len(), self.recorded().vectors())?;
         match &last.block {
-            Block::Norm(n) => Acts::normed(last.id, columns, n, choice_of_norm(self.program, self.choices, end - 1)?),
+            Block::Norm(n) => Acts::normed(last.id, columns, n, choice_of_norm(self.program, &self.choices, end - 1)?),
             _ => self.stream(end, columns),
         }
     }
 
     /// The residual stream before step `number`, divided as its next norm reads it.
     fn stream(&self, number: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        let bound = 1.0 / kappa_after(self.program, self.choices, number)?;
+        let bound = 1.0 / kappa_after(self.program, &self.choices, number)?;
         Ok(Acts::over(columns, self.program.width(), bound))
     }
 

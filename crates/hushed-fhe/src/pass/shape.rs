@@ -1,5 +1,5 @@
-//! The programs that a pass accepts: encoders, each layer in two halves with a norm before or after each, and pre-norm
-//! decoders with causal attention.
+//! The programs that a pass accepts: encoders, each layer in two halves with a norm before or after each, and decoders
+//! with norms before the halves and causal attention.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use crate::error::FheError;
 use crate::ops::decoder::weigh::causal;
 use crate::ops::head;
 use crate::plan::public_plan::AnswerRows;
-use crate::tape::encoder::begins_with_norm;
+use crate::tape::encoder::{begins_with_norm, recorded};
 
 /// Checks that a program can be run, before anything is planned and without its weights.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for a program of another shape, and for a decoder with biases.
 pub fn can_run(program: &Program) -> Result<(), FheError> {
-    if program.vocabulary().is_some() {
+    if !recorded(program) {
         return decoder(program);
     }
     if let Some(Step { id, block: Block::Head(classifier), .. }) = program.steps().last() {
@@ -27,24 +27,26 @@ pub fn can_run(program: &Program) -> Result<(), FheError> {
     layers.try_for_each(|layer| supported(program, layer))
 }
 
-/// Refuses what an encoder's circuit does not compute.
-fn full(step: &Step) -> Result<(), FheError> {
+/// Refuses what a recorded circuit does not compute.
+fn computed(program: &Program, step: &Step) -> Result<(), FheError> {
+    if let (Block::Attention(a), Some(_)) = (&step.block, program.vocabulary()) {
+        causal(step.id, a)?;
+    }
     let what = match &step.block {
-        Block::Attention(a) if a.mask != Mask::Full => "attention with rows that do not see all others",
+        Block::Attention(a) if a.mask != Mask::Full && program.vocabulary().is_none() => {
+            "attention with rows that do not see all others"
+        }
         Block::Attention(a) if a.distances.is_some() => "a bias of the scores by distance",
         Block::Attention(a) if a.weigh != Weigh::Softmax => "attention by another function than a softmax",
-        Block::Attention(a) if a.rope.is_some() => "rotary positions in an encoder",
+        Block::Attention(a) if a.rope.is_some() => "rotary positions",
         Block::Attention(a) if a.heads.keys != a.heads.count => "attention with heads that share keys",
         Block::Attention(a) if a.sub_norm.is_some() || a.query_norm.is_some() || a.key_norm.is_some() => {
             "attention with norms inside"
         }
-        Block::FeedForward(f) if f.gate.is_some() => "a gate in an encoder's feed-forward block",
+        Block::FeedForward(f) if f.gate.is_some() => "a gate in a feed-forward block",
         _ => return Ok(()),
     };
-    Err(FheError::Unsupported {
-        what: format!("{}: {what}", step.id),
-        remedy: "such a model runs in protocol 2pc",
-    })
+    Err(FheError::Unsupported { what: format!("{}: {what}", step.id), remedy: "such a model runs in protocol 2pc" })
 }
 
 fn decoder(program: &Program) -> Result<(), FheError> {
@@ -85,7 +87,7 @@ pub fn head_is_public(program: &Program, answer: AnswerRows) -> Result<(), FheEr
     }
 }
 
-/// Accepts encoders with a norm after each residual sum, or before each block and after the last layer: a block shares
+/// Accepts models with a norm after each residual sum, or before each block and after the last layer: a block shares
 /// levels with one norm, and the client computes what is before the layers from the token table, or the map of patches,
 /// alone.
 pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError> {
@@ -104,7 +106,7 @@ pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError>
     let start = layer.start;
     let steps = program.steps().get(layer).unwrap_or_default();
     let kinds = steps.iter().map(|step| step.id.kind());
-    steps.iter().try_for_each(full)?;
+    steps.iter().try_for_each(|step| computed(program, step))?;
     // Operands are steps of the layer, or the step before it.
     let near = |step: &Step| step.operands.iter().all(|edge| edge.from + 1 >= start);
     match start > 0 && kinds.eq(shape) && steps.iter().all(near) {

@@ -1,4 +1,5 @@
-//! Records an encoder, over a batch of texts or in packed rows: what is before its layers, a layer, the answer.
+//! Records a model, over a batch of texts or, if it is an encoder, in packed rows: what is before its layers, a layer,
+//! the answer.
 //!
 //! With norms after the blocks, the columns between two layers are those of a norm. With norms before them
 //! ([`begins_with_norm`]) they are the residual stream as the next norm reads it, κ·(x − mean of x): nothing else reads
@@ -12,7 +13,7 @@ use std::ops::Range;
 
 use hushed_model::{Block, Pool, Step, StepId};
 
-use super::answer::{classes, head, pool};
+use super::answer::{classes, head, last_rows, logits, pool, rows};
 use super::layout::{Columns, Layout, hidden};
 use super::packed::{self, Packed};
 use super::record::Recorder;
@@ -22,8 +23,9 @@ use crate::ops::acts::{Acts, reading};
 use crate::ops::head::supported;
 use crate::ops::pool::{Factor, factor};
 use crate::packing::PackingError;
+use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
-pub(crate) use norms::{begins_with_norm, choice_of_norm, kappa_after, least_upload};
+pub(crate) use norms::{begins_with_norm, choice_of_norm, kappa_after, least_upload, recorded};
 pub(crate) use record::{Encoder, InSlots, Stands};
 use record::{Record, Value};
 
@@ -60,7 +62,7 @@ impl<S: Slots> Encoder<'_, S> {
     pub fn masks(&self) -> Result<Tape, FheError> {
         let mut t = Recorder::new();
         match &self.texts {
-            InSlots::Batch(texts) => hidden(&mut t, texts.layout)?,
+            InSlots::Batch(texts) => hidden(&mut t, texts.layout, self.program.vocabulary().is_some())?,
             InSlots::Packed(..) => packed::hidden(&mut t),
         }
         Ok(t.finish())
@@ -166,7 +168,7 @@ impl<S: Slots> Encoder<'_, S> {
         for (number, step) in steps.iter().enumerate().take(steps.len() - 1).skip(after) {
             let made = match (&step.block, &x) {
                 // A norm keeps the rows that are read afterwards.
-                (Block::Pool(Pool::First), _) => continue,
+                (Block::Pool(Pool::First | Pool::Last), _) => continue,
                 (Block::Norm(n), &Value::Centred(centred, _)) => match &circuits {
                     Circuits::Batch(layout) => record.norm(&mut t, layout, (number, step), centred, n),
                     Circuits::Packed(p) => record.packed_norm(&mut t, p, (number, step), centred, n),
@@ -220,6 +222,17 @@ impl<S: Slots> Encoder<'_, S> {
                 let map = self.on.map(at, || reading(self.on, at, w, columns))?;
                 Ok((classes(t, layout, at, &map, node), w.outputs, Factor::One))
             }
+            Block::Vocabulary(w) => {
+                let (answer, width) = match self.answer {
+                    AnswerRows::Last => (last_rows(t, layout, at, x, node), x.width()),
+                    AnswerRows::Rows => (vec![rows(t, layout, at, x, node)], x.width()),
+                    AnswerRows::Logits => {
+                        let map = self.on.map(at, || reading(self.on, at, w, columns))?;
+                        (logits(t, layout, at, &map, node), w.outputs)
+                    }
+                };
+                Ok((answer, width, Factor::One))
+            }
             _ => Err(FheError::shape(at)),
         }
     }
@@ -271,7 +284,10 @@ impl<S: Slots> Encoder<'_, S> {
         match &self.texts {
             InSlots::Batch(texts) => {
                 let baby = [self.split.scores_baby, self.split.attend_baby];
-                Circuits::Batch(Columns::new(t, texts, self.hidden, baby))
+                Circuits::Batch(match self.program.vocabulary() {
+                    Some(_) => Columns::causal(t, texts, baby),
+                    None => Columns::new(t, texts, self.hidden, baby),
+                })
             }
             InSlots::Packed(rows, places) => Circuits::Packed(Packed::new(t, rows, *places, self.hidden)),
         }

@@ -25,6 +25,8 @@ mod answers;
 mod clear;
 mod compare;
 #[cfg(test)]
+mod decoder_tests;
+#[cfg(test)]
 mod images_tests;
 mod key;
 mod options;

@@ -1,17 +1,23 @@
-//! The norms of an encoder's program, and what was chosen for them.
+//! The norms of a recorded program, and what was chosen for them.
 
-use hushed_model::{Block, Norm, Program, Step, StepId};
+use hushed_model::{Block, Norm, NormKind, Program, Step, StepId};
 
 use crate::choices::{Choices, NormChoice};
 use crate::error::FheError;
 use crate::ops::levels::above;
 use crate::slots::Slots;
 
-/// Whether a program is of an encoder whose layers begin with norms: between layers is then what a norm reads, and not
-/// what one makes.
+/// Whether a program is recorded: an encoder, or a decoder with LayerNorm. Decoders with RMSNorm run by a pass of their
+/// own ([`crate::pass::DecoderPass`]).
+pub(crate) fn recorded(program: &Program) -> bool {
+    program.vocabulary().is_none() || program.norms().any(|(_, norm)| norm.kind == NormKind::LayerNorm)
+}
+
+/// Whether the layers of a recorded program begin with norms: between layers is then what a norm reads, and not what
+/// one makes.
 pub(crate) fn begins_with_norm(program: &Program) -> bool {
     let first = program.steps().get(program.before_layers().end);
-    program.vocabulary().is_none() && matches!(first, Some(Step { block: Block::Norm(_), .. }))
+    recorded(program) && matches!(first, Some(Step { block: Block::Norm(_), .. }))
 }
 
 /// The fewest primes with which columns are sent: those of a refresh, or one level more where they are centred first.

@@ -15,6 +15,7 @@ use crate::ops::norm::frozen;
 use crate::ops::packed::rows::{Kept as PackedKept, PackedRows};
 use crate::packing::PackingError;
 use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
 use crate::tape::attention::{AttentionBlock, attention};
 use crate::tape::feed_forward::{FeedForwardBlock, feed_forward, merged};
@@ -35,6 +36,8 @@ pub(crate) struct Encoder<'a, S: Slots> {
     pub texts: InSlots,
     /// Whether lengths are known to the client alone.
     pub hidden: bool,
+    /// What a decoder is answered with.
+    pub answer: AnswerRows,
 }
 
 /// How texts lie in slots.
@@ -293,7 +296,9 @@ impl<S: Slots> Record<'_, '_, S> {
             let row = frozen(at, row, n, choice.bound)?.into();
             node = p.plus(t, node, (p.places.columns, PackedKept::First), &row);
         }
-        if ends && refreshed {
+        // Attention takes all the levels there are.
+        let attended = of.program.steps().get(number + 1).is_some_and(|step| matches!(step.block, Block::Attention(_)));
+        if ends && refreshed || fresh && attended {
             node = packed::refreshed(t, at.part("refresh"), node);
         }
         Ok(Value::Columns(Acts::normed(at, vec![node], n, choice)?, node))

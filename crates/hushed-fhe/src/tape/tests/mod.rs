@@ -28,6 +28,7 @@ use crate::ops::pool::unpack;
 use crate::packing::Interleave;
 use crate::plan::keys::KeyDemand;
 use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
 use crate::run::encrypted::testing::{Keys, distance};
 use crate::simulate::{Op as Count, Simulator, Vector, Watch};
 use crate::testing::{Structure, largest, measure, packed};
@@ -88,6 +89,7 @@ impl Subject {
             split: &self.placement,
             texts: InSlots::Batch(Arc::new(Texts::alone(self.layout(), lengths).unwrap())),
             hidden,
+            answer: AnswerRows::Last,
         }
     }
 

@@ -126,7 +126,7 @@ impl Case {
         if private {
             let real = on.vector(token_rows(layout(), &LENGTHS), on.top())?;
             let mut t = Recorder::new();
-            hidden(&mut t, layout()).unwrap();
+            hidden(&mut t, layout(), false).unwrap();
             let sent = Inputs::<Simulator>::from([(Hidden::Tokens.name(), vec![real])]);
             let place = (Heights::Least, Outputs::AtLeast(on.floor()), Vec::new());
             let made = computed(on, t.finish(), sent, place, &mut |_, _| Ok(()))?;
