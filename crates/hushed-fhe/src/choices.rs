@@ -51,6 +51,18 @@ pub struct Choices {
 }
 
 impl Choices {
+    /// The same for a decoder that is recorded, as choices of layers that begin with norms.
+    ///
+    /// # Errors
+    /// [`ChoicesError::Unusable`] for choices of an encoder, or of a sigmoid.
+    pub(crate) fn of_layers(&self) -> Result<Choices, ChoicesError> {
+        let unusable = |what: &str| ChoicesError::Unusable { what: what.to_owned() };
+        let decoder = self.decoder.as_ref().ok_or_else(|| unusable("the calibration is of an encoder"))?;
+        let layers = decoder.layers.iter().map(DecoderLayerChoice::of_softmax).collect::<Option<_>>();
+        let layers = layers.ok_or_else(|| unusable("the calibration is for another function of scores"))?;
+        Ok(Choices { norm: Some(decoder.norm.clone()), ..Choices::unnamed(self.rows, layers, None) })
+    }
+
     /// Choices that no calibration of a file has made.
     pub(crate) fn unnamed(rows: usize, layers: Vec<LayerChoice>, classifier: Option<ClassifierChoice>) -> Choices {
         Choices {

@@ -5,8 +5,8 @@
 //! no refresh and no key. It says where vectors may be refreshed ([`Op::Mark`]), as only there their numbers are within
 //! their bound.
 //!
-//! Encoders and decoders with LayerNorm run like this ([`crate::Pass`]), a layer at a time; decoders with RMSNorm do not
-//! yet.
+//! Encoders and decoders with LayerNorm run like this ([`crate::Pass`]), a layer at a time; decoders with RMSNorm do
+//! not yet.
 
 pub(crate) mod answer;
 pub(crate) mod assign;
@@ -210,8 +210,8 @@ pub(crate) enum Holds {
     Share { row: usize, value: f64 },
     /// `value` in the rows of each place's text of this number, divided by their number; or in the first of them.
     OfText { text: usize, value: f64, first: bool },
-    /// For diagonal `diagonal` of scores: `token` where the key is a token of the row's text, and with `causal` not after
-    /// the row; `other` elsewhere.
+    /// For diagonal `diagonal` of scores: `token` where the key is a token of the row's text, and with `causal` not
+    /// after the row; `other` elsewhere.
     Keys { diagonal: usize, causal: bool, token: f64, other: f64 },
 }
 

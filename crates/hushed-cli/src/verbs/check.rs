@@ -204,7 +204,7 @@ fn encrypted(s: &Summary, model: &Model) -> Result<String, String> {
     };
     let reason = match (model.public.task(), s.pooling) {
         (Task::Generate, _) => {
-            "see docs/ensi.md: the logits of the next token of some decoders, by calibrate, plan and fhe"
+            return runs("the logits of the next token, in batches; hushed plan says for which lengths");
         }
         _ if s.image_side.is_some() => "requests of images cannot be made yet; calibrate, plan and verify take them",
         (Task::Classify, _) => {

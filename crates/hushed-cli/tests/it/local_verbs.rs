@@ -241,7 +241,7 @@ fn each_protocol_is_named_where_it_runs() {
         ("electra-classifier", &["2pc"]),
         ("albert", &["2pc"]),
         ("nomic", &["2pc"]),
-        ("mistral", &["2pc"]),
+        ("mistral", &["2pc", "fhe"]),
         ("qwen3", &["2pc"]),
         ("olmo2", &["2pc"]),
     ] {
@@ -383,7 +383,7 @@ fn a_generator_continues_a_text() {
     let check = hushed(&["check", &dir, "--json"]);
     let rows = json_lines(&check.stdout);
     assert_eq!(rows[0]["model"]["task"], "generate");
-    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc"]));
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc", "fhe"]));
 
     let clear = |more: &[&str]| hushed(&[&["clear", &dir, "Hello world", "--max-tokens"], more].concat());
     let rows = json_lines(&clear(&["7", "--json"]).stdout);
@@ -433,7 +433,7 @@ fn a_decoder_with_relative_positions_is_a_generator() {
     }
     let dir = folder.to_string_lossy().into_owned();
     let rows = json_lines(&hushed(&["check", &dir, "--json"]).stdout);
-    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc"]));
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc", "fhe"]));
 
     let sample = folder.join("sample.txt");
     std::fs::write(&sample, "Hello world\nA private text\n".repeat(4)).expect("a file");

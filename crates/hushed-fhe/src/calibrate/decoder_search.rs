@@ -9,7 +9,7 @@ use super::neighbours;
 use super::search::{Judged, Search, no_candidate, shown};
 use crate::clear::last_row;
 use crate::ledger;
-use crate::{Candidate, Choices, FheError, Report, VERSION};
+use crate::{Candidate, Choices, DecoderChoice, FheError, HeadChoice, Report, ScoresChoice, VERSION};
 
 /// Degrees to try, ordered by their levels.
 const TRIED: [Degrees; 6] = [
@@ -71,6 +71,9 @@ impl Search<'_> {
             tried = list[from..].iter().copied();
         }
         let mut what = no_candidate(self.options);
+        if let Some(wide) = choices.decoder.as_ref().and_then(wide) {
+            what.push_str(&wide);
+        }
         if let Some(outside) = outside {
             what.push_str(&format!("; a text leaves its interval: {outside}"));
         }
@@ -121,6 +124,34 @@ impl Search<'_> {
         })
     }
 }
+
+/// The head of a softmax whose sums have the widest range, if no inverse is worth its steps there: rows that see few
+/// keys have the sums of a few scores alone.
+fn wide(decoder: &DecoderChoice) -> Option<String> {
+    let mut widest = (1.0, 0, 0);
+    for (i, layer) in decoder.layers.iter().enumerate() {
+        let ScoresChoice::Softmax(softmax) = &layer.scores else { continue };
+        for (h, head) in softmax.heads.iter().enumerate() {
+            if let HeadChoice::Softmax { first, .. } = head {
+                let ratio = first.high / first.low;
+                widest = if ratio > widest.0 { (ratio, i, h) } else { widest };
+            }
+        }
+    }
+    let (ratio, i, h) = widest;
+    let factor = |x: f64| format!("10^{:.1}", x.log10());
+    (ratio > WIDE_SUMS).then(|| {
+        format!(
+            "; of layer {i}, head {h}, sums of exponentials differ by a factor of {}, and of more than {} an inverse takes \
+             too many steps",
+            factor(ratio),
+            factor(WIDE_SUMS)
+        )
+    })
+}
+
+/// Ends of the sums of a head, margins included, whose ratio an inverse of eight steps still covers to a tenth.
+const WIDE_SUMS: f64 = 1e4;
 
 /// The degrees to try; with a degree of activations that was asked for, those of scores only.
 fn tried(activation: Option<usize>) -> Vec<Degrees> {

@@ -131,3 +131,23 @@ fn padding_is_measured_as_the_circuit_has_it() {
     }
     assert_eq!(checked, 256);
 }
+
+/// With columns on disk while a block runs the answers are the same.
+#[test]
+fn what_is_put_on_disk_changes_no_answer() {
+    let program = tiny_generator().program_of_all_rows();
+    let (params, choices) = (named("insecure-test/9/14").unwrap(), choices(&program));
+    let rows: Vec<_> = texts().iter().map(|text| embedded(&program, text).unwrap()).collect();
+    let bound = bound_of_inputs(&program, ROWS).unwrap();
+    let [a, b] = [false, true].map(|spilled| {
+        let on = Simulator::new(&params, 8 * ROWS).unwrap().with_errors(5);
+        let placement =
+            Placement { spill_attention: spilled, spill_feed_forward: spilled, ..Placement::plain(on.top(), ROWS, 8) };
+        let batch =
+            Batch { program: &program, choices: &choices, placement: &placement, lengths: Lengths::Private, bound };
+        batch.read_at(&on, ROWS, &rows, AnswerRows::Last).unwrap()
+    });
+    for (a, b) in a.iter().zip(&b) {
+        assert!(nearness(a, b) < 1e-3, "{}", nearness(a, b));
+    }
+}

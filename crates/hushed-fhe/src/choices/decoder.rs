@@ -4,7 +4,6 @@ use hushed_model::ModelError;
 use serde::{Deserialize, Serialize};
 
 use super::layer::{ActivationChoice, AttentionChoice, Interval, LayerChoice, NormChoice};
-use super::{Choices, ChoicesError};
 
 /// A decoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,30 +13,6 @@ pub struct DecoderChoice {
     pub layers: Vec<DecoderLayerChoice>,
     /// The norm after the last layer.
     pub norm: NormChoice,
-}
-
-impl Choices {
-    /// The same for a decoder that is recorded, as choices of layers that begin with norms. The residual stream has no
-    /// bounds of its own there: its norms have.
-    ///
-    /// # Errors
-    /// [`ChoicesError::Unusable`] for choices of an encoder, or of a sigmoid.
-    pub(crate) fn of_layers(&self) -> Result<Choices, ChoicesError> {
-        let unusable = |what: &str| ChoicesError::Unusable { what: what.to_owned() };
-        let decoder = self.decoder.as_ref().ok_or_else(|| unusable("the calibration is of an encoder"))?;
-        let layer = |layer: &DecoderLayerChoice| match &layer.scores {
-            ScoresChoice::Sigmoid(_) => Err(unusable("the calibration is for another function of scores")),
-            ScoresChoice::Softmax(softmax) => Ok(LayerChoice {
-                attention: softmax.clone(),
-                attention_norm: layer.attention_norm.clone(),
-                activation: layer.activation.clone(),
-                feed_forward_norm: layer.feed_forward_norm.clone(),
-                frozen_row: None,
-            }),
-        };
-        let layers = decoder.layers.iter().map(layer).collect::<Result<_, _>>()?;
-        Ok(Choices { layers, norm: Some(decoder.norm.clone()), ..Choices::unnamed(self.rows, Vec::new(), None) })
-    }
 }
 
 impl DecoderChoice {
@@ -70,6 +45,20 @@ pub struct DecoderLayerChoice {
     pub feed_forward_sub_norm: Option<NormChoice>,
     /// Bound on the residual stream after feed-forward.
     pub feed_forward_bound: f64,
+}
+
+impl DecoderLayerChoice {
+    /// The same of a layer that begins with norms, which bound the residual stream; none for a sigmoid.
+    pub(crate) fn of_softmax(&self) -> Option<LayerChoice> {
+        let ScoresChoice::Softmax(softmax) = &self.scores else { return None };
+        Some(LayerChoice {
+            attention: softmax.clone(),
+            attention_norm: self.attention_norm.clone(),
+            activation: self.activation.clone(),
+            feed_forward_norm: self.feed_forward_norm.clone(),
+            frozen_row: None,
+        })
+    }
 }
 
 /// The map from scores to weights, for all heads of a layer.

@@ -33,8 +33,8 @@ impl Clear {
         blocks.map(text).collect()
     }
 
-    /// Runs layer `i` step by step. Before a norm that subtracts it the mean of each row is subtracted: a norm ignores it,
-    /// and the other rungs do not have it. Without a recorded circuit the rungs show the sums.
+    /// Runs layer `i` step by step. Before a norm that ignores it the mean of each row is subtracted: the other rungs
+    /// do not have it. Without a recorded circuit the rungs show the sums.
     pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
         let mut shown = Shown::new();
         let layers = program.layers();
