@@ -241,7 +241,7 @@ fn each_protocol_is_named_where_it_runs() {
         ("electra-classifier", &["2pc"]),
         ("albert", &["2pc"]),
         ("nomic", &["2pc"]),
-        ("mistral", &["2pc", "fhe"]),
+        ("mistral", &["2pc"]),
         ("qwen3", &["2pc"]),
         ("olmo2", &["2pc"]),
     ] {
@@ -339,7 +339,7 @@ fn images_are_classified() {
     let plan = &json_lines(&plan.stdout)[0]["plan"];
     assert_eq!(plan["tokens"], serde_json::json!([17, 17]));
     assert!(plan["exposures"].to_string().contains("that they are images"));
-    let encrypted = ["plan", &dir, "--protocol", "fhe", "--json"];
+    let encrypted = ["plan", &dir, "--protocol", "fhe", "--images", "2", "--json"];
     let plan = &json_lines(&hushed(&encrypted).stdout)[0]["plan"];
     assert_eq!((&plan["rows"], &plan["logits"]), (&32.into(), &5.into()));
     let model = std::env::temp_dir().join("hushed-vit.public").to_string_lossy().into_owned();

@@ -94,7 +94,11 @@ impl Search<'_> {
             let how = (&self.params, seed);
             let mut found = match answers(program, choices, &self.held_out, how, outside) {
                 Err(FheError::Levels { .. }) => return Ok(Judged::default()),
-                found => found?,
+                Err(error) => match choices.decoder.as_ref().and_then(wide) {
+                    Some(wide) => return refuse(format!("{error}{wide}")),
+                    None => return Err(error),
+                },
+                Ok(found) => found,
             };
             neighbours::rounded(&mut found, self.kept_bits(choices)?);
             Ok(Judged::new(exact, &found, false))
