@@ -1,5 +1,5 @@
-//! The counter stream on 256-bit registers, sixteen blocks in flight: two blocks per instruction with VAES, which client
-//! processors have without AVX-512, or one with AES-NI.
+//! The counter stream on 256-bit registers, sixteen blocks in flight: two blocks per instruction with VAES, which
+//! client processors have without AVX-512, or one with AES-NI.
 
 use super::shared::Rounds;
 use crate::bits::Block;

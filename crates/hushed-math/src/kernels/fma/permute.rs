@@ -33,8 +33,8 @@ pub(crate) fn halves(orders: &[[u64; 8]; 8]) -> Halves {
     })
 }
 
-/// Block k of `out` is the block that contains word `moves[k]`, in order `moves[k] % 8`; `src` begins at word `first`, a
-/// multiple of 8.
+/// Block k of `out` is the block that contains word `moves[k]`, in order `moves[k] % 8`; `src` begins at word `first`,
+/// a multiple of 8.
 pub(crate) fn permute(_: HaveFma, moves: &[u32], halves: &Halves, first: usize, src: &[u64], out: &mut [u64]) {
     assert_eq!(out.len(), 8 * moves.len());
     // SAFETY: the token proves AVX2; `out` has 8 words per move.
