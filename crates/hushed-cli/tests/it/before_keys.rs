@@ -54,6 +54,9 @@ fn forward(mut from: TcpStream, mut to: TcpStream, count: &AtomicUsize) {
 /// Far fewer than keys and correlations have, and more than certificate, handshake and a tiny model's bundle.
 const FEW: usize = 200_000;
 
+/// A model, what its server is started with, and the commands that a client refuses.
+type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a [&'a str]]);
+
 #[test]
 fn what_is_refused_costs_no_keys() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -64,7 +67,7 @@ fn what_is_refused_costs_no_keys() {
     std::fs::write(&lines, "a\nb\nc\n").expect("it is written");
     let [cross, images] = ["cross-encoder", "vit"].map(|name| tiny_golden(name).to_string_lossy().into_owned());
     let long = "a ".repeat(500);
-    let cases: &[(&str, &[&str], &[&[&str]])] = &[
+    let cases: &[Case<'_>] = &[
         (
             &encoder,
             &["--max-texts", "2"],
