@@ -1,0 +1,165 @@
+//! What client and server of any run under CKKS agree on, whatever is computed: the same for a model and for a network.
+
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::keys::KeySpecs;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::keys::key_specs;
+use super::{FhePlan, Lengths, MAX_PLAN_BYTES, PlanFileError, PlannedKey, ReplyForm, hex, named};
+use crate::files::chunked::Hash;
+use crate::network::NetworkPlan;
+use crate::packing::sequences;
+
+/// The public plan of a run.
+pub trait Manifest {
+    /// Its identity, which every artefact of a run carries.
+    fn hash(&self) -> Hash;
+
+    /// The name of the parameter set.
+    fn parameters(&self) -> &str;
+
+    /// Primes of the ciphertexts of a request.
+    fn upload(&self) -> usize;
+
+    /// Ciphertexts of a request.
+    fn request_ciphertexts(&self) -> usize;
+
+    /// Lengths that a request declares.
+    ///
+    /// # Errors
+    /// [`PlanFileError::Unusable`].
+    fn declared_lengths(&self, params: &CkksParams) -> Result<usize, PlanFileError>;
+
+    /// Whether a request may declare these lengths.
+    fn may_declare(&self, lengths: &[usize]) -> bool;
+
+    /// The form of the reply.
+    fn reply(&self) -> &ReplyForm;
+
+    /// The evaluation keys, in order.
+    fn keys(&self) -> &[PlannedKey];
+
+    /// The evaluation keys, checked.
+    ///
+    /// # Errors
+    /// [`PlanFileError::Unusable`] for keys that are out of order, too many, or not of the parameter set.
+    fn key_specs(&self, params: &CkksParams) -> Result<KeySpecs, PlanFileError> {
+        key_specs(self.keys(), params)
+    }
+}
+
+impl Manifest for FhePlan {
+    fn hash(&self) -> Hash {
+        FhePlan::hash(self)
+    }
+
+    fn parameters(&self) -> &str {
+        &self.parameters
+    }
+
+    fn upload(&self) -> usize {
+        self.placement.upload
+    }
+
+    fn request_ciphertexts(&self) -> usize {
+        FhePlan::request_ciphertexts(self)
+    }
+
+    fn declared_lengths(&self, params: &CkksParams) -> Result<usize, PlanFileError> {
+        FhePlan::declared_lengths(self, params)
+    }
+
+    fn may_declare(&self, lengths: &[usize]) -> bool {
+        match self.lengths {
+            Lengths::Public => sequences::check(self.rows, self.placement.per_place, lengths).is_ok(),
+            Lengths::Bucket(multiple) => {
+                let good = |&length: &usize| length <= self.rows && (length % multiple == 0 || length == self.rows);
+                lengths.iter().all(good)
+            }
+            Lengths::Private => lengths.iter().all(|&length| length == 0),
+        }
+    }
+
+    fn reply(&self) -> &ReplyForm {
+        &self.reply
+    }
+
+    fn keys(&self) -> &[PlannedKey] {
+        &self.keys
+    }
+}
+
+/// The manifest of a model or of a network.
+pub enum AnyManifest {
+    /// Of a model of text.
+    Model(Box<FhePlan>),
+    /// Of a network.
+    Network(Box<NetworkPlan>),
+}
+
+/// What tells the two apart.
+#[derive(Deserialize)]
+struct Peek {
+    network: Option<IgnoredAny>,
+}
+
+impl AnyManifest {
+    /// Reads a manifest of either kind, and checks all of it.
+    ///
+    /// # Errors
+    /// As [`FhePlan::from_json`].
+    pub fn from_json(bytes: &[u8]) -> Result<(AnyManifest, Arc<CkksParams>), PlanFileError> {
+        let peek: Peek = from_bytes(bytes)?;
+        Ok(match peek.network {
+            Some(_) => {
+                let (plan, params) = NetworkPlan::from_json(bytes)?;
+                (AnyManifest::Network(Box::new(plan)), params)
+            }
+            None => {
+                let (plan, params) = FhePlan::from_json(bytes)?;
+                (AnyManifest::Model(Box::new(plan)), params)
+            }
+        })
+    }
+
+    /// What both kinds have.
+    #[must_use]
+    pub fn plan(&self) -> &dyn Manifest {
+        match self {
+            AnyManifest::Model(plan) => plan.as_ref(),
+            AnyManifest::Network(plan) => plan.as_ref(),
+        }
+    }
+}
+
+/// The JSON of a plan file, which is not too large.
+pub(crate) fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, PlanFileError> {
+    if bytes.len() > MAX_PLAN_BYTES {
+        let bytes = bytes.len();
+        return Err(PlanFileError::TooLarge { bytes });
+    }
+    Ok(serde_json::from_slice(hushed_model::without_mark(bytes))?)
+}
+
+/// Checks that a plan is what its file says.
+pub(crate) fn same_hash(found: &Hash, stated: &str) -> Result<(), PlanFileError> {
+    let found = hex(found);
+    match found == stated {
+        true => Ok(()),
+        false => Err(PlanFileError::Damaged { found, stated: stated.chars().take(64).collect() }),
+    }
+}
+
+/// Creates the parameter set of this name and checks that it has the stated hash.
+pub(crate) fn params_of(name: &str, theirs: &str) -> Result<Arc<CkksParams>, PlanFileError> {
+    let short = || name.chars().take(60).collect::<String>();
+    let params = named(name).map_err(|source| PlanFileError::Parameters { name: short(), source })?;
+    let ours = hex(params.rlwe().hash());
+    if ours != theirs {
+        return Err(PlanFileError::OtherParameters { name: short(), theirs: theirs.chars().take(32).collect(), ours });
+    }
+    Ok(params)
+}
