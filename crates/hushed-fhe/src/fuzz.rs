@@ -25,7 +25,7 @@ use crate::plan::public_plan::{AnswerRows, Canary, FhePlan, Lengths, insecure_pl
 pub const EDIT: usize = 3;
 
 /// The values that replace fields; one more choice removes the field. `null` is how JSON writes NaN.
-fn values() -> [Value; 16] {
+pub(crate) fn values() -> [Value; 16] {
     [
         json!(0),
         json!(1),

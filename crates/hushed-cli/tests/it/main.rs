@@ -6,6 +6,7 @@ mod common;
 mod decoder_fhe;
 mod full_disk;
 mod local_verbs;
+mod network_fhe;
 mod prune;
 mod two_processes;
 mod usage;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use hushed_lower::network::{Network, PartOp};
-use hushed_model::graph::GRAPH;
+use hushed_model::graph::{GRAPH, Node};
 use hushed_model::{Graph, Tensor, without_mark};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -61,7 +61,7 @@ impl NetworkChoices {
     /// # Errors
     /// [`FheError::Unsupported`] without a sample or for several inputs; those of the network.
     pub fn measure(graph: &Graph, network_sha256: String, samples: &[Vec<Tensor>]) -> Result<NetworkChoices, FheError> {
-        super::input_of(graph)?;
+        input_of(graph)?;
         if samples.is_empty() {
             return Err(FheError::Unsupported {
                 what: "a network without samples".to_owned(),
@@ -133,5 +133,17 @@ impl NetworkChoices {
             Some((name, _)) => unusable(format!("the interval of {name} ends before it begins")),
             None => Ok(self),
         }
+    }
+}
+
+/// The only input of a graph.
+pub(super) fn input_of(graph: &Graph) -> Result<&Node, FheError> {
+    let mut inputs = graph.inputs();
+    match (inputs.next(), inputs.len()) {
+        (Some(input), 0) => Ok(input),
+        _ => Err(FheError::Unsupported {
+            what: format!("a network of {} inputs", graph.inputs().len()),
+            remedy: "make them one, and take them apart in the network",
+        }),
     }
 }

@@ -14,8 +14,11 @@ mod choices;
 mod client;
 mod engine;
 mod fits;
+mod manifest;
 mod plan;
 mod record;
+#[cfg(any(feature = "client", test))]
+mod rehearsal;
 #[cfg(test)]
 mod tests;
 
@@ -26,12 +29,12 @@ use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::poly::Arithmetic as _;
 use hushed_ckks::{Ciphertext, CkksParams, SHALLOW, Scale};
 use hushed_lower::network::Network;
-use hushed_model::graph::Node;
 use hushed_model::{Graph, Port, Tensor};
 use sha2::{Digest, Sha256};
 
 use crate::error::FheError;
 use crate::hex::hex;
+use crate::plan::Prices;
 use crate::plan::declared::declared;
 use crate::plan::keys::KeyDemand;
 use crate::plan::public_plan::{PlanFileError, ReplyForm, named, planned, reply_deviation};
@@ -42,6 +45,7 @@ use crate::slots::Slots as _;
 use crate::tape::assign::assign;
 use crate::tape::levels::{Heights, Limits, Outputs};
 use crate::tape::run::computed;
+use choices::input_of;
 use fits::Fits;
 use record::{INPUT, recorded};
 
@@ -50,7 +54,10 @@ pub use choices::{NetworkChoices, network_sha256};
 pub use client::NetworkClient;
 pub use engine::NetworkEngine;
 pub use fits::{DEGREE, MARGIN};
+pub use manifest::AnyManifest;
 pub use plan::NetworkPlan;
+#[cfg(any(feature = "client", test))]
+pub use rehearsal::{Rehearsal, Rehearsed};
 
 /// How much larger than in simulated runs of the samples an error is declared.
 const DECLARED: f64 = 4.0;
@@ -105,8 +112,7 @@ impl Circuit {
         if period > params.slots() {
             return Err(too_large(largest));
         }
-        let (fits, power) =
-            (Fits::new(&network, choices)?, |most: f64| most.max(f64::MIN_POSITIVE).log2().ceil().exp2());
+        let fits = Fits::new(&network, choices)?;
         let outputs: Vec<Port> = graph.outputs().map(Port::of).collect();
         let mut reply = ReplyForm {
             ciphertexts: inputs.saturating_mul(outputs.len()),
@@ -155,6 +161,12 @@ impl Circuit {
     /// The operations of one input.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// An estimate of the seconds of one input: the operations times their prices, which are for N = 2^16.
+    pub fn seconds(&self, prices: &Prices) -> f64 {
+        let all: f64 = self.counts.operations.iter().map(|c| c.times as f64 * prices.seconds(c.op, c.limbs)).sum();
+        all * self.params.n() as f64 / f64::from(1 << 16)
     }
 
     /// The levels of the circuit.
@@ -270,21 +282,14 @@ impl Circuit {
     }
 }
 
+/// The power of two that is at least as large; 1 for nothing but zeros.
+fn power(most: f64) -> f64 {
+    if most > 0.0 { most.log2().ceil().exp2() } else { 1.0 }
+}
+
 /// The worse of two errors: NaN is the worst.
 fn worse(a: f64, b: f64) -> f64 {
     if a >= b { a } else { b }
-}
-
-/// The only input of a graph.
-fn input_of(graph: &Graph) -> Result<&Node, FheError> {
-    let mut inputs = graph.inputs();
-    match (inputs.next(), inputs.len()) {
-        (Some(input), 0) => Ok(input),
-        _ => Err(FheError::Unsupported {
-            what: format!("a network of {} inputs", graph.inputs().len()),
-            remedy: "make them one, and take them apart in the network",
-        }),
-    }
 }
 
 fn too_large(numbers: usize) -> FheError {

@@ -1,16 +1,14 @@
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use hushed_ckks::keys::EvalKeys;
 use hushed_rlwe::audit::audit;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::*;
 use crate::files::FileError;
 use crate::files::exchange::{read_reply_from, reply_bytes, request_bytes};
-use crate::files::keys::{KeyReader, KeyTimes};
-use crate::files::owner::{SecretKey, make_keys_to};
-use crate::plan::public_plan::{AnyManifest, Manifest};
+use crate::plan::public_plan::Manifest;
 use crate::run::encrypted::testing::{random, seeded};
 use crate::run::reply::ReplySecret;
 
@@ -37,56 +35,31 @@ fn measured(graph: &Graph, samples: &[Vec<Tensor>]) -> NetworkChoices {
     read
 }
 
-/// A client and a server of a network, and what passes between them as bytes.
-struct Both {
-    client: NetworkClient,
-    secret: Arc<SecretKey>,
-    id: [u8; 32],
-    engine: NetworkEngine,
-}
-
-fn named_path() -> &'static Path {
-    Path::new("<test>")
-}
+/// Both parties, with one secret of replies; sizes of what passes between them are as stated.
+struct Both(Rehearsal);
 
 impl Both {
     fn new(circuit: Circuit) -> Both {
         let bytes = circuit.plan().to_json().unwrap();
-        let (plan, params) = NetworkPlan::from_json(&bytes).unwrap();
-        assert_eq!(&plan, circuit.plan());
         let (any, _) = AnyManifest::from_json(&bytes).unwrap();
-        assert!(matches!(&any, AnyManifest::Network(found) if **found == plan));
-        let times = KeyTimes { created: 0, expires: u64::MAX };
-        let mut keys = Vec::new();
-        let made = make_keys_to(&mut keys, named_path(), &plan, &params, times, &mut |_, _| ());
-        let (secret, id) = made.unwrap();
-        let specs = plan.key_specs(&params).unwrap();
-        let reader = KeyReader::begin(Cursor::new(keys), named_path(), circuit.params().rlwe(), &specs).unwrap();
-        let engine = NetworkEngine::load(Arc::new(circuit), reader, &mut |_, _| ()).unwrap();
-        Both { client: NetworkClient::new(plan, &params), secret: Arc::new(secret), id, engine }
+        assert!(matches!(&any, AnyManifest::Network(found) if **found == *circuit.plan()));
+        Both(Rehearsal::new(circuit).unwrap())
     }
 
     fn request(&self, inputs: &[Tensor]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let made = self.client.encrypt(&mut bytes, named_path(), &self.secret, self.id, inputs).unwrap();
-        made.whole.complete().unwrap();
-        assert_eq!(bytes.len() as u64, request_bytes(self.client.plan(), self.client.params()).unwrap());
+        let (bytes, client) = (self.0.request(inputs).unwrap(), &self.0.client);
+        assert_eq!(bytes.len() as u64, request_bytes(client.plan(), client.params()).unwrap());
         bytes
     }
 
     fn reply(&self, request: &[u8]) -> Result<Vec<u8>, FheError> {
-        let request = self.engine.request((request, request.len() as u64), named_path())?;
-        let answer = self.engine.run(&request)?;
-        let (mut bytes, secret) = (Vec::new(), ReplySecret::from_bytes(Zeroizing::new([5; 32])));
-        self.engine.reply(&mut bytes, named_path(), &request, &answer, &secret)?;
-        assert_eq!(bytes.len() as u64, reply_bytes(self.client.plan(), self.client.params()));
+        let (bytes, _) = self.0.reply(request, &ReplySecret::from_bytes(Zeroizing::new([5; 32])))?;
+        assert_eq!(bytes.len() as u64, reply_bytes(self.0.client.plan(), self.0.client.params()));
         Ok(bytes)
     }
 
     fn opened(&self, reply: &[u8], inputs: usize) -> Result<Vec<Vec<Tensor>>, FheError> {
-        let (client, source) = (&self.client, (reply, reply.len() as u64));
-        let (_, list) = read_reply_from(source, named_path(), client.plan(), client.params(), &self.id)?;
-        client.open(&self.secret, &list, inputs)
+        self.0.opened(reply, inputs)
     }
 
     fn answers(&self, inputs: &[Tensor]) -> Vec<Vec<Tensor>> {
@@ -182,7 +155,7 @@ fn requests_and_replies_are_sealed() {
     assert_ne!(both.request(&sent), request);
     // An input fewer than the plan has is not an answer.
     assert_eq!(both.opened(&reply, 1).unwrap().len(), 1);
-    assert!(worst(&graph, &sent, &both.opened(&reply, 1).unwrap()) <= both.client.plan().error);
+    assert!(worst(&graph, &sent, &both.opened(&reply, 1).unwrap()) <= both.0.client.plan().error);
 
     let file = |error: FheError| match error {
         FheError::File(error) => error,
@@ -213,9 +186,11 @@ fn requests_and_replies_are_sealed() {
         file(refused(&longer).unwrap());
     }
     // Whose numbers are not of the shape of an answer.
-    let client = &both.client;
+    let client = &both.0.client;
     let list = |bytes: &[u8]| {
-        read_reply_from((bytes, bytes.len() as u64), named_path(), client.plan(), client.params(), &both.id).unwrap().1
+        read_reply_from((bytes, bytes.len() as u64), Path::new("<test>"), client.plan(), client.params(), &both.0.id)
+            .unwrap()
+            .1
     };
     let mut swapped = list(&reply);
     let on = hushed_ckks::Evaluator::without_keys(client.params());
@@ -224,7 +199,7 @@ fn requests_and_replies_are_sealed() {
         .encode_real(&vec![times; client.params().slots()], swapped[0].limbs(), scale)
         .unwrap();
     on.add_plain_assign(&mut swapped[0], &large).unwrap();
-    assert!(matches!(client.open(&both.secret, &swapped, 1), Err(FheError::ReplyShape { vector: 0, used: true })));
+    assert!(matches!(client.open(&both.0.secret, &swapped, 1), Err(FheError::ReplyShape { vector: 0, used: true })));
     let refused = |inputs: &[Tensor]| client.check(inputs).err().unwrap().to_string();
     assert!(refused(&[]).contains("0 inputs"));
     let three = [inputs[0][0].clone(), inputs[1][0].clone(), inputs[2][0].clone()];
@@ -248,6 +223,22 @@ fn a_changed_plan_is_refused() {
             assert_eq!(read, plan, "byte {at}");
         }
     }
+    // Whoever writes a plan computes its hash as well: every number at which sizes break is refused or can be used.
+    let whole: Value = serde_json::to_value(&plan).unwrap();
+    let mut accepted = 0;
+    for path in leaves(&whole, String::new()) {
+        for value in crate::fuzz::values() {
+            let mut edited = whole.clone();
+            *edited.pointer_mut(&path).unwrap() = value;
+            let Ok(edited) = serde_json::from_value::<NetworkPlan>(edited) else { continue };
+            if let Ok((read, params)) = NetworkPlan::from_json(&edited.to_json().unwrap_or_default()) {
+                accepted += 1;
+                let bytes = request_bytes(&read, &params).unwrap() + reply_bytes(&read, &params);
+                assert!(bytes > 0 && read.key_specs(&params).is_ok(), "{path}");
+            }
+        }
+    }
+    assert!(accepted > 0);
     let refused = |change: &dyn Fn(&mut NetworkPlan)| {
         let mut plan = plan.clone();
         change(&mut plan);
@@ -263,6 +254,18 @@ fn a_changed_plan_is_refused() {
     assert!(refused(&|p| p.reply.deviation /= 2.0_f64.powi(30)).contains("reply"));
     assert!(refused(&|p| p.keys.reverse()).contains("keys"));
     assert!(refused(&|p| p.calibration_sha256 = "zz".repeat(32)).contains("calibration"));
+}
+
+/// The paths of all values that hold no others.
+fn leaves(value: &Value, path: String) -> Vec<String> {
+    match value {
+        Value::Object(map) => map.iter().flat_map(|(key, inner)| leaves(inner, format!("{path}/{key}"))).collect(),
+        Value::Array(list) => {
+            let few = list.iter().enumerate().take(3);
+            few.flat_map(|(index, inner)| leaves(inner, format!("{path}/{index}"))).collect()
+        }
+        _ => vec![path],
+    }
 }
 
 /// What does not fit is refused by name, and squares alone fit the smallest set, with keys that are within the table.
@@ -304,6 +307,6 @@ fn the_smallest_set_is_chosen() {
     let both = Both::new(circuit);
     let worst = worst(&graph, &sent, &both.answers(&sent));
     assert!(worst <= declared && declared < 1e-2, "{worst:e} and {declared:e}");
-    let keys = EvalKeys::generate(&both.secret, &specs, &mut seeded(9)).unwrap();
+    let keys = EvalKeys::generate(&both.0.secret, &specs, &mut seeded(9)).unwrap();
     audit(&keys.published().collect::<Vec<_>>()).unwrap();
 }

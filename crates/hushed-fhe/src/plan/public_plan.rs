@@ -32,7 +32,7 @@ pub use deviation::reply_deviation;
 pub use error::{MAX_PLAN_BYTES, PLAN_VERSION, PlanFileError};
 pub use key::{PlannedKey, PlannedUse};
 pub(crate) use keys::planned;
-pub use manifest::{AnyManifest, Manifest};
+pub use manifest::Manifest;
 pub(crate) use manifest::{from_bytes, params_of, same_hash};
 
 /// A parameter set, created once and shared.
