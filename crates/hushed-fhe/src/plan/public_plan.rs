@@ -11,6 +11,7 @@ mod error;
 mod key;
 mod keys;
 mod manifest;
+mod read;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +34,7 @@ pub use error::{MAX_PLAN_BYTES, PLAN_VERSION, PlanFileError};
 pub use key::{PlannedKey, PlannedUse};
 pub(crate) use keys::planned;
 pub use manifest::Manifest;
-pub(crate) use manifest::{from_bytes, params_of, same_hash};
+pub(crate) use read::{from_bytes, same_hash};
 
 /// A parameter set, created once and shared.
 pub type Params = Arc<CkksParams>;
@@ -384,6 +385,17 @@ impl FhePlan {
     pub fn reply_bits(&self, params: &CkksParams) -> u32 {
         self.reply.bits(params)
     }
+}
+
+/// Creates the parameter set of this name and checks that it has the stated hash.
+pub(crate) fn params_of(name: &str, theirs: &str) -> Result<Arc<CkksParams>, PlanFileError> {
+    let short = || name.chars().take(60).collect::<String>();
+    let params = named(name).map_err(|source| PlanFileError::Parameters { name: short(), source })?;
+    let ours = hex(params.rlwe().hash());
+    if ours != theirs {
+        return Err(PlanFileError::OtherParameters { name: short(), theirs: theirs.chars().take(32).collect(), ours });
+    }
+    Ok(params)
 }
 
 /// The parameter set of this name: a preset, or in tests also `insecure-test/LOG_N/LEVELS` (with primes for

@@ -1,14 +1,11 @@
 //! What client and server of any run under CKKS agree on, whatever is computed: the same for a model and for a network.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::sync::Arc;
-
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::KeySpecs;
-use serde::de::DeserializeOwned;
 
 use super::keys::key_specs;
-use super::{FhePlan, Lengths, MAX_PLAN_BYTES, PlanFileError, PlannedKey, ReplyForm, hex, named};
+use super::{FhePlan, Lengths, PlanFileError, PlannedKey, ReplyForm};
 use crate::files::chunked::Hash;
 use crate::packing::sequences;
 
@@ -89,33 +86,4 @@ impl Manifest for FhePlan {
     fn keys(&self) -> &[PlannedKey] {
         &self.keys
     }
-}
-
-/// The JSON of a plan file, which is not too large.
-pub(crate) fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, PlanFileError> {
-    if bytes.len() > MAX_PLAN_BYTES {
-        let bytes = bytes.len();
-        return Err(PlanFileError::TooLarge { bytes });
-    }
-    Ok(serde_json::from_slice(hushed_model::without_mark(bytes))?)
-}
-
-/// Checks that a plan is what its file says.
-pub(crate) fn same_hash(found: &Hash, stated: &str) -> Result<(), PlanFileError> {
-    let found = hex(found);
-    match found == stated {
-        true => Ok(()),
-        false => Err(PlanFileError::Damaged { found, stated: stated.chars().take(64).collect() }),
-    }
-}
-
-/// Creates the parameter set of this name and checks that it has the stated hash.
-pub(crate) fn params_of(name: &str, theirs: &str) -> Result<Arc<CkksParams>, PlanFileError> {
-    let short = || name.chars().take(60).collect::<String>();
-    let params = named(name).map_err(|source| PlanFileError::Parameters { name: short(), source })?;
-    let ours = hex(params.rlwe().hash());
-    if ours != theirs {
-        return Err(PlanFileError::OtherParameters { name: short(), theirs: theirs.chars().take(32).collect(), ours });
-    }
-    Ok(params)
 }
