@@ -18,6 +18,7 @@ mod imports;
 mod licences;
 mod measured;
 mod metadata;
+mod numbers;
 mod python;
 mod rules;
 mod secrets;
@@ -92,6 +93,7 @@ fn check(root: &Path, fast: bool) -> bool {
             report("shell blocks", shell::blocks(tree, root));
             report("messages in words", shell::words(tree));
             report("message kinds", rules::message_kinds(tree));
+            report("shared numbers", numbers::shared(tree));
             report("measured tables", measured::check(tree, root));
         }
         Err(error) => report("sources", Err(vec![error.to_string()])),

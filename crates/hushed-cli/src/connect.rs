@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hushed_serve::{BundlePin, Client, ClientConfig, Digest, FilePins, Net, ServerTrust, Token, Unpinned, folders};
+use hushed_serve::{
+    BundlePin, Client, ClientConfig, Digest, FilePins, Net, Offer, ServerTrust, Token, Unpinned, folders,
+};
 
 use crate::error::CliError;
 use crate::output::Output;
@@ -97,19 +99,26 @@ impl ConnectArgs {
         self.bundle.as_ref().map(|_| "--bundle").or(by_hash)
     }
 
-    /// Connects. Says so if the server may choose what decides the number of tokens of a text, or of a conversation
-    /// (`chats`).
-    pub fn client(&self, out: &Output, chats: bool) -> Result<Client, CliError> {
+    /// Connects. `check` looks at what is to be run beside what the server offers, before megabytes of keys and
+    /// correlations are made; what it makes is returned. Says so if the server may choose what decides the number of
+    /// tokens of a text, or of a conversation (`chats`).
+    pub fn client<T>(
+        &self,
+        out: &Output,
+        chats: bool,
+        check: impl FnOnce(&Offer) -> Result<T, CliError>,
+    ) -> Result<(Client, T), CliError> {
         let mut config = self.config()?;
         if !out.is_json() && !out.is_quiet() {
             config.on_wait = Some(Arc::new(|waiting| eprintln!("{waiting}")));
         }
-        let client = Client::connect(&config)?;
+        let greeted = Client::greet(&config)?;
         // The rows of an image follow from its model's shape.
-        if client.public().tokenizer().is_ok() {
+        if greeted.public().tokenizer().is_ok() {
             note_unpinned(out, config.unpinned(chats));
         }
-        Ok(client)
+        let checked = check(&greeted)?;
+        Ok((greeted.establish()?, checked))
     }
 
     /// [`ConnectArgs::config`] for an encrypted batch, which has a manifest instead of a bundle.

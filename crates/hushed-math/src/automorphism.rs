@@ -7,7 +7,7 @@
 
 use crate::kernels::Pointwise;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::ifma;
+use crate::kernels::{fma, ifma};
 use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
 use crate::ntt::reverse_bits;
@@ -27,6 +27,8 @@ pub struct Automorphism {
     orders: [[u64; 8]; 8],
     #[cfg(target_arch = "x86_64")]
     ifma: Option<crate::machine::cpu::HaveIfma>,
+    #[cfg(target_arch = "x86_64")]
+    fma: Option<(crate::machine::cpu::HaveFma, fma::Halves)>,
 }
 
 impl Automorphism {
@@ -72,6 +74,8 @@ impl Automorphism {
             orders,
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().filter(|_| bits == LOG_BLOCK),
+            #[cfg(target_arch = "x86_64")]
+            fma: cpu.fma().filter(|_| bits == LOG_BLOCK).map(|token| (token, fma::halves(&orders))),
         }
     }
 
@@ -91,11 +95,19 @@ impl Automorphism {
     /// If a slice does not have n words.
     pub fn apply(&self, src: &[u64], out: &mut [u64]) {
         self.check(src, out);
+        self.permute(&self.moves, 0, src, out);
+    }
+
+    fn permute(&self, moves: &[u32], first: usize, src: &[u64], out: &mut [u64]) {
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = self.ifma {
-            return ifma::permute(token, &self.moves, &self.orders, 0, src, out);
+            return ifma::permute(token, moves, &self.orders, first, src, out);
         }
-        self.each(&self.moves, 0, src, out, |_, value| value);
+        #[cfg(target_arch = "x86_64")]
+        if let Some((token, halves)) = &self.fma {
+            return fma::permute(*token, moves, halves, first, src, out);
+        }
+        self.each(moves, first, src, out, |_, value| value);
     }
 
     /// Length of the shortest runs that the permutation maps onto themselves: exponents e and g·e agree modulo the
@@ -119,11 +131,7 @@ impl Automorphism {
         let whole = |x: usize| x.is_multiple_of(block);
         assert!(whole(start) && whole(out.len()) && whole(first) && whole(src.len()), "whole blocks");
         let moves = &self.moves[start / block..][..out.len() / block];
-        #[cfg(target_arch = "x86_64")]
-        if let Some(token) = self.ifma {
-            return ifma::permute(token, moves, &self.orders, first, src, out);
-        }
-        self.each(moves, first, src, out, |_, value| value);
+        self.permute(moves, first, src, out);
     }
 
     /// `out[0]` ← φ(added + Σ d_i·`keys[0]_i`), `out[1]` ← φ(Σ d_i·`keys[1]_i`): a key switch and its rotation in one
@@ -155,7 +163,7 @@ impl Automorphism {
             let turn = (moves, &self.orders, first);
             return limb.dot_pair_turned([out_b, out_a], d, keys, added, turn);
         }
-        let (mut b, mut a) = (vec![0; run], vec![0; run]);
+        let (mut b, mut a) = (Words::scratch(run), Words::scratch(run));
         pointwise.dot_pair([&mut b, &mut a], d, keys);
         if let Some(added) = added {
             pointwise.add_assign(&mut b, added);
@@ -217,6 +225,10 @@ impl Automorphism {
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = self.ifma {
             return ifma::permute_add(token, modulus, &self.moves, &self.orders, src, acc);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some((token, halves)) = &self.fma {
+            return fma::permute_add(*token, modulus, &self.moves, halves, src, acc);
         }
         self.each(&self.moves, 0, src, acc, |sum, value| modulus.add(sum, value));
     }

@@ -44,6 +44,11 @@ impl Rows {
         self.texts.iter().map(|t| t.total).sum()
     }
 
+    /// The rows of the longest text, padding included.
+    pub fn longest(&self) -> usize {
+        self.texts.iter().map(|t| t.total).max().unwrap_or(0)
+    }
+
     /// For each text, its rows in the batch, padding included, and how many of them are tokens.
     pub fn blocks(&self) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
         self.texts.iter().scan(0, |start, t| {

@@ -6,7 +6,7 @@
 //! model declares the domain's end and the curve's error, never a measured number.
 //!
 //! Nothing else of a run is chosen per model: the exponential's cost does not depend on the spread of the scores (its
-//! table has the 16 halvings above its precision), the rings of scores and sums hold any text of 256 tokens, and a
+//! table has the 16 halvings above its precision), the rings of scores and sums hold any text, and a
 //! product's bytes are those of its ciphertexts, whose primes are fixed.
 
 pub(crate) mod fits;

@@ -345,7 +345,7 @@ impl<S: Shares> Pass<'_, S> {
         let on = &mut *self.on;
         let mut past = match &mut self.cache {
             Some(cache) => cache.take(step.id),
-            None => Past::default(),
+            None => Past::none(rows.rows.longest()),
         };
         let s = on.step(step.id.part("scores"), |on| scores(on, [&q, &k], &mut past, rows, (a, step.id)))?;
         let p = on.step(step.id.part("weigh"), |on| weigh(on, &s, &past, rows, a, padding))?;

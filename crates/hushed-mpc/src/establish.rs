@@ -17,8 +17,9 @@ use crate::circuit::function;
 use crate::circuit::scores::LARGER;
 use crate::formats::{
     ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INNER, INVERSE, KEY_BITS, LINEAR, LOGIT, MASKED,
-    MAX_KEYS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD, SCORE, SQUARE_GATE, SQUARE_GATED,
-    SUM_BITS, SUMS, TABLE_BITS, TURN_FRAC, TURNED, UNIT, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
+    MAX_KEYS, MAX_TOKENS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD, SCORE, SHORT,
+    SQUARE_GATE, SQUARE_GATED, SUM_BITS, SUMS, TABLE_BITS, TURN_FRAC, TURNED, UNIT, VALUE, WEIGHED, WEIGHT_BITS,
+    WEIGHT_FRAC,
 };
 use crate::weights::held::Layers;
 
@@ -72,7 +73,7 @@ fn numbers() -> String {
         ),
         hushed_twopc::func::describe(),
         function::describe(),
-        format!("prefix={MAX_KEYS},{KEY_BITS}"),
+        format!("prefix={MAX_KEYS},{KEY_BITS} tokens={SHORT},{MAX_TOKENS}"),
         format!(
             "{:?} {:?}",
             hushed_twopc::he::price::PRICES,

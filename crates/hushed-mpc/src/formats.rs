@@ -52,7 +52,7 @@ pub const TURN_FRAC: u32 = 16;
 pub const MASKED: f64 = -512.0;
 /// Exponentials, at most 1.092, in the product with V.
 pub const WEIGHED: Format = Format::new(40, 13);
-/// V in that product: with |v| < 2^4·2^f, sums over 256 keys fit in 38 bits.
+/// V in that product: with |v| < 2^4·2^f, sums over [`SHORT`] keys fit in 38 bits.
 pub const VALUE: Format = Format::new(40, 12);
 /// The product before its division by the row sum, cut to what the division needs.
 pub const ATTENDED: Format = Format::new(33, 10);
@@ -64,7 +64,7 @@ pub const QUOTIENT: Ring = Ring::new(32);
 pub const PORTION: Format = Format::new(33, 14);
 /// 1 / the row sum.
 pub const INVERSE: Format = Format::new(33, 16);
-/// Bits of a row sum of exponentials: 256 keys of at most 1.092, with 13 fraction bits.
+/// Bits of a row sum of exponentials: [`SHORT`] keys of at most 1.092, with 13 fraction bits.
 pub const SUM_BITS: u32 = 22;
 /// The formats of a sum over keys weighted by exponentials.
 #[derive(Clone, Copy)]
@@ -83,17 +83,17 @@ pub struct Sums {
     /// As [`SUM_BITS`].
     pub bits: u32,
 }
-/// [`Sums::standing`] for the keys of one text.
+/// [`Sums::standing`] for the keys of a short text.
 const STANDING: Format = Format::new(41, 15);
-/// Sums of 256 keys' values, each below 2^4, a sign and a spare bit.
-const _: () = assert!(STANDING.ring.bits() >= MAX_TOKENS.ilog2() + 4 + STANDING.frac + VALUE.frac + 2);
-/// The formats for the keys of one text.
+/// Sums of so many keys' values, each below 2^4, a sign and a spare bit.
+const _: () = assert!(STANDING.ring.bits() >= SHORT.ilog2() + 4 + STANDING.frac + VALUE.frac + 2);
+/// The formats for up to [`SHORT`] keys of one text.
 pub const SUMS: Sums =
     Sums { weighed: WEIGHED, value: VALUE, standing: STANDING, attended: ATTENDED, inverse: INVERSE, bits: SUM_BITS };
 /// Extra bits of sums over up to [`MAX_KEYS`] keys, and extra fraction bits of their inverse.
-const MORE: u32 = (MAX_KEYS / MAX_TOKENS).ilog2();
-/// The formats for the keys of a public prefix and of the text after it.
-pub const PREFIXED: Sums = Sums {
+const MORE: u32 = (MAX_KEYS / SHORT).ilog2();
+/// The formats for a longer text, and for the keys of a public prefix and of the text after it.
+pub const LONG: Sums = Sums {
     weighed: Format::new(WEIGHED.ring.bits() + MORE, WEIGHED.frac),
     value: Format::new(VALUE.ring.bits() + MORE, VALUE.frac),
     standing: Format::new(STANDING.ring.bits() + MORE, STANDING.frac),
@@ -134,10 +134,19 @@ pub const RECORD_GUARD: u32 = 2;
 /// Bits of a record's number during its lookup.
 pub const RECORD_BITS: u32 = RECORD.bits() + RECORD_GUARD;
 
-/// The longest text: [`SUM_BITS`] and [`VALUE`] rely on it.
-pub const MAX_TOKENS: usize = 256;
-/// The most keys of a row, including those of a public prefix: [`PREFIXED`] relies on it.
+/// The most keys of a row in the formats of [`SUMS`], and the longest text that is continued: its first keys and values
+/// stay in the formats of its first pass.
+pub const SHORT: usize = 256;
+/// The longest text that is not continued.
+pub const MAX_TOKENS: usize = 512;
+/// The most keys of a row, including those of a public prefix: [`LONG`] relies on it.
 pub const MAX_KEYS: usize = 1024;
+
+/// The longest text of a model, after a public prefix or without one.
+#[must_use]
+pub const fn longest(generates: bool) -> usize {
+    if generates { SHORT } else { MAX_TOKENS }
+}
 
 /// The main ring.
 pub const MAIN: Ring = ACTIVATION.ring;

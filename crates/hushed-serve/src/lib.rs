@@ -70,7 +70,8 @@ pub use twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 #[cfg(feature = "client")]
 pub use twopc::{
     Answered, Class, Client, Cost, Drafted, Embedding, Encoded, Encoder, Facts, Finish, Found, GenerateOptions,
-    Generated, Generation, Kept, Made, Offer, OnProgress, Options, Pass, Progress, Score, Sent, Spent, Watch, Work,
+    Generated, Generation, Greeted, Kept, Made, Offer, OnProgress, Options, Pass, Progress, Score, Sent, Spent, Watch,
+    Work,
 };
 pub use twopc::{Document, IndexFault, IndexFile, MAX_PASS_TOKENS, Record, Server, ServerConfig, read_prefix};
 

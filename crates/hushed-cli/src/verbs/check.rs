@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use hushed_model::{ChatError, Graph, Model, Summary, Task, counted, folder};
-use hushed_mpc::formats::MAX_TOKENS;
+use hushed_mpc::formats::longest;
 use hushed_mpc::{CHECKED_LAYERS, Sampled, out_of_range, sampled, vocabulary};
 use serde_json::{Map, Value, json};
 
@@ -177,10 +177,11 @@ fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
     if let Some(reason) = refused {
         return Err(reason);
     }
-    let rows = s.max_tokens.min(MAX_TOKENS);
+    let longest = longest(s.task == "generate");
+    let rows = s.max_tokens.min(longest);
     if s.image_side.is_some() {
-        return match s.max_tokens > MAX_TOKENS {
-            true => Err(format!("images of {} rows, and {MAX_TOKENS} is the most", s.max_tokens)),
+        return match s.max_tokens > longest {
+            true => Err(format!("images of {} rows, and {longest} is the most", s.max_tokens)),
             false if s.labels.is_none() => Ok("the embedding of an image".to_owned()),
             false => Ok("the label of an image, or more with serve --answers".to_owned()),
         };

@@ -44,7 +44,20 @@ impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         note_shown(out, self.given.is_shown());
         let given = self.given.read()?;
-        let mut client = self.connect.client(out, false)?;
+        let options = self.passes.options();
+        // All are decoded or read before the first request.
+        let (mut client, images) = self.connect.client(out, false, |offer| match &given {
+            Read::Images(_) if options.bucket.is_some() || options.public_table => Err(CliError::NotForImages),
+            Read::Images(files) => {
+                let images = pixels(offer.public(), files)?;
+                offer.images_to_run(&images, options.batch)?;
+                Ok(Some(images))
+            }
+            Read::Texts(texts) => {
+                offer.texts_to_classify(texts, &options)?;
+                Ok(None)
+            }
+        })?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
             "connected to {}, set up in {setup:.1} s; its model is {}",
@@ -58,15 +71,9 @@ impl Args {
                 "the server opens more than the label ({answers}), and counts each place or logit as a text"
             ));
         }
-        // All images are decoded before the first request.
-        let images = match &given {
-            Read::Texts(_) => None,
-            Read::Images(files) => Some(pixels(client.public(), files)?),
-        };
         let (bar, advance) = progress(out, &client, given.len(), "classifying");
         let mut sum = Sum::default();
         let mut written = Ok(());
-        let options = self.passes.options();
         let labels = client.public().labels().map(<[String]>::to_vec);
         let exclusive = client.public().config.exclusive && !scores;
         let function = client.public().score;
@@ -82,9 +89,6 @@ impl Args {
             }
         };
         match images {
-            Some(_) if options.bucket.is_some() || options.public_table => {
-                return Err(CliError::NotForImages);
-            }
             Some(images) => {
                 client.classify_images_each(&images, options.batch, Some(advance), each)?;
             }

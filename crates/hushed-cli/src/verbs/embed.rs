@@ -79,7 +79,16 @@ impl Args {
             false if self.passes.bucket.is_some() || self.passes.public_table => return Err(CliError::NotForImages),
             false => Vec::new(),
         };
-        let mut client = self.connect.client(out, false)?;
+        let options = self.passes.options();
+        // All are decoded or read before the first request.
+        let (mut client, images) = self.connect.client(out, false, |offer| {
+            let images = images::pixels(offer.public(), &files)?;
+            match images.is_empty() {
+                true => offer.texts_to_embed(&texts, &options).map(|_| ())?,
+                false => offer.images_to_run(&images, options.batch)?,
+            }
+            Ok(images)
+        })?;
         let setup = client.setup();
         out.note(&format!(
             "connected to {}, set up in {:.1} s; its model is {}",
@@ -87,9 +96,6 @@ impl Args {
             setup.time.as_secs_f64(),
             client.bundle_hash()
         ));
-
-        // All images are decoded before the first request.
-        let images = images::pixels(client.public(), &files)?;
         let what = if files.is_empty() { ("text", "token") } else { ("image", "row") };
         let (bar, advance) = progress(out, &client, texts.len() + images.len(), "embedding");
         let mut sum = Sum::default();
@@ -102,8 +108,8 @@ impl Args {
             }
         };
         match images.is_empty() {
-            true => client.embed_each(&texts, self.passes.options(), Some(advance), each)?,
-            false => client.embed_images_each(&images, self.passes.batch, Some(advance), each)?,
+            true => client.embed_each(&texts, options, Some(advance), each)?,
+            false => client.embed_images_each(&images, options.batch, Some(advance), each)?,
         }
         bar.finish_and_clear();
         let stats = client.close()?;

@@ -135,7 +135,14 @@ impl Args {
         }
         let options = self.options()?;
         let said = self.said.read(out)?;
-        let mut client = self.connect.client(out, matches!(said, Asking::Chat(_)))?;
+        let (mut client, prompt) = self.connect.client(out, matches!(said, Asking::Chat(_)), |offer| {
+            let prompt = match &said {
+                Asking::Text(text) => Prompt::text(text),
+                Asking::Chat(messages) => offer.render(messages)?,
+            };
+            offer.check_prompt(&prompt, &options)?;
+            Ok(prompt)
+        })?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
             "connected to {}, set up in {setup:.1} s; its model is {}",
@@ -157,10 +164,6 @@ impl Args {
         if self.ahead > 0 {
             out.note("products of later tokens are made before the first one");
         }
-        let prompt = match &said {
-            Asking::Text(text) => Prompt::text(text),
-            Asking::Chat(messages) => client.render(messages)?,
-        };
         let mut generation = client.generate_prompt(&prompt, &options)?;
         let (prompt_tokens, rows) = (generation.tokens(), generation.rows());
         let prefix = generation.prefix_tokens();

@@ -50,7 +50,8 @@ impl Args {
         let query = self.query.read(out, Some(&self.input))?.ok_or(CliError::NoQuery)?;
         let documents = read_lines(&self.input)?;
         let pairs: Vec<[&str; 2]> = documents.iter().map(|document| [query.as_str(), document.as_str()]).collect();
-        let mut client = self.connect.client(out, false)?;
+        let options = self.passes.options();
+        let (mut client, _) = self.connect.client(out, false, |offer| Ok(offer.pairs_to_score(&pairs, &options)?))?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
             "connected to {}, set up in {setup:.1} s; its model is {}",
@@ -58,7 +59,7 @@ impl Args {
             client.bundle_hash()
         ));
         let (bar, advance) = progress(out, &client, pairs.len(), "scoring");
-        let scores = client.scores(&pairs, self.passes.options(), Some(advance))?;
+        let scores = client.scores(&pairs, options, Some(advance))?;
         bar.finish_and_clear();
         let stats = client.close()?;
         let mut sum = Sum::default();

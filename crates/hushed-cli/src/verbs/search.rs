@@ -60,7 +60,13 @@ pub struct Args {
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let query = self.query.read(out)?;
-        let mut client = self.connect.client(out, false)?;
+        let options = Options { bucket: self.bucket, public_table: self.public_table, ..self.too_long.choice().into() };
+        let (mut client, wanted) = self.connect.client(out, false, |offer| {
+            let records = !self.places && offer.has_records();
+            let wanted = Wanted { top: self.top.into(), records, scores: self.scores };
+            offer.query(query.trim_end(), wanted, &options)?;
+            Ok(wanted)
+        })?;
         let setup = client.setup().time.as_secs_f64();
         let documents = client.documents();
         out.note(&format!(
@@ -68,15 +74,8 @@ impl Args {
             self.connect.server(),
             counted(documents, "document"),
         ));
-        let options = Options { bucket: self.bucket, public_table: self.public_table, ..self.too_long.choice().into() };
-        let records = !self.places && client.has_records();
         let (bar, advance) = progress(out, &client, 1, "searching");
-        let found = client.search(
-            query.trim_end(),
-            Wanted { top: self.top.into(), records, scores: self.scores },
-            &options,
-            Some(advance),
-        )?;
+        let found = client.search(query.trim_end(), wanted, &options, Some(advance))?;
         bar.finish_and_clear();
         let stats = client.close()?;
         for (rank, hit) in found.hits.iter().enumerate() {
@@ -123,7 +122,7 @@ impl Args {
                 stats.bytes_received as f64 / 1e6,
                 counted(stats.rounds, "round"),
                 counted(found.rows, "token"),
-                if records { "fetched" } else { "not fetched" },
+                if wanted.records { "fetched" } else { "not fetched" },
             ),
         )
     }

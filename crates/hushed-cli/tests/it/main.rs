@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod before_keys;
 mod decoder_fhe;
 mod full_disk;
 mod local_verbs;

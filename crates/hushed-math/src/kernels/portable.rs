@@ -83,18 +83,21 @@ pub(crate) fn inverse(modulus: &Modulus, tables: &Tables, a: &mut [u64]) {
     }
 }
 
+#[inline(always)]
 pub(crate) fn add_assign(modulus: &Modulus, a: &mut [u64], b: &[u64]) {
     for (x, &y) in a.iter_mut().zip(b) {
         *x = modulus.add(*x, y);
     }
 }
 
+#[inline(always)]
 pub(crate) fn sub_assign(modulus: &Modulus, a: &mut [u64], b: &[u64]) {
     for (x, &y) in a.iter_mut().zip(b) {
         *x = modulus.sub(*x, y);
     }
 }
 
+#[inline(always)]
 pub(crate) fn neg_assign(modulus: &Modulus, a: &mut [u64]) {
     for x in a {
         *x = modulus.neg(*x);
@@ -120,6 +123,7 @@ pub(crate) fn mul_scalar_assign(modulus: &Modulus, a: &mut [u64], s: u64) {
     }
 }
 
+#[inline(always)]
 pub(crate) fn reduce_signed(modulus: &Modulus, out: &mut [u64], x: &[i64]) {
     for (y, &x) in out.iter_mut().zip(x) {
         *y = modulus.reduce_signed(x);
@@ -127,13 +131,14 @@ pub(crate) fn reduce_signed(modulus: &Modulus, out: &mut [u64], x: &[i64]) {
 }
 
 /// x + q if x < 0, by a mask.
+#[inline(always)]
 pub(crate) fn lift_signed(modulus: &Modulus, out: &mut [u64], x: &[i64]) {
     for (y, &x) in out.iter_mut().zip(x) {
         *y = (x as u64).wrapping_add(modulus.value() & (x >> 63) as u64);
     }
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn lift_small(modulus: &Modulus, out: &mut [u64], x: &[i32]) {
     for (y, &x) in out.iter_mut().zip(x) {
         let x = i64::from(x);
@@ -141,6 +146,7 @@ pub(crate) fn lift_small(modulus: &Modulus, out: &mut [u64], x: &[i32]) {
     }
 }
 
+#[inline(always)]
 pub(crate) fn reduce(modulus: &Modulus, out: &mut [u64], x: &[u64]) {
     for (y, &x) in out.iter_mut().zip(x) {
         *y = modulus.reduce(x);
@@ -175,12 +181,14 @@ pub(crate) fn dot_assign(modulus: &Modulus, acc: &mut [u64], a: &[&[u64]], b: &[
     }
 }
 
+#[inline(always)]
 pub(crate) fn add(modulus: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) {
     for ((x, &a), &b) in out.iter_mut().zip(a).zip(b) {
         *x = modulus.add(a, b);
     }
 }
 
+#[inline(always)]
 pub(crate) fn sub(modulus: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) {
     for ((x, &a), &b) in out.iter_mut().zip(a).zip(b) {
         *x = modulus.sub(a, b);
@@ -208,6 +216,7 @@ pub(crate) fn mul_scalar_add_assign(modulus: &Modulus, acc: &mut [u64], a: &[u64
     }
 }
 
+#[inline(always)]
 pub(crate) fn add_scalar_assign(modulus: &Modulus, a: &mut [u64], s: u64) {
     for x in a {
         *x = modulus.add(*x, s);

@@ -45,6 +45,20 @@ pub struct HaveVaes(());
 #[derive(Clone, Copy, Debug)]
 pub struct HaveAesni(());
 
+/// Proof that AES-NI and AVX2 (with POPCNT) may be used, and perhaps VAES on 256-bit registers.
+#[derive(Clone, Copy, Debug)]
+pub struct HaveWideAes {
+    vaes: bool,
+}
+
+impl HaveWideAes {
+    /// Whether an instruction takes two blocks.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn vaes(self) -> bool {
+        self.vaes
+    }
+}
+
 /// The instruction sets that kernels may use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
@@ -53,6 +67,7 @@ pub struct Cpu {
     amx: Option<HaveAmx>,
     vaes: Option<HaveVaes>,
     aesni: Option<HaveAesni>,
+    wide_aes: Option<HaveWideAes>,
 }
 
 impl Cpu {
@@ -76,7 +91,7 @@ impl Cpu {
 
     /// No special instructions.
     pub const fn portable() -> Cpu {
-        Cpu { ifma: None, fma: None, amx: None, vaes: None, aesni: None }
+        Cpu { ifma: None, fma: None, amx: None, vaes: None, aesni: None, wide_aes: None }
     }
 
     /// This processor with the kernels on 512-bit registers denied.
@@ -91,7 +106,7 @@ impl Cpu {
 
     /// This processor with the kernels on multiply-adds of any kind denied.
     pub fn without_fma(self) -> Cpu {
-        Cpu { fma: None, ..self.without_avx512() }
+        Cpu { fma: None, wide_aes: None, ..self.without_avx512() }
     }
 
     /// Token for the 52-bit multiply-add kernels.
@@ -117,6 +132,11 @@ impl Cpu {
     /// Token for the four-block AES kernels.
     pub fn vaes(self) -> Option<HaveVaes> {
         self.vaes
+    }
+
+    /// Token for the counter stream on 256-bit registers.
+    pub fn wide_aes(self) -> Option<HaveWideAes> {
+        self.wide_aes
     }
 
     /// Token for the one-block AES kernels.
@@ -153,6 +173,9 @@ impl Cpu {
         match here.fma {
             Some(fma) => {
                 all.push(here.without_avx512());
+                if here.wide_aes.is_some_and(|have| have.vaes) {
+                    all.push(Cpu { wide_aes: Some(HaveWideAes { vaes: false }), ..here.without_avx512() });
+                }
                 if fma.wide {
                     all.push(here.without_ifma());
                 }
@@ -185,12 +208,15 @@ impl Cpu {
         let wide = avx512 && is_x86_feature_detected!("avx512dq");
         let amx = ifma && amx::permitted();
         let vaes = avx512 && aesni && is_x86_feature_detected!("vaes") && is_x86_feature_detected!("vpclmulqdq");
+        let wide_aes = aesni && fma && is_x86_feature_detected!("popcnt");
+        let two = HaveWideAes { vaes: is_x86_feature_detected!("vaes") };
         Cpu {
             ifma: ifma.then_some(HaveIfma(())),
             fma: fma.then_some(HaveFma { wide }),
             amx: amx.then_some(HaveAmx(())),
             vaes: vaes.then_some(HaveVaes(())),
             aesni: aesni.then_some(HaveAesni(())),
+            wide_aes: wide_aes.then_some(two),
         }
     }
 

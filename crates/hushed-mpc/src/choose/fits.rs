@@ -14,7 +14,7 @@ use crate::OutOfRange;
 use crate::bias::MAX_BIAS;
 use crate::circuit::function::Function;
 use crate::circuit::reach_of;
-use crate::formats::{LINEAR, LOGIT, MASKED, SUM_BITS, WEIGHED};
+use crate::formats::{LINEAR, LOGIT, LONG, MASKED, WEIGHED};
 use crate::sample::MAX_NOISE;
 
 /// One bound of one step.
@@ -200,7 +200,7 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
                 let nats = (difference + MASKED - 16.0) / std::f64::consts::LOG2_E;
                 let (function, most) = ("softmax by 2^-y", shifted.magnitude());
                 add(function, Quantity::Differences, most, nats);
-                let sum = f64::from(SUM_BITS - WEIGHED.frac).exp2();
+                let sum = f64::from(LONG.bits - WEIGHED.frac).exp2();
                 add(function, Quantity::Sums, denominator.magnitude(), sum);
             }
             Ranges::Norm { first_variance, variance, mean, .. } => {

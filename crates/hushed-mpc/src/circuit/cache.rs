@@ -17,7 +17,7 @@ use crate::RunError;
 use crate::circuit::groups::{Group, Member};
 use crate::circuit::input::Padding;
 use crate::circuit::prefix::{Prefix, attentions};
-use crate::formats::{KEY_BITS, PREFIXED, QUERY, SUMS, Sums};
+use crate::formats::{KEY_BITS, LONG, QUERY, SHORT, SUMS, Sums};
 use crate::shares::{Local, Shares};
 
 /// What the passes over one text leave for the next.
@@ -83,7 +83,7 @@ impl<S> Cache<S> {
     pub(crate) fn take(&mut self, step: StepId) -> Past<S> {
         let sums = match self.prefix.rows() {
             0 => &SUMS,
-            _ => &PREFIXED,
+            _ => &LONG,
         };
         let first = self.first();
         let (rows, padding) = (first + self.rows, first + self.padding.start..first + self.padding.end);
@@ -162,8 +162,8 @@ pub(crate) fn join<S: Shares>(
         let part = from..from + columns(a);
         from = part.end;
         let ring = match a.weigh {
-            Weigh::Softmax => PREFIXED.value.ring,
-            Weigh::Sigmoid { .. } => PREFIXED.standing.ring,
+            Weigh::Softmax => LONG.value.ring,
+            Weigh::Sigmoid { .. } => LONG.standing.ring,
         };
         let values = on.known(Party::Server, part.len(), || prefix.part(id, a.heads, 1).to_vec());
         let values = on.shared(&values, ring);
@@ -207,6 +207,12 @@ impl<S> Default for Past<S> {
 }
 
 impl<S> Past<S> {
+    /// Nothing before texts of at most this many rows.
+    pub(crate) fn none(rows: usize) -> Past<S> {
+        let sums = if rows > SHORT { &LONG } else { &SUMS };
+        Past { sums, ..Past::default() }
+    }
+
     /// Keys and values alone.
     pub(crate) fn of(keys: S, values: S) -> Past<S> {
         Past { keys: Some(keys), values: Some(values), ..Past::default() }

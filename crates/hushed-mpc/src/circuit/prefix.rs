@@ -13,11 +13,11 @@ use hushed_model::{
 use hushed_twopc::func::Format;
 use zeroize::Zeroizing;
 
-use crate::formats::{KEY_BITS, MAX_KEYS, MAX_TOKENS, QUERY, VALUE, VALUE_BITS};
+use crate::formats::{KEY_BITS, MAX_KEYS, QUERY, SHORT, VALUE, VALUE_BITS};
 use crate::{OutOfRange, RunError};
 
-/// The longest prefix: with the longest text after it, a row attends to [`MAX_KEYS`] keys.
-pub const MAX_PREFIX: usize = MAX_KEYS - MAX_TOKENS;
+/// The longest prefix: with the longest text that is continued after it, a row attends to [`MAX_KEYS`] keys.
+pub const MAX_PREFIX: usize = MAX_KEYS - SHORT;
 
 /// The longest prefix whose rows always are rows of the text. Each of these costs a column of every product with
 /// shared keys and values, a longer prefix two more products per attention block.

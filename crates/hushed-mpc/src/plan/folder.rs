@@ -5,7 +5,7 @@ use std::path::Path;
 use hushed_model::{Model, ModelError, Public, PublicFiles, Task, counted};
 
 use super::{Before, Memory, Pace, Plan};
-use crate::formats::MAX_TOKENS;
+use crate::formats::longest;
 use crate::{Answers, Link, MAX_PREFIX, Prefix, RunError, Terms};
 
 /// The fewest tokens of a text with special ones: those two and one of its own.
@@ -78,7 +78,7 @@ impl Request {
         let shortest = self.tokens.iter().copied().min().unwrap_or(0);
         let head = self.head_rows(public).min(shortest.saturating_sub(1));
         let limit = public.max_tokens.saturating_sub(prefix + head);
-        let limit = limit.min(MAX_TOKENS).saturating_sub(later);
+        let limit = limit.min(longest(generates)).saturating_sub(later);
         let taken = least..=limit + head;
         if let Some(&given) = self.tokens.iter().find(|n| !taken.contains(n)) {
             return Err(PlanError::Tokens { given, least, limit: limit + head });
@@ -238,7 +238,7 @@ impl Memory {
             Some(text) => Prefix::tokens(&public, text)?.rows().total,
             None => request.head_rows(&public),
         };
-        let tokens = public.max_tokens.saturating_sub(prefix).clamp(1, MAX_TOKENS);
+        let tokens = public.max_tokens.saturating_sub(prefix).clamp(1, longest(public.task() == Task::Generate));
         let (program, rows) = (Model::shapes_only(&public).program(), (prefix, tokens));
         let memory = Memory::largest(&program, rows, pass.max(tokens))?;
         Ok(memory.with_later(&program, rows, request.ahead, request.draft)?)

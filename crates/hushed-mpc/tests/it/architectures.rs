@@ -3,9 +3,10 @@
 use crate::decode::{Ahead, generate, prompt};
 use crate::tiny::{assert_close, assert_planned, run};
 use hushed_model::testing::{tiny_golden, variant};
-use hushed_model::{Model, NetworkConfig, Pool, TokenIds, TooLong, calibrate, check, network_shapes, plain};
+use hushed_model::{Model, NetworkConfig, Pool, TokenIds, TooLong, calibrate, check, cosine, network_shapes, plain};
+use hushed_mpc::formats::MAX_TOKENS;
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Answers, Clear, Input, Terms, choose_norms, out_of_range, supported};
+use hushed_mpc::{Answers, Clear, Input, RunError, Terms, choose_norms, out_of_range, supported};
 
 const TEXTS: [&str; 4] = ["The weather is lovely today.", "Zażółć gęślą jaźń 🙂", "fn main() {}", "größer"];
 
@@ -106,6 +107,42 @@ fn embedders_agree_with_the_clear_model() {
     }
 }
 
+/// Beyond 256 rows, sums over keys have wider formats: alone, beside a short text, and padded, as planned.
+#[test]
+fn long_texts_agree_with_the_clear_model() {
+    for name in ["modernbert", "qwen3-embedding"] {
+        let folder = tempfile::tempdir().unwrap();
+        let pooling = folder.path().join("1_Pooling");
+        std::fs::create_dir(&pooling).unwrap();
+        for (from, to) in [(tiny_golden(name), folder.path()), (tiny_golden(name).join("1_Pooling"), &pooling)] {
+            for file in std::fs::read_dir(from).unwrap().map(Result::unwrap).filter(|e| e.path().is_file()) {
+                std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+            }
+        }
+        let config = folder.path().join("config.json");
+        let text = std::fs::read_to_string(&config).unwrap();
+        let longer = text.replace("\"max_position_embeddings\": 128", "\"max_position_embeddings\": 600");
+        assert_ne!(longer, text);
+        std::fs::write(&config, longer).unwrap();
+        let model = Model::load(folder.path()).unwrap();
+        let text = |rows: u32| TokenIds::new((0..rows).map(|i| (i * i * 7 + 3) % 300).collect());
+        for texts in [vec![text(MAX_TOKENS as u32)], vec![text(300), text(20)], vec![text(257).pad_to(272, 3)]] {
+            let terms = Terms { padded: texts[0].rows().real < texts[0].rows().total, ..Terms::default() };
+            let (private, steps) = run(&model, &texts, terms);
+            assert_planned(&model, &texts, terms, &steps);
+            let clear = model.embed(texts.clone()).unwrap();
+            for (private, clear) in private.iter().zip(&clear) {
+                let cosine = cosine(private, clear);
+                println!("{name}, {} rows: {cosine:.7}", texts[0].rows().total);
+                assert!(cosine > 0.999);
+            }
+        }
+        let long = Input::Texts(vec![text(MAX_TOKENS as u32 + 1)], Terms::default());
+        let refused = hushed_mpc::run(&mut Clear::default(), &model.program(), &long, |_, _| ());
+        assert!(matches!(refused, Err(RunError::Unsupported { .. })));
+    }
+}
+
 /// XLM-RoBERTa base as published: 250,002 rows of 768 columns, of which a lookup reads one per token without revealing
 /// which.
 #[test]
@@ -117,7 +154,7 @@ fn a_table_of_a_quarter_of_a_million_rows_is_planned() {
     let config = NetworkConfig::parse(config.as_bytes(), &mut problems).unwrap();
     let program = network_shapes(&config, Pool::Mean).program();
     assert_eq!(program.embedding().unwrap().vocabulary, 250_002);
-    for tokens in [16, 128, 256] {
+    for tokens in [16, 128, 256, 512] {
         let plan = Plan::twopc(&program, &[tokens], Terms::default(), true, Answers::Label).unwrap();
         let lookup = plan.steps.iter().find(|s| s.site == "embed").unwrap();
         let bytes = |up: u64, down: u64| (up + down) as f64 / 1e6;

@@ -82,28 +82,18 @@ impl Client {
     /// # Errors
     /// [`ServeError`]; its category distinguishes the network, a refusal and a mismatch.
     pub fn connect(config: &ClientConfig) -> Result<Self, ServeError> {
-        patiently(config, |left| Self::connect_once(config, left))
+        Self::greet(config)?.establish()
     }
 
-    fn connect_once(config: &ClientConfig, patience: Duration) -> Result<Self, ServeError> {
-        let failures = Failures::of(config);
-        failures.check()?;
-        let Greeted { mut session, offer, began } = greeted(config, patience, false)?;
-        session.set_limits(config.deadlines.within(config.deadlines.setup));
-        let mut backend = Protocol::establish(session, Arc::<Layers>::default(), offer.link())?;
-        let setup = Cost { time: began.elapsed(), stats: backend.ctx().session.stats() };
-        Ok(Self {
-            backend,
-            program: offer.model.program(),
-            offer,
-            cache_dir: config.cache_dir.clone(),
-            deadlines: config.deadlines,
-            texts: 0,
-            passes: 0,
-            failures,
-            left: false,
-            setup,
-            used: Instant::now(),
+    /// The first half of [`Client::connect`]: the server has a session for this client, and texts can be checked
+    /// against what it offers before keys and correlations, megabytes of them, are made.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn greet(config: &ClientConfig) -> Result<Greeted, ServeError> {
+        patiently(config, |left| {
+            Failures::of(config).check()?;
+            greeted(config, left, false)
         })
     }
 
@@ -175,11 +165,9 @@ impl Client {
         progress: Option<OnProgress>,
         each: impl FnMut(usize, Embedding),
     ) -> Result<(), ServeError> {
-        if self.public().task() != Task::Embed {
-            return Err(self.other_task());
-        }
         let options = options.into();
-        let ids = self.checked(texts, &options)?;
+        let ids = self.texts_to_embed(texts, &options)?;
+        self.enough_left(ids.len())?;
         let answers = self.answers();
         self.each_of(&ids, &options, progress, &|on, model, input| embeddings(on, model, input, answers), each)
     }
@@ -196,17 +184,10 @@ impl Client {
         progress: Option<OnProgress>,
         each: impl FnMut(usize, Answered<Class>),
     ) -> Result<(), ServeError> {
-        self.labels()?;
         let options = options.into();
-        let ids = self.checked(texts, &options)?;
+        let ids = self.texts_to_classify(texts, &options)?;
+        self.enough_left(ids.len())?;
         self.classes_of(&ids, &options, progress, each)
-    }
-
-    /// Checks that the texts may run and returns their tokens.
-    fn checked<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
-        options.check()?;
-        self.enough_left(texts.len())?;
-        self.tokens(texts, options)
     }
 
     fn enough_left(&self, texts: usize) -> Result<(), ServeError> {
@@ -269,13 +250,6 @@ impl Client {
                     each(index, answer.made(class));
                 })
             }
-        }
-    }
-
-    fn labels(&self) -> Result<Vec<String>, ServeError> {
-        match self.public().labels() {
-            Some(names) if self.public().task() == Task::Classify => Ok(names.to_vec()),
-            _ => Err(self.other_task()),
         }
     }
 
@@ -444,16 +418,53 @@ impl Deref for Client {
     }
 }
 
-/// A session after its handshake.
-struct Greeted {
+/// A session after its handshake: it [`Deref`]s to what the server offers. Nothing of a text has left this process, and
+/// the server waits for [`Greeted::establish`]. Dropping it ends the connection, which the server counts as no fault.
+pub struct Greeted {
     session: Session,
     offer: Offer,
+    cache_dir: Option<PathBuf>,
+    deadlines: Deadlines,
+    failures: Failures,
     /// When it began, not counting the wait for it.
     began: Instant,
 }
 
-/// Connects and makes the handshake, for a session or to look. Returns also when it began, or when a session was had
-/// after waiting for one.
+impl Greeted {
+    /// Makes keys and correlations.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn establish(self) -> Result<Client, ServeError> {
+        let Self { mut session, offer, cache_dir, deadlines, failures, began } = self;
+        session.set_limits(deadlines.within(deadlines.setup));
+        let mut backend = Protocol::establish(session, Arc::<Layers>::default(), offer.link())?;
+        let setup = Cost { time: began.elapsed(), stats: backend.ctx().session.stats() };
+        Ok(Client {
+            backend,
+            program: offer.model.program(),
+            offer,
+            cache_dir,
+            deadlines,
+            texts: 0,
+            passes: 0,
+            failures,
+            left: false,
+            setup,
+            used: Instant::now(),
+        })
+    }
+}
+
+impl Deref for Greeted {
+    type Target = Offer;
+
+    fn deref(&self) -> &Offer {
+        &self.offer
+    }
+}
+
+/// Connects and makes the handshake, for a session or to look.
 fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<Greeted, ServeError> {
     let began = Instant::now();
     let pinned = pinned(config.bundle.as_ref())?;
@@ -464,7 +475,14 @@ fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<Gre
         let fault = WireFault::Undefined { field: "answers" };
         return Err(ServeError::malformed("reply")(fault));
     }
-    Ok(Greeted { session, offer: Offer::new(model, bundle.hash(), welcome, link), began: began + waited })
+    Ok(Greeted {
+        session,
+        offer: Offer::new(model, bundle.hash(), welcome, link),
+        cache_dir: config.cache_dir.clone(),
+        deadlines: config.deadlines,
+        failures: Failures::of(config),
+        began: began + waited,
+    })
 }
 
 /// The result of a pass. An error of one that was run as a whole is kept for the end, the first of them.

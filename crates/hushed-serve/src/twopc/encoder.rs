@@ -230,14 +230,14 @@ impl State {
             // The answers have already arrived.
             let _ = open.client.close();
         }
-        let client = Client::connect(&self.config)?;
-        if client.public().task() != Task::Embed {
-            return Err(client.other_task());
+        let greeted = Client::greet(&self.config)?;
+        if greeted.public().task() != Task::Embed {
+            return Err(greeted.other_task());
         }
-        if client.texts_left() == 0 {
+        if greeted.max_texts() == 0 {
             return Err(ServeError::TooManyTexts { texts: 1, limit: 0 });
         }
-        Ok(Open { client, reported: None })
+        Ok(Open { client: greeted.establish()?, reported: None })
     }
 
     fn encode<S: AsRef<str>>(&mut self, texts: &[S], options: &Options, watch: Watch) -> Result<Encoded, ServeError> {

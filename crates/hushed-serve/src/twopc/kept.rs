@@ -37,10 +37,11 @@ impl Kept {
     /// # Errors
     /// As [`Client::connect`].
     pub fn open(config: ClientConfig, task: Task) -> Result<Self, ServeError> {
-        let client = Client::connect(&config)?;
-        if client.public().task() != task {
-            return Err(client.other_task());
+        let greeted = Client::greet(&config)?;
+        if greeted.public().task() != task {
+            return Err(greeted.other_task());
         }
+        let client = greeted.establish()?;
         let mut kept = Self {
             config,
             public: client.public().clone(),

@@ -20,8 +20,8 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Answered, Class, Client, Cost, Drafted, Embedding, Finish, Found, GenerateOptions, Generated, Generation, Made,
-    Offer, OnProgress, Options, Pass, Progress, Score, Sent, Work,
+    Answered, Class, Client, Cost, Drafted, Embedding, Finish, Found, GenerateOptions, Generated, Generation, Greeted,
+    Made, Offer, OnProgress, Options, Pass, Progress, Score, Sent, Work,
 };
 #[cfg(feature = "client")]
 pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};

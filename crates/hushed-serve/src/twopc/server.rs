@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, ModelError, Task};
-use hushed_mpc::formats::MAX_TOKENS;
+use hushed_mpc::formats::longest;
 use hushed_mpc::{Answers, Index, Layers, RunError, Sampled, Sampler, opened_bits, out_of_range, sampled};
 
 use crate::bundle::{self, Bundle};
@@ -45,7 +45,8 @@ impl Server {
             None => Model::load(&config.model)?,
         };
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
-        let max_tokens = max_tokens.min(model.public.max_tokens).min(MAX_TOKENS);
+        let longest = longest(model.public.task() == Task::Generate);
+        let max_tokens = max_tokens.min(model.public.max_tokens).min(longest);
         if model.public.images.is_some() && max_tokens < model.public.max_tokens {
             let name = "a limit of tokens below the rows of an image, --max-tokens,";
             return Err(ServeError::NotForImages { name });

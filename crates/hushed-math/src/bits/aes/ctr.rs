@@ -1,15 +1,15 @@
 //! AES-128 in counter mode: word pairs `AES_key(domain ‖ i)`, i = first, first + 1, …, as little-endian words.
 //!
-//! Kernels: VAES, four blocks per register; otherwise the `aes` crate, which uses AES-NI where the processor has it and
-//! a bitsliced, table-free program elsewhere. All give the same bytes.
+//! Kernels: VAES, four blocks per register; with AVX2, VAES or AES-NI, sixteen blocks in flight; otherwise the `aes`
+//! crate, which has a bitsliced, table-free program where the processor lacks AES-NI. All give the same bytes.
 
 #[cfg(target_arch = "x86_64")]
-use super::{Rounds, aesni, vaes};
+use super::{Rounds, aesni, avx2, vaes};
 #[cfg(target_arch = "x86_64")]
 use crate::bits::Block;
 use crate::machine::cpu::Cpu;
 #[cfg(target_arch = "x86_64")]
-use crate::machine::cpu::HaveVaes;
+use crate::machine::cpu::{HaveVaes, HaveWideAes};
 use ::aes::Aes128;
 use ::aes::cipher::{BlockCipherEncrypt, KeyInit};
 
@@ -20,6 +20,9 @@ pub(crate) enum AesCtr {
     /// Round keys for VAES.
     #[cfg(target_arch = "x86_64")]
     Vaes(HaveVaes, Rounds),
+    /// Round keys for 256-bit registers.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(HaveWideAes, Rounds),
 }
 
 impl AesCtr {
@@ -30,6 +33,12 @@ impl AesCtr {
             // SAFETY: the token proves AES-NI and, with it, SSE2.
             let rounds = unsafe { aesni::expand(Block::from_bytes(*key)) };
             return AesCtr::Vaes(token, rounds);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = cpu.wide_aes() {
+            // SAFETY: as above.
+            let rounds = unsafe { aesni::expand(Block::from_bytes(*key)) };
+            return AesCtr::Avx2(token, rounds);
         }
         let _ = cpu;
         AesCtr::Blocks(Box::new(Aes128::new(key.into())))
@@ -43,18 +52,22 @@ impl AesCtr {
             // SAFETY: the token proves AVX-512 F and VAES.
             #[cfg(target_arch = "x86_64")]
             AesCtr::Vaes(_, rounds) => unsafe { vaes::counter::<4>(rounds, [domain, first], [0, 1], out) },
+            #[cfg(target_arch = "x86_64")]
+            AesCtr::Avx2(token, rounds) => avx2::counter(*token, rounds, [domain, first], out),
         }
     }
 
     /// Masks each word from block `first` on with `mask` and writes those below q, in order, to the front of `out`, as
     /// long as the words of 16 blocks fit. Returns the number of blocks used and of residues written. The rest of `out`
-    /// is partly overwritten. Words never reach memory: only the VAES kernel can do that, the other uses no block.
+    /// is partly overwritten. Words never reach memory: the `aes` crate cannot do that and uses no block.
     pub(crate) fn residues(&self, domain: u64, first: u64, [q, mask]: [u64; 2], out: &mut [u64]) -> (u64, usize) {
         match self {
             AesCtr::Blocks(_) => (0, 0),
             // SAFETY: as in `keystream`.
             #[cfg(target_arch = "x86_64")]
             AesCtr::Vaes(_, rounds) => unsafe { vaes::residues(rounds, [domain, first], [0, 1], [q, mask], out) },
+            #[cfg(target_arch = "x86_64")]
+            AesCtr::Avx2(token, rounds) => avx2::residues(*token, rounds, [domain, first], [q, mask], out),
         }
     }
 }

@@ -4,6 +4,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod ctr;
 mod portable;
 pub(super) mod shared;

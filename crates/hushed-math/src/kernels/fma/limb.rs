@@ -1,7 +1,7 @@
 //! Arithmetic on whole limbs. Words in memory are in [0, q); the end of a slice that does not fill a register takes the
 //! portable path.
 //!
-//! Sums and differences gain nothing over the compiler's own vectorisation: they are those of `portable`.
+//! Sums, differences and remainders are those of `portable`, compiled for the longer registers.
 
 use super::lanes::Lanes;
 use super::registers::{Constants, Registers, TOGETHER, centred, kernel};
@@ -16,12 +16,25 @@ pub(crate) struct Limb {
     constants: Constants,
 }
 
-/// Functions taken over from `portable`.
+/// Functions of `portable`, which the compiler vectorises.
 macro_rules! portable {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         $(
             pub(crate) fn $name(&self, $($argument: $type),*) {
-                portable::$name(&self.modulus, $($argument),*);
+                #[target_feature(enable = "avx2,fma")]
+                fn four(modulus: &Modulus, $($argument: $type),*) {
+                    portable::$name(modulus, $($argument),*);
+                }
+                #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
+                fn eight(modulus: &Modulus, $($argument: $type),*) {
+                    portable::$name(modulus, $($argument),*);
+                }
+                match self.have.wide() {
+                    // SAFETY: the token proves the instruction set.
+                    true => unsafe { eight(&self.modulus, $($argument),*) },
+                    // SAFETY: as above.
+                    false => unsafe { four(&self.modulus, $($argument),*) },
+                }
             }
         )*
     };

@@ -7,6 +7,7 @@ mod inverse;
 mod lanes;
 mod limb;
 mod ntt;
+mod permute;
 mod points;
 mod registers;
 
@@ -15,4 +16,5 @@ pub(crate) use gemm::{number, tile};
 pub(crate) use inverse::inverse;
 pub(crate) use limb::Limb;
 pub(crate) use ntt::{MIN_N, Tables, forward};
+pub(crate) use permute::{Halves, halves, permute, permute_add};
 pub(crate) use points::points;

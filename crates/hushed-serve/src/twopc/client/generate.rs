@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hushed_model::{Message, Prompt, Task, TokenIds, Tokenizer};
+use hushed_model::{Decoder, Message, Prompt, Task, TokenIds, Tokenizer};
 use hushed_mpc::{Penalties, Prefix, Terms, TextCache};
 use zeroize::Zeroizing;
 
-use super::Client;
 use super::ahead::Made;
 use super::generation::{Drafted, Generation};
 use super::stop::Stops;
+use super::{Client, Offer};
 use crate::bundle;
 use crate::error::ServeError;
 use crate::session::wire::{PrefixFacts, PrefixKind, Refusal};
@@ -111,17 +111,6 @@ impl Client {
         self.generate_prompt(&prompt, options)
     }
 
-    /// Renders a conversation with the chat template.
-    ///
-    /// # Errors
-    /// As [`Client::chat`].
-    pub fn render(&self, messages: &[Message]) -> Result<Prompt, ServeError> {
-        match self.public().task() {
-            Task::Generate => Ok(self.public().chat(messages)?),
-            _ => Err(self.other_task()),
-        }
-    }
-
     /// Like [`Client::generate`], for a prompt that may have been rendered.
     ///
     /// # Errors
@@ -131,19 +120,11 @@ impl Client {
         prompt: &Prompt,
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, ServeError> {
-        let tokenizer = self.public().tokenizer().ok();
-        let Some(decoder) = tokenizer.and_then(Tokenizer::decoder) else {
-            return Err(self.other_task());
-        };
-        options.check()?;
-        let temperature = thousandths(options.temperature)?;
-        options.penalties.check(self.public().config.vocabulary)?;
-        let Begun { public, ids: new } = self.prompt(prompt, options)?;
+        let Begun { public, ids: new, decoder, drafts } = self.begin(prompt, options)?;
         if !self.takes(options.max_tokens) {
             return Err(ServeError::TooManyTexts { texts: options.max_tokens, limit: self.texts_left() });
         }
-        self.allows(options.ahead, options.draft)?;
-        let drafts = self.drafts(options)?;
+        let temperature = thousandths(options.temperature)?;
         let before = match &options.public_prefix {
             Some(text) if drafts > 0 => self.public().prefix(text)?.ids().to_vec(),
             None if self.offer.public_head().is_some() => self.public().head().iter().take(public).copied().collect(),
@@ -189,10 +170,48 @@ impl Client {
             client: self,
         })
     }
+}
+
+impl Offer {
+    /// Renders a conversation with the chat template.
+    ///
+    /// # Errors
+    /// As [`Client::chat`].
+    pub fn render(&self, messages: &[Message]) -> Result<Prompt, ServeError> {
+        match self.public().task() {
+            Task::Generate => Ok(self.public().chat(messages)?),
+            _ => Err(self.other_task()),
+        }
+    }
+
+    /// Checks that a session would continue this prompt.
+    ///
+    /// # Errors
+    /// As [`Client::generate`].
+    pub fn check_prompt(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<(), ServeError> {
+        match (self.begin(prompt, options)?, self.max_texts()) {
+            (_, limit) if options.max_tokens > limit => {
+                Err(ServeError::TooManyTexts { texts: options.max_tokens, limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Begun, ServeError> {
+        let tokenizer = self.public().tokenizer().ok();
+        let Some(decoder) = tokenizer.and_then(Tokenizer::decoder) else {
+            return Err(self.other_task());
+        };
+        options.check()?;
+        options.penalties.check(self.public().config.vocabulary)?;
+        let (public, ids) = self.prompt(prompt, options)?;
+        self.allows(options.ahead, options.draft)?;
+        Ok(Begun { public, ids, decoder, drafts: self.drafts(options)? })
+    }
 
     /// Maximum drafts per pass.
     fn drafts(&self, options: &GenerateOptions) -> Result<usize, ServeError> {
-        match options.draft.min(self.offer.welcome.max_drafts).min(MAX_DRAFTS) {
+        match options.draft.min(self.welcome.max_drafts).min(MAX_DRAFTS) {
             0 => Ok(0),
             _ if options.pad_output => Err(ServeError::DraftsShow),
             drafts => Ok(drafts.into()),
@@ -201,7 +220,7 @@ impl Client {
 
     /// Checks that the server's public prefix is the expected one.
     fn check_prefix(&self, options: &GenerateOptions) -> Result<(), ServeError> {
-        let theirs = self.offer.public_prefix().map(|prefix| prefix.text);
+        let theirs = self.public_prefix().map(|prefix| prefix.text);
         let expected = options.public_prefix.as_ref().map(|text| bundle::hash(text.as_bytes()));
         match expected.is_some() && expected != theirs {
             true => Err(ServeError::OtherPrefix { offered: theirs }),
@@ -210,13 +229,13 @@ impl Client {
     }
 
     /// The prompt as it will be run, and how many public tokens are before it.
-    fn prompt(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Begun, ServeError> {
+    fn prompt(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<(usize, TokenIds), ServeError> {
         self.check_prefix(options)?;
         let public = self.public();
         let text = |source| ServeError::Text { index: 0, source };
         let (most, limit) = (public.max_tokens, self.max_tokens());
         let tokenizer = public.tokenizer().map_err(text)?;
-        let (rows, ids) = match self.offer.public_prefix() {
+        let (rows, ids) = match self.public_prefix() {
             Some(prefix) => (prefix.tokens as usize, prompt.encode_behind(tokenizer, most).map_err(text)?),
             None => {
                 let ids = prompt.encode(tokenizer, most).map_err(text)?;
@@ -228,7 +247,7 @@ impl Client {
                 (rows, ids.without_first(rows))
             }
         };
-        let needed = self.offer.public_head().is_some_and(|head| head.kind == PrefixKind::NeededHead);
+        let needed = self.public_head().is_some_and(|head| head.kind == PrefixKind::NeededHead);
         if needed && rows == 0 {
             return Err(ServeError::Refused(Refusal::NoHead));
         }
@@ -240,12 +259,12 @@ impl Client {
         }
         let bucket = options.bucket.unwrap_or(1);
         let padded = tokens.div_ceil(bucket).saturating_mul(bucket).min(room);
-        Ok(Begun { public: rows, ids: ids.pad_to(padded, tokenizer.padding_id()) })
+        Ok((rows, ids.pad_to(padded, tokenizer.padding_id())))
     }
 
     /// The public head that the server offers, which has to be the folder's own.
     fn offered_head(&self) -> Result<Option<&[u32]>, ServeError> {
-        let Some(offered) = self.offer.public_head() else {
+        let Some(offered) = self.public_head() else {
             return Ok(None);
         };
         let head = self.public().head().get(..offered.tokens as usize).unwrap_or_default();
@@ -262,6 +281,9 @@ struct Begun {
     public: usize,
     /// The others, which are not.
     ids: TokenIds,
+    decoder: Decoder,
+    /// Maximum drafts per pass.
+    drafts: usize,
 }
 
 /// A temperature as it is sent.

@@ -5,7 +5,7 @@ use hushed_model::{Task, TextError, TokenIds, Tokenizer, TooLong};
 use hushed_mpc::logits;
 
 use super::options::longest_first;
-use super::{Answered, Client, OnProgress, Options};
+use super::{Answered, Client, Offer, OnProgress, Options};
 use crate::error::ServeError;
 
 /// The score of a text or pair by a classifier's head of one number. No `Debug`: it is private.
@@ -17,7 +17,70 @@ pub struct Score {
     pub value: f64,
 }
 
-impl Client {
+impl Offer {
+    /// The tokens of texts that are to be embedded, padded as `options` say, if a session would run them.
+    ///
+    /// # Errors
+    /// [`ServeError::Text`] and similar errors, with the index of the text; the refusal of another task.
+    pub fn texts_to_embed<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
+        self.embeds()?;
+        self.checked(texts.len(), options)?;
+        self.tokens(texts, options)
+    }
+
+    /// The same for texts that are to be classified.
+    ///
+    /// # Errors
+    /// As [`Offer::texts_to_embed`].
+    pub fn texts_to_classify<S: AsRef<str>>(
+        &self,
+        texts: &[S],
+        options: &Options,
+    ) -> Result<Vec<TokenIds>, ServeError> {
+        self.labels()?;
+        self.checked(texts.len(), options)?;
+        self.tokens(texts, options)
+    }
+
+    /// The same for pairs that are to be scored.
+    ///
+    /// # Errors
+    /// As [`Offer::texts_to_embed`]; [`ServeError::NoScores`] for a classifier of several classes,
+    /// [`TextError::NoPairs`] for a model that reads none.
+    pub fn pairs_to_score<S: AsRef<str>>(
+        &self,
+        pairs: &[[S; 2]],
+        options: &Options,
+    ) -> Result<Vec<TokenIds>, ServeError> {
+        self.check_scores()?;
+        self.checked(pairs.len(), options)?;
+        self.pair_tokens(pairs, options)
+    }
+
+    /// Checks the number of texts or images, and what does not depend on them.
+    pub(super) fn checked(&self, texts: usize, options: &Options) -> Result<(), ServeError> {
+        options.check()?;
+        match self.max_texts() {
+            limit if texts > limit => Err(ServeError::TooManyTexts { texts, limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the server's model gives embeddings.
+    pub(super) fn embeds(&self) -> Result<(), ServeError> {
+        match self.public().task() {
+            Task::Embed => Ok(()),
+            _ => Err(self.other_task()),
+        }
+    }
+
+    pub(super) fn labels(&self) -> Result<Vec<String>, ServeError> {
+        match self.public().labels() {
+            Some(names) if self.public().task() == Task::Classify => Ok(names.to_vec()),
+            _ => Err(self.other_task()),
+        }
+    }
+
     /// The token ids of every text, padded as `options` say.
     ///
     /// # Errors
@@ -31,7 +94,7 @@ impl Client {
     /// The token ids of every pair, likewise: each is one input of the model.
     ///
     /// # Errors
-    /// As [`Client::tokens`], with the index of the pair; [`TextError::NoPairs`] for a model that reads none.
+    /// As [`Offer::tokens`], with the index of the pair; [`TextError::NoPairs`] for a model that reads none.
     pub fn pair_tokens<S: AsRef<str>>(&self, pairs: &[[S; 2]], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
         self.encoded(pairs, options, |tokenizer, [first, second], limit, too_long| {
             tokenizer.encode_pair([first.as_ref(), second.as_ref()], limit, too_long)
@@ -64,6 +127,20 @@ impl Client {
         items.iter().enumerate().map(one).collect()
     }
 
+    /// Checks that the server's model gives scores.
+    ///
+    /// # Errors
+    /// [`ServeError::NoScores`], or for a model that is no classifier the refusal of another task.
+    pub fn check_scores(&self) -> Result<(), ServeError> {
+        match self.public().labels() {
+            _ if self.public().task() != Task::Classify => Err(self.other_task()),
+            Some([_]) => Ok(()),
+            labels => Err(ServeError::NoScores { numbers: labels.map_or(0, <[String]>::len) }),
+        }
+    }
+}
+
+impl Client {
     /// The scores of the pairs, in their order. All pairs are checked before the first is run; then the longest run
     /// first, so that pairs of one length share a pass.
     ///
@@ -75,11 +152,9 @@ impl Client {
         options: impl Into<Options>,
         progress: Option<OnProgress>,
     ) -> Result<Vec<Answered<Score>>, ServeError> {
-        self.check_scores()?;
         let options = options.into();
-        options.check()?;
-        self.enough_left(pairs.len())?;
-        let ids = self.pair_tokens(pairs, &options)?;
+        let ids = self.pairs_to_score(pairs, &options)?;
+        self.enough_left(ids.len())?;
         let (order, ids) = longest_first(ids);
         let mut found: Vec<Option<Answered<Score>>> = order.iter().map(|_| None).collect();
         self.score_tokens(&ids, &options, progress, |index, score| {
@@ -90,7 +165,7 @@ impl Client {
         found.into_iter().collect::<Option<_>>().ok_or(ServeError::NoAnswer)
     }
 
-    /// Hands out the score of each output of [`Client::tokens`] or [`Client::pair_tokens`], at most
+    /// Hands out the score of each output of [`Offer::tokens`] or [`Offer::pair_tokens`], at most
     /// [`Client::texts_left`], with its index, as it comes.
     ///
     /// # Errors
@@ -111,17 +186,5 @@ impl Client {
             };
             each(index, answer.made(score));
         })
-    }
-
-    /// Checks that the server's model gives scores.
-    ///
-    /// # Errors
-    /// [`ServeError::NoScores`], or for a model that is no classifier the refusal of another task.
-    pub fn check_scores(&self) -> Result<(), ServeError> {
-        match self.public().labels() {
-            _ if self.public().task() != Task::Classify => Err(self.other_task()),
-            Some([_]) => Ok(()),
-            labels => Err(ServeError::NoScores { numbers: labels.map_or(0, <[String]>::len) }),
-        }
     }
 }

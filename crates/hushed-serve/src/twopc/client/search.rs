@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use hushed_model::Task;
+use hushed_model::TokenIds;
 use hushed_mpc::{Hit, Index, Input, Wanted, search};
 
-use super::{Client, Cost, OnProgress, Options};
+use super::{Client, Cost, Offer, OnProgress, Options};
 use crate::error::ServeError;
 use crate::session::wire::Refusal;
 use crate::twopc::wire::{MAX_TOP, Request, Search};
@@ -25,24 +25,14 @@ pub struct Found {
     pub cost: Cost,
 }
 
-impl Client {
-    /// Finds the documents nearest to a query, at most [`MAX_TOP`], or all if there are fewer than wanted. Each
-    /// document counts as a text of this client, and so does each record and each score.
+impl Offer {
+    /// The tokens of a query, and what a search for as many documents as there are asks for, if a session would run it.
     ///
     /// # Errors
-    /// [`Refusal::NoIndex`] if there are no documents, or none with records; [`Refusal::NoScores`]; else as
-    /// [`Client::embed`].
-    pub fn search(
-        &mut self,
-        query: &str,
-        wanted: Wanted,
-        options: &Options,
-        progress: Option<OnProgress>,
-    ) -> Result<Found, ServeError> {
+    /// As [`Client::search`].
+    pub fn query(&self, query: &str, wanted: Wanted, options: &Options) -> Result<(Wanted, Vec<TokenIds>), ServeError> {
         options.check()?;
-        if self.public().task() != Task::Embed {
-            return Err(self.other_task());
-        }
+        self.embeds()?;
         if wanted.top == 0 {
             let name = "the number of documents";
             return Err(ServeError::EmptyOption { name });
@@ -59,10 +49,32 @@ impl Client {
             return Err(ServeError::Refused(Refusal::NoScores));
         }
         let wanted = Wanted { top, ..wanted };
+        if wanted.charge() > self.max_texts() {
+            return Err(ServeError::TooManyTexts { texts: wanted.charge(), limit: self.max_texts() });
+        }
+        Ok((wanted, self.tokens(&[query], options)?))
+    }
+}
+
+impl Client {
+    /// Finds the documents nearest to a query, at most [`MAX_TOP`], or all if there are fewer than wanted. Each
+    /// document counts as a text of this client, and so does each record and each score.
+    ///
+    /// # Errors
+    /// [`Refusal::NoIndex`] if there are no documents, or none with records; [`Refusal::NoScores`]; else as
+    /// [`Client::embed`].
+    pub fn search(
+        &mut self,
+        query: &str,
+        wanted: Wanted,
+        options: &Options,
+        progress: Option<OnProgress>,
+    ) -> Result<Found, ServeError> {
+        let (wanted, ids) = self.query(query, wanted, options)?;
+        let top = wanted.top;
         if wanted.charge() > self.texts_left() {
             return Err(ServeError::TooManyTexts { texts: wanted.charge(), limit: self.texts_left() });
         }
-        let ids = self.tokens(&[query], options)?;
         let rows = ids.first().ok_or(ServeError::NoAnswer)?.rows();
         if options.public_table {
             self.need_table()?;
