@@ -1,8 +1,8 @@
 //! Jobs: a queue on disk; one thread of each process that runs them one after another (a run takes all cores), owners
 //! in turn; and their replies until they expire.
 //!
-//! A job's record says whether it is waiting, done or failed. Who runs it holds its [lease](lease): however that process
-//! ends, the job waits again, and the next one that looks continues from its last checkpoint.
+//! A job's record says whether it is waiting, done or failed. Who runs it holds its [lease](lease): however that
+//! process ends, the job waits again, and the next one that looks continues from its last checkpoint.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod claims;

@@ -55,8 +55,8 @@ fn shares_locks(mounts: &str, path: &Path) -> bool {
     !(kind.starts_with("nfs") && options.split(',').any(keeps_to_itself))
 }
 
-/// Checks that this secret of replies is the store's, which the first process that opens the store decides: with another
-/// one a job that changes hands would be masked twice, by different randomness.
+/// Checks that this secret of replies is the store's, which the first process that opens the store decides: with
+/// another one a job that changes hands would be masked twice, by different randomness.
 ///
 /// # Errors
 /// [`FheJobError::OtherSecret`].
