@@ -2,6 +2,7 @@
 
 mod drafts;
 mod fhe;
+mod machines;
 mod sum;
 mod words;
 
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use hushed_model::{Graph, counted};
 use hushed_mpc::plan::{Entry, Pace, Plan, PlanError, Request};
-use hushed_mpc::{Answers, Link, Memory, parse_bandwidth, parse_round_trip};
+use hushed_mpc::{Answers, Link, Memory, NoLink, parse_bandwidth, parse_round_trip};
 use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, Net, ServeError, read_prefix};
 use serde_json::json;
 
@@ -47,6 +48,7 @@ Examples:
   hushed plan DIR --images 1 --answers logits
   hushed plan DIR --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json \\
     --max-memory 22
+  hushed plan DIR --protocol fhe --rows 128 --machines 1,4,16,64 --cores 2 --net 10gbit
   hushed plan DIR --protocol fhe --calibration DIR/calibration-fhe.json --manifest manifest.json   a network"
 )]
 pub struct Args {
@@ -123,9 +125,9 @@ pub struct Args {
     )]
     max_sessions: usize,
 
-    /// The network for which forms of steps are chosen: lan, wan, internet, or as in 40ms/50mbit [default: what --rtt
-    /// and --bandwidth say, or lan]
-    #[arg(long, value_name = "NET", env = "HUSHED_NET")]
+    /// The network for which forms of steps are chosen: lan, wan, internet, or as in 40ms/50mbit, or a bandwidth alone,
+    /// as in 10gbit [default: what --rtt and --bandwidth say, or lan]
+    #[arg(long, value_name = "NET", env = "HUSHED_NET", value_parser = net)]
     net: Option<Net>,
 
     /// The round trip of the network whose seconds are estimated, as in 40ms [default: that of --net]
@@ -165,12 +167,14 @@ impl Args {
             Protocol::TwoPc => self.twopc(out),
             Protocol::Fhe if self.max_tokens > 1 => Err(CliError::NoGeneration),
             Protocol::Fhe => {
+                let (link, _) = self.links()?;
                 let request = fhe::Request {
                     dir: &self.dir,
                     tokens: &self.tokens,
                     bucket: self.bucket.map(|n| n as usize),
                     steps: self.steps,
                     max_memory: self.limit(),
+                    link,
                 };
                 self.fhe.run(&request, out)
             }
@@ -283,6 +287,12 @@ impl Args {
         }
         out.result(json!({ name: object }), || text(plan))
     }
+}
+
+/// A network; a bandwidth alone has the round trip of a LAN.
+fn net(text: &str) -> Result<Net, NoLink> {
+    let alone = |_| parse_bandwidth(text).and_then(|bandwidth| Link::new(Link::LAN.microseconds(), bandwidth));
+    text.parse().or_else(|known: NoLink| alone(()).map(Net::Link).map_err(|_| known))
 }
 
 /// The plan of products that are made ahead, as text.

@@ -237,6 +237,36 @@ fn a_plan_of_texts_that_share_places() {
     }
 }
 
+/// One machine takes what the plan says, more of them less time and more bytes, and a slow network makes them useless.
+#[test]
+fn a_plan_for_several_machines() {
+    let dir = tiny_golden("distilbert").to_string_lossy().into_owned();
+    let run = |more: &[&str]| {
+        let plan = ["plan", &dir, "--protocol", "fhe", "--rows", "16", "--cores", "1", "--json"];
+        hushed(&[&plan[..], more].concat())
+    };
+    let rows = |net: &str| {
+        let output = run(&["--machines", "1,2,8", "--net", net, "--core-hour", "0.5"]);
+        assert_eq!(output.status.code(), Some(0));
+        json_lines(&output.stdout)
+    };
+    let quick = rows("10gbit");
+    let seconds = |row: &serde_json::Value| row["on_machines"]["seconds"].as_f64().expect("a number");
+    let planned = quick[0]["plan"]["work"]["seconds"].as_f64().expect("a number");
+    assert!((seconds(&quick[1]) / planned - 1.0).abs() < 1e-6);
+    assert!(seconds(&quick[3]) < seconds(&quick[2]) && seconds(&quick[2]) < seconds(&quick[1]));
+    assert_eq!(quick[1]["on_machines"]["moved"], 0);
+    assert!(quick[2]["on_machines"]["moved"].as_u64() > quick[0]["plan"]["bytes_up"].as_u64());
+    let hours = quick[2]["on_machines"]["core_hours"].as_f64().expect("a number");
+    assert!((quick[2]["money"].as_f64().expect("a number") - 0.5 * hours).abs() < 1e-12);
+    let slow = rows("1mbit");
+    assert_eq!((&slow[3]["on_machines"]["used"], &slow[3]["on_machines"]["machines"]), (&1.into(), &8.into()));
+    assert_eq!(seconds(&slow[3]), seconds(&quick[1]));
+    for wrong in [&["--machines", "0"][..], &["--machines", "2", "--net", "10"], &["--core-hour", "1"]] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
 /// What `check` says of a protocol is what that protocol accepts.
 #[test]
 fn each_protocol_is_named_where_it_runs() {

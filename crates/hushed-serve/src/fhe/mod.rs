@@ -38,7 +38,7 @@ mod system;
 pub mod wire;
 
 #[cfg(feature = "arguments")]
-pub use arguments::RunArguments;
+pub use arguments::{RunArguments, WorkArguments};
 #[cfg(feature = "client")]
 pub use client::{
     Answer, CanaryOutcome, Chosen, ClientModel, EncryptOptions, Encrypted, EncryptedInputs, Head, Item, KeyOrder,
@@ -57,7 +57,7 @@ pub use record::{KeyRecord, NotRight};
 pub use run::{JobReport, RunBytes, RunFiles, RunOptions, default_calibration, default_secret, run};
 #[cfg(feature = "arguments")]
 pub use server::FheServeArguments;
-pub use server::{Declared, FheServer, FheServerConfig};
+pub use server::{Declared, FheServer, FheServerConfig, FheWorker, FheWorkerConfig};
 pub use store::{KeyStore, StoredKeys};
 pub use system::{free_memory, memory, peak_memory};
 

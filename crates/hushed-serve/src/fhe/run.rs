@@ -18,6 +18,7 @@ use hushed_fhe::plan::public_plan::{Manifest, Params, hex};
 use hushed_fhe::run::job::{Batch, Counts, Engine, Event};
 use hushed_fhe::run::reply::{ReplySecret, covers};
 use hushed_fhe::{FheError, FhePlan};
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::context::{ContextOptions, Predicted, RunContext};
@@ -25,6 +26,7 @@ use super::ledger::{StepTime, ledger};
 use super::progress::JobEvent;
 use super::record::check_time;
 use super::{FheJobError, read_plan, system};
+use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
 use crate::files::make_folder;
@@ -398,6 +400,13 @@ impl Drop for Saved {
     fn drop(&mut self) {
         let _ = fs::remove_file(self.path.with_extension("lock"));
     }
+}
+
+/// A hash of the secret of replies, by which processes compare theirs. The secret is created if there is none.
+pub(super) fn secret_hash(path: &Path) -> Result<Digest, ServeError> {
+    let secret = read_secret(path)?;
+    let hash = Sha256::new().chain_update(b"hushed reply secret of a store").chain_update(secret.bytes().as_slice());
+    Ok(Digest(hash.finalize().into()))
 }
 
 /// Reads the secret of replies, or creates it. If several processes do so at once, all get the one that was there

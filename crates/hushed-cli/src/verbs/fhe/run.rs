@@ -40,7 +40,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        if Graph::is_in(&self.run.dir) {
+        if Graph::is_in(&self.run.context.dir) {
             return graphs::run(&self.run.options()?, out);
         }
         let bar = Running::new(out, "checking");

@@ -18,6 +18,7 @@ use hushed_fhe::plan::{
 use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, answer_in_clear, can_run, head_is_public};
 use hushed_model::{Model, ModelError, PublicFiles, TooLong, random_model, without_mark};
+use hushed_mpc::Link;
 use hushed_serve::fhe::{PublicModel, default_calibration, write_network_plan, write_plan};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -27,6 +28,7 @@ use crate::graphs::{self, Subject};
 use crate::lengths::Learns;
 use crate::output::Output;
 use crate::overwrite::Overwrite;
+use crate::verbs::plan::machines;
 use crate::verbs::plan::words::{describe, priced, summary};
 
 /// The parameter set of models.
@@ -98,8 +100,11 @@ pub struct Args {
     lengths: Learns,
 
     /// fhe: threads of the server [default: as many as this machine has]
-    #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "With --protocol fhe")]
+    #[arg(long, visible_alias = "cores", value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "With --protocol fhe")]
     threads: Option<u16>,
+
+    #[command(flatten)]
+    machines: machines::Args,
 
     /// fhe: first measure what operations cost on this machine: `quick` takes some seconds, `whole` takes half a minute
     /// and 6 GiB more, for a bootstrap
@@ -224,6 +229,8 @@ pub struct Request<'a> {
     pub steps: bool,
     /// Bytes that the server may use.
     pub max_memory: Option<u64>,
+    /// The network between machines.
+    pub link: Link,
 }
 
 impl Args {
@@ -353,6 +360,7 @@ impl Args {
             fields.remove("steps");
         }
         out.result(json!({ "plan": object }), || summary(&plan, offered.is_some(), self.verbose))?;
+        self.machines.show((&program, used), &params, &options, &plan, (request.link, out))?;
         self.publish(public.as_ref(), offered.as_ref(), out)
     }
 
