@@ -10,6 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::choices::Choices;
 use crate::error::FheError;
+use crate::machines::trace::TracedTape;
 use crate::ops::mask::RowsKnown;
 use crate::ops::packed::rows::PackedRows;
 use crate::packing::{Interleave, Layout, SequencePacking};
@@ -71,7 +72,22 @@ pub fn dry_run(
     placement: &Placement,
 ) -> Result<DryRun, FheError> {
     let on = Simulator::new(params, params.slots())?.counting();
-    counted_alone(on, program, choices, options, placement)
+    Ok(counted_alone(on, program, choices, options, placement)?.0)
+}
+
+/// As [`dry_run`], with its tapes.
+///
+/// # Errors
+/// As [`dry_run`].
+pub(crate) fn traced_run(
+    program: &Program,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+    placement: &Placement,
+) -> Result<(DryRun, Vec<TracedTape>), FheError> {
+    let on = Simulator::new(params, params.slots())?.counting();
+    counted_alone(on.tracing(), program, choices, options, placement)
 }
 
 /// Tries the fits of a run. Where runs are counted, stand-ins take their place ([`Slots::fitted`]), so that a
@@ -98,11 +114,14 @@ fn counted_alone(
     choices: &Choices,
     options: &FheOptions,
     placement: &Placement,
-) -> Result<DryRun, FheError> {
+) -> Result<(DryRun, Vec<TracedTape>), FheError> {
     thread_local! {
         static ALONE: Option<ThreadPool> = ThreadPoolBuilder::new().num_threads(1).build().ok();
     }
-    let run = |on| counted(&on, program, choices, options, placement);
+    let run = |on: Simulator| {
+        let run = counted(&on, program, choices, options, placement)?;
+        Ok((run, on.traced()))
+    };
     ALONE.with(|alone| match alone {
         Some(pool) => pool.install(|| run(on.repeating())),
         None => run(on),

@@ -41,6 +41,7 @@ pub mod fuzz;
 mod hex;
 mod inputs;
 mod ledger;
+mod machines;
 pub mod network;
 pub mod ops;
 pub mod packing;
@@ -65,6 +66,7 @@ pub use choices::{
 pub use clear::{all_rows, answer_in_clear, last_row};
 pub use error::FheError;
 pub use hushed_lower::{LinearMap, bound_of};
+pub use machines::{OnMachines, on_machines};
 pub use ops::acts::{Acts, centred};
 pub use ops::folded::Folded;
 pub use ops::functions::Function;

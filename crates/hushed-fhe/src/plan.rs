@@ -18,7 +18,7 @@ pub mod placement;
 mod prices;
 pub mod public_plan;
 mod search;
-mod steps;
+pub(crate) mod steps;
 mod table;
 mod ternary;
 #[cfg(test)]

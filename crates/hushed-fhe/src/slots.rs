@@ -10,6 +10,7 @@ use hushed_lower::LinearMap;
 use hushed_model::StepId;
 
 use crate::error::FheError;
+use crate::machines::trace::TracedTape;
 use crate::ops::folded::{Folded, Polynomials};
 use crate::ops::functions::Function;
 
@@ -47,6 +48,16 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// progress. Nothing is computed.
     fn at(&self, id: StepId) {
         let _ = id;
+    }
+
+    /// Where the nodes of a run are told apart: begins a visit of the counters, and returns its number.
+    fn visit(&self) -> Option<usize> {
+        None
+    }
+
+    /// Keeps a tape whose nodes were told apart.
+    fn trace(&self, tape: TracedTape) {
+        let _ = tape;
     }
 
     /// Whether only shapes count and nothing is computed. Maps then have no weights, and every column may have the same

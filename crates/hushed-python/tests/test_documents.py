@@ -86,14 +86,17 @@ def test_flags_of_the_deployments_exist(help_of):
     )[1]
     started = {
         "unit": unit("hushed-server.service"),
-        "gateway": unit("hushed-gateway.service"),
+        "gateway unit": unit("hushed-gateway.service"),
         "container": re.search(r"^CMD (.*)$", (deploy / "Containerfile").read_text(), re.M)[1],
-        "k8s": " ".join(re.findall(r"^ +- (--.*)$", (deploy / "k8s" / "hushed.yaml").read_text(), re.M)),
+        **{
+            name: " ".join(re.findall(r"^ +- (--.*)$", (deploy / "k8s" / f"{name}.yaml").read_text(), re.M))
+            for name in ("hushed", "gateway", "encrypted")
+        },
     }
     for name, line in started.items():
         flags = re.findall(r"--[a-z][a-z-]*", line)
-        # `hushed-server` takes what `hushed serve` takes.
-        verb = "gateway" if name == "gateway" else "serve"
+        # `hushed-server` takes what `hushed serve` takes, and its `work` nothing else.
+        verb = "gateway" if name.startswith("gateway") else "serve"
         missing = [flag for flag in flags if not re.search(rf"{flag}\b(?!-)", help_of(verb))]
         assert len(flags) >= 5 and not missing, (name, missing)
 

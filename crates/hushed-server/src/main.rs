@@ -1,5 +1,5 @@
-//! `hushed-server DIR` serves a model and `hushed-server run` runs one under encryption; it can do nothing else. Built
-//! without the client's code, for machines that must not have it.
+//! `hushed-server DIR` serves a model, `hushed-server run` runs one under encryption, and `hushed-server work` runs the
+//! jobs of a server; it can do nothing else. Built without the client's code, for machines that must not have it.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
-use hushed_serve::fhe::{self, FheServeArguments, FheServer, FheServerConfig, Lines, RunArguments};
+use hushed_serve::fhe::{
+    self, FheServeArguments, FheServer, FheServerConfig, FheWorker, Lines, RunArguments, WorkArguments,
+};
 use hushed_serve::{
     ServeArguments, ServeConfig, ServeError, Server, ServerConfig, command_line, core_dumps, logging, signals,
 };
@@ -29,7 +31,8 @@ use hushed_serve::{
   hushed-server DIR --protocol fhe --manifest manifest.json --public minilm.public \\
     --store /var/lib/hushed
   hushed-server run DIR --manifest manifest.json --keys evaluation.keys --request request \\
-    --out reply --checkpoint checkpoints"
+    --out reply --checkpoint checkpoints
+  hushed-server work DIR --manifest manifest.json --store /var/lib/hushed"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -48,6 +51,8 @@ struct Arguments {
 enum Verb {
     /// Run a batch of encrypted texts from files to a file; needs no secret of the client
     Run(RunArguments),
+    /// Run the jobs of a server's store, on this machine and any number of others
+    Work(WorkArguments),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +65,10 @@ fn main() -> ExitCode {
     }
     let done = match (&arguments.verb, &arguments.serve) {
         (Some(Verb::Run(run)), _) => run_batch(run, arguments.json),
+        (Some(Verb::Work(work)), _) => {
+            logging::to_stderr(arguments.json, false);
+            run_jobs(work, arguments.json)
+        }
         (None, Some(serve)) => {
             logging::to_stderr(arguments.json, serve.debug);
             run_server(serve, &arguments.fhe, arguments.json)
@@ -92,6 +101,17 @@ fn run_batch(arguments: &RunArguments, json: bool) -> Result<(), ServeError> {
         ));
     }
     say(&format!("reply to {} in {:.1} s", report.request, report.seconds))
+}
+
+fn run_jobs(arguments: &WorkArguments, json: bool) -> Result<(), ServeError> {
+    let stop = signals::stop_on_signals().map_err(ServeError::Signals)?;
+    let worker = FheWorker::open(&arguments.config()?)?;
+    let waiting = worker.waiting();
+    say(&match json {
+        true => format!(r#"{{"event":"working","waiting":{waiting}}}"#),
+        false => format!("working; jobs that wait: {waiting}"),
+    })?;
+    worker.run(&stop)
 }
 
 fn run_server(serve: &ServeArguments, fhe: &FheServeArguments, json: bool) -> Result<(), ServeError> {

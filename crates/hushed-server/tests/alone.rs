@@ -121,6 +121,11 @@ fn exits(binary: &Path) {
     let files = ["--plan", "/nonexistent/plan", "--keys", "k", "--request", "r", "--out", "o"];
     let (code, message) = run(binary, &[&["run", "/nonexistent/model"], &files[..]].concat());
     assert_eq!(code, Some(8), "{message}");
+    assert_eq!(run(binary, &["work", "--help"]).0, Some(0));
+    assert_eq!(run(binary, &["work", "/nonexistent/model", "--manifest", "m"]).0, Some(2));
+    let files = ["--manifest", "/nonexistent/manifest", "--store", "s"];
+    let (code, message) = run(binary, &[&["work", "/nonexistent/model"], &files[..]].concat());
+    assert_eq!(code, Some(8), "{message}");
     let fhe = ["/nonexistent/model", "--protocol", "fhe"];
     let (code, message) = run(binary, &fhe);
     assert_eq!(code, Some(2), "{message}");
@@ -145,6 +150,21 @@ fn exits(binary: &Path) {
         assert_eq!(status, Some(code), "{message}");
         assert!(object.starts_with(&format!("{{\"error\":{{\"exit_code\":{code},\"message\":")), "{message}");
         assert!(object.contains("\"name\":"), "{message}");
+    }
+}
+
+#[test]
+fn the_flags_of_deployed_workers_exist() {
+    let deployed = include_str!("../../../deploy/k8s/encrypted.yaml");
+    let (_, worker) = deployed.split_once("- work\n").unwrap();
+    let (worker, _) = worker.split_once("resources:").unwrap();
+    let flags = worker.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split('=').next());
+    let flags: Vec<&str> = flags.filter(|flag| flag.starts_with("--")).collect();
+    assert!(flags.len() >= 4, "{flags:?}");
+    let help = Command::new(env!("CARGO_BIN_EXE_hushed-server")).args(["work", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for flag in flags {
+        assert!(help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n")), "{flag}");
     }
 }
 

@@ -2,15 +2,16 @@
 
 mod drafts;
 mod fhe;
+mod machines;
 mod sum;
 mod words;
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::counted;
+use hushed_model::{Graph, counted};
 use hushed_mpc::plan::{Entry, Pace, Plan, PlanError, Request};
-use hushed_mpc::{Answers, Link, Memory, parse_bandwidth, parse_round_trip};
+use hushed_mpc::{Answers, Link, Memory, NoLink, parse_bandwidth, parse_round_trip};
 use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, Net, ServeError, read_prefix};
 use serde_json::json;
 
@@ -20,7 +21,7 @@ use crate::input::PublicHead;
 use crate::output::Output;
 use sum::Sum;
 
-pub use fhe::read_choices;
+pub use fhe::{DEFAULT_SET, read_choices};
 
 /// Print what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]
@@ -46,7 +47,9 @@ Examples:
   hushed plan DIR --tokens 8 --max-memory 8 --max-sessions 1
   hushed plan DIR --images 1 --answers logits
   hushed plan DIR --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json \\
-    --max-memory 22"
+    --max-memory 22
+  hushed plan DIR --protocol fhe --rows 128 --machines 1,4,16,64 --cores 2 --net 10gbit
+  hushed plan DIR --protocol fhe --calibration DIR/calibration-fhe.json --manifest manifest.json   a network"
 )]
 pub struct Args {
     /// The model folder; its weights are not read
@@ -58,13 +61,7 @@ pub struct Args {
     protocol: Protocol,
 
     /// Tokens of each text of a pass, special ones included
-    #[arg(
-        long,
-        value_name = "N,…",
-        required_unless_present_any = ["rows", "images", "token_counts"],
-        value_delimiter = ',',
-        env = "HUSHED_TOKENS"
-    )]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', env = "HUSHED_TOKENS")]
     tokens: Vec<usize>,
 
     /// With a model of images: images per pass
@@ -128,9 +125,9 @@ pub struct Args {
     )]
     max_sessions: usize,
 
-    /// The network for which forms of steps are chosen: lan, wan, internet, or as in 40ms/50mbit [default: what --rtt
-    /// and --bandwidth say, or lan]
-    #[arg(long, value_name = "NET", env = "HUSHED_NET")]
+    /// The network for which forms of steps are chosen: lan, wan, internet, or as in 40ms/50mbit, or a bandwidth alone,
+    /// as in 10gbit [default: what --rtt and --bandwidth say, or lan]
+    #[arg(long, value_name = "NET", env = "HUSHED_NET", value_parser = net)]
     net: Option<Net>,
 
     /// The round trip of the network whose seconds are estimated, as in 40ms [default: that of --net]
@@ -161,16 +158,23 @@ enum Protocol {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let graph = Graph::is_in(&self.dir);
+        if self.tokens.is_empty() && self.images == 0 && !graph && !self.fhe.sized() {
+            return Err(CliError::NoTokens);
+        }
         match self.protocol {
+            Protocol::Fhe if graph => self.fhe.graph(&self.dir, out),
             Protocol::TwoPc => self.twopc(out),
             Protocol::Fhe if self.max_tokens > 1 => Err(CliError::NoGeneration),
             Protocol::Fhe => {
+                let (link, _) = self.links()?;
                 let request = fhe::Request {
                     dir: &self.dir,
                     tokens: &self.tokens,
                     bucket: self.bucket.map(|n| n as usize),
                     steps: self.steps,
                     max_memory: self.limit(),
+                    link,
                 };
                 self.fhe.run(&request, out)
             }
@@ -283,6 +287,12 @@ impl Args {
         }
         out.result(json!({ name: object }), || text(plan))
     }
+}
+
+/// A network; a bandwidth alone has the round trip of a LAN.
+fn net(text: &str) -> Result<Net, NoLink> {
+    let alone = |_| parse_bandwidth(text).and_then(|bandwidth| Link::new(Link::LAN.microseconds(), bandwidth));
+    text.parse().or_else(|known: NoLink| alone(()).map(Net::Link).map_err(|_| known))
 }
 
 /// The plan of products that are made ahead, as text.

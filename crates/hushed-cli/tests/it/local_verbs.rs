@@ -134,7 +134,10 @@ fn a_network_is_checked_and_answers_in_the_clear() {
     let check = hushed(&["check", &dir, "--json"]);
     assert_eq!(check.status.code(), Some(0));
     let rows = json_lines(&check.stdout);
-    assert_eq!((&rows[0]["protocols"], &rows[0]["graph"]["nodes"]), (&serde_json::json!([]), &serde_json::json!(7)));
+    let protocols = serde_json::json!(["fhe"]);
+    assert_eq!((&rows[0]["protocols"], &rows[0]["graph"]["nodes"]), (&protocols, &serde_json::json!(7)));
+    let calls = hushed(&["check", &folder.join("../calls").to_string_lossy(), "--json"]);
+    assert!(json_lines(&calls.stdout)[0]["details"]["fhe"]["reason"].to_string().contains("a network of 2 inputs"));
     assert_eq!(rows[0]["graph"]["outputs"][0], serde_json::json!({ "name": "last", "shape": [3] }));
     let text = hushed(&["check", &dir]);
     assert!(String::from_utf8_lossy(&text.stdout).contains("from x [6] to last [3]"));
@@ -217,7 +220,9 @@ fn a_plan_of_texts_that_share_places() {
     let places = number(&alone, "places");
     assert_eq!((number(&alone, "rows"), number(&alone, "texts")), (16, places));
     assert_eq!((number(&shared, "texts"), number(&shared, "places")), (2 * places, 4 * places));
-    let seconds = |plan: &serde_json::Value| plan["per_text"]["seconds"].as_f64().expect("a number");
+    // Each plan measures the machine's pace anew.
+    let of = |value: &serde_json::Value| value.as_f64().expect("a number");
+    let seconds = |plan: &serde_json::Value| of(&plan["per_text"]["seconds"]) / of(&plan["prices"]["pace"]);
     assert!(seconds(&shared) < 0.7 * seconds(&alone));
     assert!(number(&shared, "bytes_down") >= 4 * number(&alone, "bytes_down") / 2);
     assert!(shared["exposures"].to_string().contains("share the rows of a place"));
@@ -229,6 +234,36 @@ fn a_plan_of_texts_that_share_places() {
     for wrong in ["", "5\nfive\n", "5\n0\n", "-1"] {
         std::fs::write(&counts, wrong).expect("a file");
         assert_eq!(plan(&["--token-counts", &path]).0, Some(3), "{wrong:?}");
+    }
+}
+
+/// One machine takes what the plan says, more of them less time and more bytes, and a slow network makes them useless.
+#[test]
+fn a_plan_for_several_machines() {
+    let dir = tiny_golden("distilbert").to_string_lossy().into_owned();
+    let run = |more: &[&str]| {
+        let plan = ["plan", &dir, "--protocol", "fhe", "--rows", "16", "--cores", "1", "--json"];
+        hushed(&[&plan[..], more].concat())
+    };
+    let rows = |net: &str| {
+        let output = run(&["--machines", "1,2,8", "--net", net, "--core-hour", "0.5"]);
+        assert_eq!(output.status.code(), Some(0));
+        json_lines(&output.stdout)
+    };
+    let quick = rows("10gbit");
+    let seconds = |row: &serde_json::Value| row["on_machines"]["seconds"].as_f64().expect("a number");
+    let planned = quick[0]["plan"]["work"]["seconds"].as_f64().expect("a number");
+    assert!((seconds(&quick[1]) / planned - 1.0).abs() < 1e-6);
+    assert!(seconds(&quick[3]) < seconds(&quick[2]) && seconds(&quick[2]) < seconds(&quick[1]));
+    assert_eq!(quick[1]["on_machines"]["moved"], 0);
+    assert!(quick[2]["on_machines"]["moved"].as_u64() > quick[0]["plan"]["bytes_up"].as_u64());
+    let hours = quick[2]["on_machines"]["core_hours"].as_f64().expect("a number");
+    assert!((quick[2]["money"].as_f64().expect("a number") - 0.5 * hours).abs() < 1e-12);
+    let slow = rows("1mbit");
+    assert_eq!((&slow[3]["on_machines"]["used"], &slow[3]["on_machines"]["machines"]), (&1.into(), &8.into()));
+    assert_eq!(seconds(&slow[3]), seconds(&quick[1]));
+    for wrong in [&["--machines", "0"][..], &["--machines", "2", "--net", "10"], &["--core-hour", "1"]] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
     }
 }
 

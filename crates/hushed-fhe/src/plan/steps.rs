@@ -10,7 +10,7 @@ use super::prices::Prices;
 use crate::simulate::{Counts, Op};
 
 /// An operation, the primes of its operands, and how often it is done.
-pub(super) type Done = (Op, usize, u64);
+pub(crate) type Done = (Op, usize, u64);
 
 /// Sums of more products than this per relinearisation use the grid kernel: polynomials have two or three.
 const GRID: u64 = 4;
@@ -122,14 +122,14 @@ pub(super) fn steps(counts: &Counts, params: &CkksParams, prices: &Prices, wide:
 }
 
 /// All operations of a step.
-pub(super) fn operations_of(counts: &Counts, site: StepId) -> Vec<Done> {
+pub(crate) fn operations_of(counts: &Counts, site: StepId) -> Vec<Done> {
     let those = counts.operations.iter().filter(|c| c.site == site);
     those.map(|c| (c.op, c.limbs, c.times)).collect()
 }
 
 /// Seconds of one operation of the step with operations `all`: the price of a product depends on how many products the
 /// step's sums have.
-pub(super) fn seconds((op, limbs, times): Done, all: &[Done], params: &CkksParams, prices: &Prices) -> f64 {
+pub(crate) fn seconds((op, limbs, times): Done, all: &[Done], params: &CkksParams, prices: &Prices) -> f64 {
     let each = match op {
         Op::Tensor => {
             let of = |wanted: Op| {

@@ -27,7 +27,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::mem::Discriminant;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_ckks::poly::PolyError;
 use hushed_ckks::{CkksError, CkksParams, Complex64, Scale};
@@ -41,6 +41,7 @@ pub use slots::{Hoisted, Partial, Stored};
 pub use tally::{Count, Counts, Op, Peak, Rotations, Tally, Visit};
 
 use super::error::FheError;
+use crate::machines::trace::TracedTape;
 use crate::ops::folded::Folded;
 use crate::ops::functions::Function;
 use errors::{Errors, mix};
@@ -81,6 +82,8 @@ pub struct Simulator {
     /// If present, a function is counted once for all equal vectors.
     applied: Option<Mutex<Applied>>,
     folded: Option<Arc<Folded>>,
+    /// If present, the nodes of tapes are told apart.
+    traced: Option<Mutex<Vec<TracedTape>>>,
 }
 
 /// What functions count and return, keyed by step, function, primes of the argument and levels they take, and scales of
@@ -148,6 +151,7 @@ impl Simulator {
             params: Arc::clone(params),
             tally: Arc::default(),
             applied: None,
+            traced: None,
         })
     }
 
@@ -200,6 +204,21 @@ impl Simulator {
     pub(crate) fn repeating(mut self) -> Simulator {
         self.applied = Some(Mutex::default());
         self
+    }
+
+    /// Tells the nodes of tapes apart, if it counts on one thread.
+    #[must_use]
+    pub(crate) fn tracing(mut self) -> Simulator {
+        self.traced = Some(Mutex::default());
+        self
+    }
+
+    /// The tapes of a run whose nodes were told apart.
+    pub(crate) fn traced(&self) -> Vec<TracedTape> {
+        let taken = |traced: &Mutex<Vec<TracedTape>>| {
+            std::mem::take(&mut *traced.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        self.traced.as_ref().map(taken).unwrap_or_default()
     }
 
     /// The operations so far.

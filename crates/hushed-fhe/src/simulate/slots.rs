@@ -15,6 +15,7 @@ use super::pairs::{check_known, check_real};
 use super::tally::{Held, OnDisk, Op};
 use super::{Applied, Simulator, TOLERANCE, Vector, check_limbs, check_scales, linear, rounded};
 use crate::error::FheError;
+use crate::machines::trace::TracedTape;
 use crate::ops::folded::Folded;
 use crate::ops::functions::Function;
 use crate::packing::PackingError;
@@ -68,6 +69,16 @@ impl Slots for Simulator {
 
     fn at(&self, id: StepId) {
         self.tally.at(id);
+    }
+
+    fn visit(&self) -> Option<usize> {
+        self.traced.as_ref().map(|_| self.tally.visit())
+    }
+
+    fn trace(&self, tape: TracedTape) {
+        if let Some(traced) = &self.traced {
+            traced.lock().unwrap_or_else(PoisonError::into_inner).push(tape);
+        }
     }
 
     fn only_shapes(&self) -> bool {

@@ -197,6 +197,14 @@ impl Tally {
         });
     }
 
+    /// Begins another visit of the step, and returns its number.
+    pub(super) fn visit(&self) -> usize {
+        self.with(|state| {
+            state.begin_visit();
+            state.visits.len() - 1
+        })
+    }
+
     /// The current step.
     pub(super) fn site(&self) -> StepId {
         self.with(|state| state.site)

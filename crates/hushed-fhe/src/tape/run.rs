@@ -13,6 +13,8 @@ use super::schedule::{Placed, Schedule};
 use super::values::{Held, Rows, each, owned, owned_rows};
 use super::{NodeId, Op, Tape};
 use crate::error::FheError;
+use crate::machines::rules;
+use crate::machines::trace::TracedTape;
 use crate::packing::PackingError;
 use crate::slots::Slots;
 
@@ -110,11 +112,20 @@ pub(crate) fn computed<S: Slots>(
             values.insert(NodeId(i), Held::row(inputs.remove(name).ok_or(PackingError::Mismatch)?));
         }
     }
-    let watch = &mut |id: NodeId, held: &Held<S>| match (tape.shown.iter().position(|shown| *shown == id), held) {
-        (Some(number), Held::Block(rows)) => look(number, rows.first().map(Vec::as_slice).unwrap_or_default()),
-        _ => Ok(()),
+    let mut traced = on.visit().map(|_| Vec::with_capacity(tape.nodes.len()));
+    let watch = &mut |id: NodeId, held: &Held<S>| {
+        if let (Some(traced), Some(placed), Some(visits)) = (&mut traced, schedule.nodes.get(id.0), on.visit()) {
+            traced.extend(rules::traced(&tape, id.0, placed, visits));
+        }
+        match (tape.shown.iter().position(|shown| *shown == id), held) {
+            (Some(number), Held::Block(rows)) => look(number, rows.first().map(Vec::as_slice).unwrap_or_default()),
+            _ => Ok(()),
+        }
     };
     Local(on).run(&tape, &schedule, 0..tape.nodes.len(), &mut values, watch)?;
+    if let (Some(nodes), Some(end)) = (traced, on.visit()) {
+        on.trace(TracedTape { nodes, end });
+    }
     let mut made = Vec::new();
     for (i, _) in tape.nodes.iter().enumerate().filter(|(_, node)| node.op == Op::Output) {
         if let Some(Held::Block(rows)) = values.remove(&NodeId(i)) {

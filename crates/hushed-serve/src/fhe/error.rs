@@ -228,6 +228,29 @@ pub enum FheJobError {
         /// Which file.
         path: PathBuf,
     },
+    /// The store's file system keeps no locks.
+    #[error(
+        "the file system of {path:?} keeps no locks between processes, so that two could run one job: use a local disk, or NFS 4 mounted without `nolock` and `local_lock`"
+    )]
+    NoLocks {
+        /// The store.
+        path: PathBuf,
+    },
+    /// Replies would be made with another secret than the store's.
+    #[error(
+        "the secret of replies is not the one that this store's replies are made with: two replies to one request would mask one computation twice. Give \
+         that file with --secret; if it is lost, empty the store and remove {path:?}"
+    )]
+    OtherSecret {
+        /// The file that has the hash of the store's secret.
+        path: PathBuf,
+    },
+    /// The folder is no store.
+    #[error("{path:?} is not the store of a server: give the folder of its --store")]
+    NoStore {
+        /// Which folder.
+        path: PathBuf,
+    },
     /// Neither HOME nor a file for the secret of replies.
     #[error("there is no HOME for the secret of replies: give --secret")]
     NoStateFolder,
@@ -348,6 +371,7 @@ impl FheJobError {
             | Self::OtherModel { .. }
             | Self::KeysOfOtherPlan { .. }
             | Self::StateOfOtherKeys
+            | Self::OtherSecret { .. }
             | Self::UnknownRequest { .. }
             | Self::OtherLengths { .. }
             | Self::OtherAnswer { .. }
@@ -376,12 +400,14 @@ impl FheJobError {
             | Self::NoKeys { .. }
             | Self::NoSuchJob { .. }
             | Self::OtherReply { .. }
+            | Self::NoStore { .. }
             | Self::NoStateFolder => Category::Usage,
             Self::File(_)
             | Self::Plan(_)
             | Self::BadPublic { .. }
             | Self::Record { .. }
             | Self::Memory { .. }
+            | Self::NoLocks { .. }
             | Self::Threads { .. } => Category::Local,
         }
     }
@@ -410,6 +436,9 @@ impl FheJobError {
             Self::Expired { .. } => "keys-expired",
             Self::KeysOfOtherPlan { .. } => "other-plan",
             Self::StateOfOtherKeys => "other-keys",
+            Self::OtherSecret { .. } => "other-secret",
+            Self::NoStore { .. } => "usage",
+            Self::NoLocks { .. } => "no-locks",
             Self::Record { .. } => "record-damaged",
             Self::UnknownRequest { .. } => "unknown-request",
             Self::TooManyTexts { .. } => "too-many-texts",

@@ -4,7 +4,9 @@
 mod arguments;
 mod jobs;
 mod session;
+mod sharing;
 mod storage;
+mod worker;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,9 +27,10 @@ use crate::session::config::Entrance;
 use crate::session::listener::Listener;
 #[cfg(feature = "arguments")]
 pub use arguments::FheServeArguments;
-use jobs::Jobs;
+use jobs::{Jobs, Runs};
 use session::Shared;
 use storage::{Limits, Storage};
+pub use worker::{FheWorker, FheWorkerConfig};
 
 /// How often a stopping server checks whether its run has finished a layer.
 const POLL: Duration = Duration::from_millis(20);
@@ -101,7 +104,7 @@ impl FheServer {
         let declared = Declared { public_bytes: public.bytes().len() as u64, exposures: plan.exposures.clone() };
         let limits = Limits { quota: config.owner_quota, keep: config.keep };
         let storage = Storage::open(&config.store, plan.clone(), params.clone(), limits)?;
-        let jobs = Jobs::open(storage, context, Arc::clone(&listener.metrics))?;
+        let jobs = Jobs::open(storage, context, Arc::clone(&listener.metrics), Runs::default())?;
         Ok(FheServer {
             jobs: Arc::new(jobs),
             shared: Shared { listener, plan: bytes, plan_hash, public, places },

@@ -18,15 +18,21 @@ use hushed_fhe::plan::{
 use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, answer_in_clear, can_run, head_is_public};
 use hushed_model::{Model, ModelError, PublicFiles, TooLong, random_model, without_mark};
-use hushed_serve::fhe::{PublicModel, write_plan};
+use hushed_mpc::Link;
+use hushed_serve::fhe::{PublicModel, default_calibration, write_network_plan, write_plan};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::CliError;
+use crate::graphs::{self, Subject};
 use crate::lengths::Learns;
 use crate::output::Output;
 use crate::overwrite::Overwrite;
+use crate::verbs::plan::machines;
 use crate::verbs::plan::words::{describe, priced, summary};
+
+/// The parameter set of models.
+pub const DEFAULT_SET: &str = "n16-boot-14x40";
 
 /// The least cosine between a canary's answer and the clear one.
 const LEAST_COSINE: f64 = 0.999;
@@ -44,8 +50,8 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "HUSHED_ROWS", help_heading = "With --protocol fhe")]
     rows: Option<usize>,
 
-    /// fhe: number of texts at a time; a few are packed into rows, for the latency of one text (docs/one-text.md)
-    /// [default: a batch, as many as fit]
+    /// fhe: number of texts at a time, of a network inputs of a request; a few are packed into rows, for the latency of
+    /// one text (docs/one-text.md) [default: a batch, as many as fit]
     #[arg(long, value_name = "N", env = "HUSHED_TEXTS", help_heading = "With --protocol fhe")]
     texts: Option<usize>,
 
@@ -94,8 +100,11 @@ pub struct Args {
     lengths: Learns,
 
     /// fhe: threads of the server [default: as many as this machine has]
-    #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "With --protocol fhe")]
+    #[arg(long, visible_alias = "cores", value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "With --protocol fhe")]
     threads: Option<u16>,
+
+    #[command(flatten)]
+    machines: machines::Args,
 
     /// fhe: first measure what operations cost on this machine: `quick` takes some seconds, `whole` takes half a minute
     /// and 6 GiB more, for a bootstrap
@@ -159,15 +168,9 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "last", env = "HUSHED_ANSWER", help_heading = "With --protocol fhe")]
     answer: Rows,
 
-    /// fhe: the parameter set
-    #[arg(
-        long,
-        value_name = "SET",
-        default_value = "n16-boot-14x40",
-        env = "HUSHED_PARAMETERS",
-        help_heading = "With --protocol fhe"
-    )]
-    parameters: String,
+    /// fhe: the parameter set [default: n16-boot-14x40; of a network the cheapest that can run it]
+    #[arg(long, value_name = "SET", env = "HUSHED_PARAMETERS", help_heading = "With --protocol fhe")]
+    parameters: Option<String>,
 }
 
 /// The rows of a text at which a decoder is read.
@@ -226,9 +229,30 @@ pub struct Request<'a> {
     pub steps: bool,
     /// Bytes that the server may use.
     pub max_memory: Option<u64>,
+    /// The network between machines.
+    pub link: Link,
 }
 
 impl Args {
+    /// The parameter set of a model.
+    fn set(&self) -> &str {
+        self.parameters.as_deref().unwrap_or(DEFAULT_SET)
+    }
+
+    /// Whether the rows of texts are given.
+    pub fn sized(&self) -> bool {
+        self.rows.is_some() || self.token_counts.is_some()
+    }
+
+    /// The plan of a network.
+    pub fn graph(&self, dir: &Path, out: &Output) -> Result<(), CliError> {
+        self.public_plan.as_ref().map_or(Ok(()), |path| self.overwrite.check(path))?;
+        let calibration = self.calibration.clone().unwrap_or_else(|| default_calibration(dir));
+        let subject = Subject { dir, calibration: &calibration, parameters: self.parameters.as_deref() };
+        let circuit = graphs::plan(&subject, self.texts.unwrap_or(1), out)?;
+        self.public_plan.as_ref().map_or(Ok(()), |path| Ok(write_network_plan(path, circuit.plan())?))
+    }
+
     pub fn run(&self, request: &Request<'_>, out: &Output) -> Result<(), CliError> {
         let written = [&self.public_plan, &self.public_model];
         written.into_iter().flatten().try_for_each(|path| self.overwrite.check(path))?;
@@ -251,8 +275,8 @@ impl Args {
             let what = "a request of images".to_owned();
             return Err(FheError::Unsupported { what, remedy: "plan, calibrate and verify take images" }.into());
         }
-        let params = CkksParams::preset(&self.parameters)
-            .map_err(|source| CliError::Preset { name: self.parameters.clone(), source })?;
+        let name = self.set();
+        let params = CkksParams::preset(name).map_err(|source| CliError::Preset { name: name.to_owned(), source })?;
         can_run(&Model::shapes_only(&public).program_of_all_rows())?;
         // Counts do not depend on weights; if the folder has none, random ones are used.
         let shapes = |_| random_model(&public);
@@ -336,6 +360,7 @@ impl Args {
             fields.remove("steps");
         }
         out.result(json!({ "plan": object }), || summary(&plan, offered.is_some(), self.verbose))?;
+        self.machines.show((&program, used), &params, &options, &plan, (request.link, out))?;
         self.publish(public.as_ref(), offered.as_ref(), out)
     }
 
@@ -376,7 +401,7 @@ impl Args {
         let offer = Offer {
             program: &model.program_of_all_rows(),
             choices: made.choices,
-            parameters: &self.parameters,
+            parameters: self.set(),
             params: made.params,
             bootstrap: made.bootstrap,
             options: made.options,

@@ -10,11 +10,13 @@ use hushed_fhe::verify::{
     Answer, Difference, Event, OnKey, Options, OutOfRange, Report, Stage, Which, retrieval, verify,
 };
 use hushed_model::{Matrix, Model, cosine, counted, likeliest};
+use hushed_serve::fhe::default_calibration;
 use serde_json::{Map, Value, json};
 
 use super::plot;
 use crate::connect::at_least_one;
 use crate::error::CliError;
+use crate::graphs::{self, Subject};
 use crate::images::Read;
 use crate::input::{self, Truncate};
 use crate::labels::rank_correlation;
@@ -23,7 +25,7 @@ use crate::machine::Machine;
 use crate::output::Output;
 use crate::overwrite::Overwrite;
 use crate::running::Running;
-use crate::verbs::plan::read_choices;
+use crate::verbs::plan::{DEFAULT_SET, read_choices};
 
 /// Arguments of this protocol only.
 #[derive(clap::Args)]
@@ -93,15 +95,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "HUSHED_SPILL", help_heading = "With --protocol fhe")]
     spill: Option<PathBuf>,
 
-    /// fhe: the parameter set
-    #[arg(
-        long,
-        value_name = "SET",
-        default_value = "n16-boot-14x40",
-        env = "HUSHED_PARAMETERS",
-        help_heading = "With --protocol fhe"
-    )]
-    parameters: String,
+    /// fhe: the parameter set [default: n16-boot-14x40; of a network the cheapest that can run it]
+    #[arg(long, value_name = "SET", env = "HUSHED_PARAMETERS", help_heading = "With --protocol fhe")]
+    parameters: Option<String>,
 }
 
 /// The answers of a stage: its name, and how to find them.
@@ -114,6 +110,18 @@ const RUNGS: [Rung; 3] = [
 ];
 
 impl Args {
+    /// The parameter set of a model.
+    fn set(&self) -> &str {
+        self.parameters.as_deref().unwrap_or(DEFAULT_SET)
+    }
+
+    /// A network's answers under a key beside those in the clear.
+    pub fn graph(&self, dir: &Path, bytes: &[u8], out: &Output) -> Result<(), CliError> {
+        let calibration = self.calibration.clone().unwrap_or_else(|| default_calibration(dir));
+        let subject = Subject { dir, calibration: &calibration, parameters: self.parameters.as_deref() };
+        graphs::verify(&subject, bytes, out)
+    }
+
     pub fn run(
         &self,
         out: &Output,
@@ -129,8 +137,8 @@ impl Args {
             texts.extend(input::read_lines(path)?);
             given = Read::Texts(texts);
         }
-        let params =
-            named(&self.parameters).map_err(|source| CliError::Preset { name: self.parameters.clone(), source })?;
+        let parameters = self.set();
+        let params = named(parameters).map_err(|source| CliError::Preset { name: parameters.to_owned(), source })?;
         let beside = dir.join("calibration-fhe.json");
         let choices = read_choices(self.calibration.as_deref().unwrap_or(&beside))?;
         let model = Model::load(dir)?;
@@ -148,13 +156,13 @@ impl Args {
             let (given, limit) = (rows, choices.rows);
             return Err(CliError::Tokens { given, least: 3, limit });
         }
-        if self.parameters.starts_with("insecure") {
+        if parameters.starts_with("insecure") {
             out.result(
-                json!({ "insecure": true, "parameters": self.parameters }),
+                json!({ "insecure": true, "parameters": parameters }),
                 || {
                     format!(
                         "INSECURE: {} is a ring for tests; what is measured on it says nothing of the time or the security of a run",
-                        self.parameters
+                        parameters
                     )
                 },
             )?;
@@ -209,7 +217,7 @@ impl Args {
             let title = format!(
                 "{}, {rows} rows a text, {} ({})",
                 counted(items.len(), "text"),
-                self.parameters,
+                self.set(),
                 counted(layers, "layer")
             );
             fs::write(path, plot::svg(&report.stages, &title))
@@ -251,7 +259,7 @@ impl Args {
         // None without an encrypted run.
         let (encrypted, measured) = (worst(|s| s.encrypted), worst(|s| s.encrypted_noise));
         let mut end = json!({
-            "texts": texts, "left_out": texts - answers.len(), "parameters": self.parameters, "seed": self.seed,
+            "texts": texts, "left_out": texts - answers.len(), "parameters": self.set(), "seed": self.seed,
             "worst_layer": { "polynomial": approximations, "noise": noise, "encrypted": encrypted, "measured_noise": measured },
         });
         let named = |name: &Option<String>| name.clone().unwrap_or("no layer".to_owned());

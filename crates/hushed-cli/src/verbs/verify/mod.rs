@@ -7,7 +7,7 @@ mod twopc;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::Model;
+use hushed_model::{Graph, Model};
 
 use crate::error::CliError;
 use crate::images::{self, Read};
@@ -32,6 +32,8 @@ bootstraps; and, with --encrypted, on ciphertexts, each step of which is decrypt
 root mean square of the clear values of the step. A text that leaves a calibrated interval is named, and left \
 out from there. --encrypted takes as long as `hushed run`, layer by layer, and two simulations more. It places \
 the circuit as `hushed plan` does, in --max-memory, of which the comparison takes up to 2 GiB.
+
+A network (docs/networks.md) is run under a key that is made for it, input by input.
 
 --labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation \
 of the cosines with the scores, in the clear and privately, and that of private with clear cosines: their \
@@ -98,6 +100,9 @@ enum Protocol {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if let (true, Protocol::Fhe, Some(input)) = (Graph::is_in(&self.dir), self.protocol, &self.input) {
+            return self.fhe.graph(&self.dir, &input::read(input)?, out);
+        }
         let (given, scores) = self.read()?;
         match self.protocol {
             Protocol::TwoPc => {

@@ -1,11 +1,13 @@
-//! Jobs: a queue on disk; one worker that runs them one after another (a run takes all cores), owners in turn; and
-//! their replies until they expire.
+//! Jobs: a queue on disk; one thread of each process that runs them one after another (a run takes all cores), owners
+//! in turn; and their replies until they expire.
 //!
-//! A job's record says whether it is waiting, done or failed. That it is running is known in memory only: however the
-//! server ends, the job waits again at the next start and continues from its last checkpoint.
+//! A job's record says whether it is waiting, done or failed. Who runs it holds its [lease](lease): however that
+//! process ends, the job waits again, and the next one that looks continues from its last checkpoint.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod claims;
 mod failure;
+mod lease;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use super::sharing::check_secret;
 use super::storage::{Storage, entries, remove, without_ids};
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -33,7 +36,8 @@ use crate::session::metrics::Metrics;
 use crate::session::owner::Owner;
 use crate::session::wire::Refusal;
 use failure::failure;
-use queue::{Job, Queue, Running};
+use lease::Lease;
+use queue::{Job, Queue};
 
 /// Maximum number of jobs per owner that wait or run.
 const MAX_QUEUED: usize = 8;
@@ -72,7 +76,16 @@ enum State {
     Failed(String),
 }
 
-/// All jobs of a server.
+/// How a process runs the jobs of its store.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Runs {
+    /// It looks for jobs that a server has put there, as it has no clients of its own.
+    pub(super) scans: bool,
+    /// It ends when no job waits.
+    pub(super) until_empty: bool,
+}
+
+/// All jobs of a store, as one of its processes sees them.
 pub(super) struct Jobs {
     storage: Storage,
     plan: Digest,
@@ -81,52 +94,34 @@ pub(super) struct Jobs {
     changed: Condvar,
     stop: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
+    runs: Runs,
+    /// This process, in leases.
+    holder: String,
 }
 
 impl Jobs {
     /// Opens the jobs of a store; those that wait are queued in order of arrival.
-    pub(super) fn open(storage: Storage, context: RunContext, metrics: Arc<Metrics>) -> Result<Jobs, ServeError> {
-        let mut queue = Queue::default();
-        for owner in storage.owners() {
-            for folder in entries(&storage.jobs_folder(&owner)) {
-                let name = folder.file_name().and_then(|name| name.to_str());
-                let Some(id) = name.and_then(|name| name.parse::<Digest>().ok()) else {
-                    continue;
-                };
-                let path = folder.join(JOB);
-                if !path.is_file() {
-                    continue;
-                }
-                let record: JobRecord = match read(&path) {
-                    Ok(record) => record,
-                    Err(error) => {
-                        // One client's damaged record does not keep others waiting. If the job is requested again, its
-                        // record is written anew.
-                        let (owner, reason) = (owner.name(), error.name());
-                        tracing::warn!(owner, reason, "the record of a job cannot be read");
-                        continue;
-                    }
-                };
-                let Ok(request) = record.request.parse() else {
-                    continue;
-                };
-                if record.state == State::Queued {
-                    let owner = owner.clone();
-                    let job = Job { owner, id, request };
-                    tracing::info!(job = job.short(), "a job waits from before");
-                    queue.waiting.insert(record.submitted, job);
-                }
-            }
-        }
-        Ok(Jobs {
+    pub(super) fn open(
+        storage: Storage,
+        context: RunContext,
+        metrics: Arc<Metrics>,
+        runs: Runs,
+    ) -> Result<Jobs, ServeError> {
+        check_secret(storage.root(), &context.secret)?;
+        let jobs = Jobs {
             storage,
             plan: Digest(context.plan.hash()),
             context,
-            queue: Mutex::new(queue),
+            queue: Mutex::default(),
             changed: Condvar::new(),
             stop: Arc::default(),
             metrics,
-        })
+            runs,
+            holder: lease::holder()?,
+        };
+        let waiting = jobs.scan(&mut jobs.lock());
+        tracing::info!(waiting, holder = jobs.holder, "the jobs that wait from before");
+        Ok(jobs)
     }
 
     pub(super) fn storage(&self) -> &Storage {
@@ -156,6 +151,7 @@ impl Jobs {
     ) -> Result<JobState, Refusal> {
         let id = job_id(&self.plan, &keys, &request);
         let mut queue = self.lock();
+        self.refresh(&mut queue);
         let before = self.state(&queue, owner, &id);
         if !matches!(before, JobState::Unknown | JobState::Failed(_)) {
             return Ok(before);
@@ -215,14 +211,15 @@ impl Jobs {
 
     /// Runs jobs until the server stops. The current run then ends after its layer.
     pub(super) fn work(&self) {
-        while let Some((submitted, job)) = self.next() {
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&job)));
+        while let Some((submitted, job, lease)) = self.next() {
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&job, &lease)));
             let outcome = outcome.unwrap_or_else(|_| {
                 tracing::error!(job = job.short(), "a defect of this program ended a run");
                 Outcome::Failed(Failure::Other)
             });
             // Recorded before it stops being the running job, so that a client always sees one or the other.
             let ended = self.end(&job, &outcome);
+            drop(lease);
             let mut queue = self.lock();
             queue.running = None;
             if let (Outcome::Stopped, false) = (outcome, ended) {
@@ -239,7 +236,8 @@ impl Jobs {
                 self.storage.tidy(&owner);
                 {
                     // Held until they are deleted, so that no job is queued whose request is about to go.
-                    let queue = self.lock();
+                    let mut queue = self.lock();
+                    self.refresh(&mut queue);
                     let needed = queue.jobs().filter(|job| job.owner == owner);
                     let needed = needed.map(|job| job.request).collect();
                     self.storage.tidy_requests(&owner, &needed);
@@ -288,29 +286,7 @@ impl Jobs {
         }
     }
 
-    fn next(&self) -> Option<(u64, Job)> {
-        let mut queue = self.lock();
-        loop {
-            if self.stop.load(Ordering::SeqCst) {
-                return None;
-            }
-            if let Some((submitted, job)) = queue.take() {
-                queue.running = Some(Running {
-                    job: job.clone(),
-                    layer: 0,
-                    of: 0,
-                    part: 0.0,
-                    left: queue.whole,
-                    since: Instant::now(),
-                });
-                return Some((submitted, job));
-            }
-            let waited = self.changed.wait(queue);
-            queue = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn run(&self, job: &Job) -> Outcome {
+    fn run(&self, job: &Job, lease: &Lease) -> Outcome {
         let folder = self.folder(&job.owner, &job.id);
         let path = folder.join(JOB);
         let mut record: JobRecord = match read(&path) {
@@ -339,7 +315,12 @@ impl Jobs {
         let began = Instant::now();
         let record = Mutex::new(record);
         let watch = |event: JobEvent| {
-            self.lock().note(job, &event);
+            let state = {
+                let mut queue = self.lock();
+                queue.note(job, &event);
+                queue.state(&job.owner, &job.id)
+            };
+            state.iter().for_each(|state| lease.tell(state));
             if let JobEvent::Layer { .. } = event {
                 let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
                 record.attempts = 0;
@@ -355,7 +336,7 @@ impl Jobs {
             }
             Err(ServeError::Fhe(FheJobError::Stopped)) => {
                 self.forgive();
-                tracing::info!(job = job.short(), "job stopped after a layer: it goes on at the next start");
+                tracing::info!(job = job.short(), "job stopped after a layer: it goes on from there");
                 Outcome::Stopped
             }
             Err(error) => failed(job, &error),
@@ -403,10 +384,17 @@ impl Jobs {
     }
 
     fn state(&self, queue: &Queue, owner: &Owner, id: &Digest) -> JobState {
-        if let Some(state) = queue.state(owner, id) {
-            return state;
+        let (known, folder) = (queue.state(owner, id), self.folder(owner, id));
+        match known {
+            // Another process may run it, or have ended it.
+            Some(JobState::Queued { .. }) => {
+                if let Some(running) = lease::heard(&folder) {
+                    return running;
+                }
+            }
+            Some(state) => return state,
+            None => {}
         }
-        let folder = self.folder(owner, id);
         match read::<JobRecord>(&folder.join(JOB)).map(|record| record.state) {
             Ok(State::Done) => match fs::metadata(folder.join(REPLY)) {
                 Ok(metadata) => JobState::Done { bytes: metadata.len() },
@@ -414,8 +402,8 @@ impl Jobs {
             },
             Ok(State::Failed(why)) => JobState::Failed(Failure::named(&why)),
             // A job whose end could not be written waits for the next start.
-            Ok(State::Queued) => JobState::Queued { ahead: 0, left: 0 },
-            Err(_) => JobState::Unknown,
+            Ok(State::Queued) => known.unwrap_or(JobState::Queued { ahead: 0, left: 0 }),
+            Err(_) => known.unwrap_or(JobState::Unknown),
         }
     }
 

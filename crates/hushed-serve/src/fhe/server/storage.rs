@@ -1,11 +1,12 @@
 //! What a server keeps on disk for its clients: keys, requests, jobs, and incomplete uploads.
 //!
 //! ```text
-//! STORE/lock                                    one server at a time
+//! STORE/lock                                    one server at a time; workers come and go
+//! STORE/reply-secret.sha256                     a hash of the secret that all of them make replies with
 //! STORE/owners/OWNER/keys/ID/                   keys, as `hushed keys list` shows them
 //! STORE/owners/OWNER/requests/NAME.request      checked, waiting for their run
 //! STORE/owners/OWNER/uploads/KIND-NAME.part     not whole yet, and not checked
-//! STORE/owners/OWNER/jobs/ID/                   job.json, reply, checkpoints/
+//! STORE/owners/OWNER/jobs/ID/                   job.json, lease, reply, checkpoints/
 //! ```
 //!
 //! Every name is the hexadecimal form of a parsed hash, so nothing that a client writes becomes a path. An owner sees
@@ -24,6 +25,7 @@ use hushed_fhe::files::exchange::{self, RequestReader};
 use hushed_fhe::files::{FileError, keys};
 use hushed_fhe::plan::public_plan::Params;
 
+use super::sharing::check_locks;
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::record::{KEYS, KeyRecord, RECORD};
@@ -60,13 +62,15 @@ pub(super) struct Storage {
     busy: Mutex<HashSet<(Owner, Upload)>>,
     /// Held from the check of the limits until the file exists, so that two sessions cannot both get the last place.
     beginning: Mutex<()>,
-    _lock: File,
+    /// The server's alone; a worker has none.
+    _lock: Option<File>,
 }
 
 impl Storage {
     /// Opens or creates the store for this manifest.
     pub(super) fn open(root: &Path, plan: FhePlan, params: Params, limits: Limits) -> Result<Storage, ServeError> {
         make_folder(&root.join(OWNERS))?;
+        check_locks(root)?;
         let path = root.join("lock");
         let failed = || FileError::io("lock", &path);
         let lock = File::create(&path).map_err(failed());
@@ -74,6 +78,26 @@ impl Storage {
         if let Err(error) = lock.try_lock() {
             return Err(FheJobError::from(failed()(error.into())).into());
         }
+        Self::of(root, plan, params, limits, Some(lock))
+    }
+
+    /// The store of a server, which may be running.
+    pub(super) fn join(root: &Path, plan: FhePlan, params: Params) -> Result<Storage, ServeError> {
+        if !root.join(OWNERS).is_dir() {
+            return Err(FheJobError::NoStore { path: root.to_owned() }.into());
+        }
+        check_locks(root)?;
+        // A worker keeps nothing for clients, and deletes nothing of theirs.
+        Self::of(root, plan, params, Limits { quota: 0, keep: Duration::MAX }, None)
+    }
+
+    fn of(
+        root: &Path,
+        plan: FhePlan,
+        params: Params,
+        limits: Limits,
+        lock: Option<File>,
+    ) -> Result<Storage, ServeError> {
         let key_specs = plan.key_specs(&params).map_err(FheJobError::from)?;
         let key_bytes = keys::file_bytes(root, params.rlwe(), &key_specs);
         Ok(Storage {
@@ -87,6 +111,11 @@ impl Storage {
             beginning: Mutex::default(),
             _lock: lock,
         })
+    }
+
+    /// Where it is.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// The folder of an owner.

@@ -55,13 +55,12 @@ impl Queue {
         places.into_iter().map(|place| place.3).collect()
     }
 
-    /// Takes the next job.
-    pub(super) fn take(&mut self) -> Option<(u64, Job)> {
-        let submitted = self.order().into_iter().next()?;
+    /// Takes a waiting job to run it.
+    pub(super) fn take(&mut self, submitted: u64) -> Option<Job> {
         let job = self.waiting.remove(&submitted)?;
         self.begun += 1;
         self.served.insert(job.owner.clone(), self.begun);
-        Some((submitted, job))
+        Some(job)
     }
 
     /// The number of jobs that would run before a waiting one.
@@ -156,8 +155,9 @@ mod tests {
         assert_eq!(queue.place(|job| job.id == Digest([5; 32])), Some(4));
         assert_eq!(queue.place(|job| job.id == Digest([9; 32])), None);
         let mut taken = Vec::new();
-        while let Some((submitted, _)) = queue.take() {
-            taken.push(submitted);
+        while let Some(next) = queue.order().first().copied() {
+            queue.take(next).unwrap();
+            taken.push(next);
         }
         assert_eq!(taken, expected);
         assert!(queue.order().is_empty());

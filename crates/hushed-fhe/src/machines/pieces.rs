@@ -1,0 +1,275 @@
+//! The pieces of work of a dry run: nodes, the wide ones in tiles of a few vectors, with what each reads and makes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use hushed_ckks::CkksParams;
+use hushed_model::StepId;
+
+use super::trace::{Moved, Rule, TracedNode, TracedTape};
+use crate::plan::Prices;
+use crate::plan::steps::{Done, operations_of, seconds};
+use crate::simulate::{Counts, Op};
+use crate::slots::REFRESH_TILE;
+use crate::tape::encoder::COLUMNS;
+
+/// Vectors of a tile: a wide node is computed that many at a time, as refreshes are.
+const TILE: usize = REFRESH_TILE;
+
+/// Work that one machine does.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub seconds: f64,
+    /// The vectors that it reads, each once.
+    pub reads: Vec<u32>,
+    /// Primes that it reads of them.
+    pub limbs: usize,
+    /// Sums that it finishes, and how many vectors of them.
+    pub finishes: Option<(u32, usize)>,
+    /// Sums that it adds to, where it runs.
+    pub adds: Option<u32>,
+    /// The vectors that it makes.
+    pub makes: Range<u32>,
+}
+
+/// A dry run in pieces, in an order in which they can be done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pieces {
+    pub all: Vec<Piece>,
+    /// Primes of each vector.
+    pub vectors: Vec<usize>,
+    /// Vectors and primes of the sums that are kept where they are made.
+    pub sums: Vec<(usize, usize)>,
+    /// The vectors that every machine has from the start.
+    pub given: Vec<u32>,
+    /// Seconds of what every machine does for itself first: it splits the request, and makes masks.
+    pub before: f64,
+}
+
+impl Pieces {
+    /// Seconds of all pieces, one after the other.
+    pub fn seconds(&self) -> f64 {
+        self.before + self.all.iter().map(|piece| piece.seconds).sum::<f64>()
+    }
+
+    /// `None` for a run without a tape of columns: it was not recorded.
+    pub fn new(tapes: &[TracedTape], counts: &Counts, params: &CkksParams, prices: &Prices) -> Option<Pieces> {
+        let mut clock = Clock { counts, params, prices, steps: HashMap::new(), next: 0 };
+        let (mut made, mut columns) = (Pieces::default(), None);
+        for tape in tapes {
+            let reads = |node: &TracedNode| node.rule == Rule::Input(COLUMNS);
+            if !tape.nodes.iter().any(reads) {
+                // Of masks that all layers read.
+                made.before += clock.until(tape.end);
+                continue;
+            }
+            columns = Some(made.tape(tape, columns, &mut clock));
+        }
+        made.before += clock.until(counts.visits.len());
+        columns.map(|_| made)
+    }
+
+    /// Adds a tape that reads these columns; none are given to the first. Returns those that leave it.
+    fn tape(&mut self, tape: &TracedTape, columns: Option<Vec<u32>>, clock: &mut Clock<'_>) -> Vec<u32> {
+        let mut values: Vec<Made> = Vec::with_capacity(tape.nodes.len());
+        for node in &tape.nodes {
+            let seconds = clock.until(node.visits);
+            let operands: Vec<&Made> = node.inputs.iter().filter_map(|&of| values.get(of)).collect();
+            let value = match (&node.rule, &columns) {
+                (Rule::Input(COLUMNS), Some(columns)) => {
+                    self.before += seconds;
+                    Made::Vectors(columns.clone())
+                }
+                (Rule::Input(_), _) => {
+                    self.before += seconds;
+                    let given: Vec<u32> = self.vectors(node).collect();
+                    self.given.extend(&given);
+                    Made::Vectors(given)
+                }
+                _ => self.node(node, &operands, seconds),
+            };
+            values.push(value);
+        }
+        let outputs = values.iter().zip(&tape.nodes).filter(|(_, node)| node.rule == Rule::Output);
+        outputs.flat_map(|(value, _)| value.vectors()).copied().collect()
+    }
+
+    fn vectors(&mut self, node: &TracedNode) -> Range<u32> {
+        let from = self.vectors.len();
+        self.vectors.resize(from + node.shape.0 * node.shape.1, node.limbs);
+        from as u32..self.vectors.len() as u32
+    }
+
+    fn node(&mut self, node: &TracedNode, operands: &[&Made], seconds: f64) -> Made {
+        let of: Vec<&[u32]> = operands.iter().map(|made| made.vectors()).collect();
+        let count = node.shape.0 * node.shape.1;
+        let alone = |k: usize| move |of: &&[u32]| of.get(k.min(of.len().saturating_sub(1))).copied();
+        let all = || of.iter().flat_map(|of| of.iter().copied()).collect::<Vec<u32>>();
+        match &node.rule {
+            Rule::Same(moved) => {
+                let all = all();
+                return Made::Vectors(match moved {
+                    Moved::All => all,
+                    Moved::Range(range) => all.get(range.clone()).unwrap_or_default().to_vec(),
+                    Moved::Turned => {
+                        let (rows, columns) = node.shape;
+                        let at = |i: usize, j: usize| all.get(j * rows + i).copied();
+                        (0..rows).flat_map(|i| (0..columns).filter_map(move |j| at(i, j))).collect()
+                    }
+                });
+            }
+            Rule::Output => return Made::Vectors(all()),
+            Rule::Each if seconds == 0.0 && of.len() == 1 && of[0].len() == count => return Made::Vectors(all()),
+            Rule::Begun => {
+                let x = operands.last().map(|made| made.vectors()).unwrap_or_default();
+                let sums = match operands.first() {
+                    Some(Made::Sums(begun)) => *begun,
+                    _ => self.sum(count, node.limbs),
+                };
+                self.terms(node, &[x], sums, seconds);
+                return Made::Sums(sums);
+            }
+            Rule::Sum if of.iter().map(|of| of.len()).sum::<usize>() > TILE => {
+                let sums = self.sum(1, node.reads);
+                // Operands side by side, or one after the other.
+                let side = of.len() == 2 && of[0].len() == of[1].len();
+                let joined = all();
+                let of = if side { of.clone() } else { vec![joined.as_slice()] };
+                self.terms(node, &of, sums, seconds);
+                let makes = self.vectors(node);
+                self.finish(node, sums, makes.clone());
+                return Made::Vectors(makes.collect());
+            }
+            Rule::Finished => {
+                let makes = self.vectors(node);
+                if let Some(Made::Sums(sums)) = operands.first() {
+                    let share = seconds / count.max(1) as f64;
+                    for tile in tiles(makes.clone()) {
+                        self.finish(node, *sums, tile.clone());
+                        if let Some(last) = self.all.last_mut() {
+                            last.seconds = share * tile.len() as f64;
+                        }
+                    }
+                }
+                return Made::Vectors(makes.collect());
+            }
+            _ => {}
+        }
+        let makes = self.vectors(node);
+        let columns = node.shape.1.max(1);
+        // The vectors that vector k is made of.
+        let sources = |k: usize| -> Vec<u32> {
+            let from = |of: &[u32], range: Range<usize>| of.get(range).unwrap_or_default().to_vec();
+            let grid = |of: &[u32], column: usize, wide: usize| {
+                of.iter().copied().skip(column).step_by(wide.max(1)).collect::<Vec<u32>>()
+            };
+            match &node.rule {
+                Rule::Each => of.iter().filter_map(alone(k)).collect(),
+                Rule::Pairs => of.iter().flat_map(|of| from(of, 2 * k..(2 * k + 2).min(of.len()))).collect(),
+                Rule::Parts => of.iter().filter_map(alone(k / 2)).collect(),
+                Rule::Rows => of.iter().filter_map(alone(k / columns)).collect(),
+                Rule::Grid if of.len() == 2 => {
+                    let left = grid(of[0], k / columns, node.shape.0);
+                    left.into_iter().chain(grid(of[1], k % columns, columns)).collect()
+                }
+                _ => all(),
+            }
+        };
+        let whole = matches!(node.rule, Rule::All | Rule::Sum) || count <= TILE;
+        let tiles = if whole { vec![makes.clone()] } else { tiles(makes.clone()).collect() };
+        for tile in tiles {
+            let within = (tile.start - makes.start) as usize..(tile.end - makes.start) as usize;
+            let share = within.len() as f64 / count.max(1) as f64;
+            let mut reads: Vec<u32> = match node.rule {
+                Rule::Linear => all(),
+                _ => within.flat_map(sources).collect(),
+            };
+            reads.sort_unstable();
+            reads.dedup();
+            let (finishes, adds) = (None, None);
+            self.all.push(Piece { seconds: share * seconds, reads, limbs: node.reads, finishes, adds, makes: tile });
+        }
+        Made::Vectors(makes.collect())
+    }
+
+    fn sum(&mut self, vectors: usize, limbs: usize) -> u32 {
+        self.sums.push((vectors, limbs));
+        self.sums.len() as u32 - 1
+    }
+
+    /// Pieces that add terms of vectors with the same number to sums.
+    fn terms(&mut self, node: &TracedNode, of: &[&[u32]], sums: u32, seconds: f64) {
+        let count = of.first().map_or(0, |of| of.len());
+        let share = seconds / count.max(1) as f64;
+        for tile in tiles(0..count as u32) {
+            let range = tile.start as usize..tile.end as usize;
+            let mut reads: Vec<u32> = of.iter().flat_map(|of| of[range.clone()].iter().copied()).collect();
+            reads.sort_unstable();
+            reads.dedup();
+            self.all.push(Piece {
+                seconds: share * tile.len() as f64,
+                reads,
+                limbs: node.reads,
+                finishes: None,
+                adds: Some(sums),
+                makes: 0..0,
+            });
+        }
+    }
+
+    fn finish(&mut self, node: &TracedNode, sums: u32, makes: Range<u32>) {
+        let finishes = Some((sums, makes.len()));
+        self.all.push(Piece { seconds: 0.0, reads: Vec::new(), limbs: node.reads, finishes, adds: None, makes });
+    }
+}
+
+/// What a node makes.
+enum Made {
+    Vectors(Vec<u32>),
+    /// Unfinished, each machine its own.
+    Sums(u32),
+}
+
+impl Made {
+    fn vectors(&self) -> &[u32] {
+        match self {
+            Made::Vectors(all) => all,
+            Made::Sums(_) => &[],
+        }
+    }
+}
+
+fn tiles(all: Range<u32>) -> impl Iterator<Item = Range<u32>> {
+    all.clone().step_by(TILE).map(move |from| from..all.end.min(from + TILE as u32))
+}
+
+/// Seconds of the operations of a tally, visit by visit.
+struct Clock<'a> {
+    counts: &'a Counts,
+    params: &'a CkksParams,
+    prices: &'a Prices,
+    /// All operations of a step, from which the price of a product follows.
+    steps: HashMap<StepId, Vec<Done>>,
+    next: usize,
+}
+
+impl Clock<'_> {
+    /// Seconds of the visits from the last call's to this one.
+    fn until(&mut self, end: usize) -> f64 {
+        let visits = self.counts.visits.get(self.next..end).unwrap_or_default();
+        self.next = self.next.max(end);
+        // As few sums of floats as there are operations.
+        let mut all: BTreeMap<(StepId, Op, usize), u64> = BTreeMap::new();
+        for visit in visits {
+            for &(op, limbs, times) in &visit.operations {
+                *all.entry((visit.site, op, limbs)).or_default() += times;
+            }
+        }
+        let mut sum = 0.0;
+        for ((site, op, limbs), times) in all {
+            let step = self.steps.entry(site).or_insert_with(|| operations_of(self.counts, site));
+            sum += seconds((op, limbs, times), step, self.params, self.prices);
+        }
+        sum
+    }
+}
