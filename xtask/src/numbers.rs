@@ -34,7 +34,7 @@ fn row<'a>(line: &'a str, what: &str) -> Option<&'a str> {
 fn constant<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let line = line.strip_prefix("pub ").unwrap_or(line);
     let rest = line.strip_prefix("const ")?.strip_prefix(name)?.strip_prefix(": ")?;
-    Some(rest.split_once(" = ")?.1.strip_suffix(';')?)
+    rest.split_once(" = ")?.1.strip_suffix(';')
 }
 
 #[cfg(test)]

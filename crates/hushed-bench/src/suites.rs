@@ -130,14 +130,19 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(fhe::texts),
     },
     Suite {
+        name: "fhe-network",
+        about: "CKKS: one image through the trained networks of data/networks, which is read from the current folder",
+        kind: Kind::Local(fhe::networks),
+    },
+    Suite {
         name: "roofline",
         about: "CKKS: modular products a byte and a second of each primitive, beside the machine's peaks",
         kind: Kind::Local(ckks::roofline),
     },
 ];
 
-/// Measurements that `all` leaves out because they take too long, or need a card.
-pub const LONG: &[&str] = &["fhe-layer", "fhe-model", "fhe-text", "gpu"];
+/// Measurements that `all` leaves out because they take too long, or need a card or files.
+pub const LONG: &[&str] = &["fhe-layer", "fhe-model", "fhe-text", "fhe-network", "gpu"];
 
 pub fn suite(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name)

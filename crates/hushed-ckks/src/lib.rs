@@ -37,6 +37,6 @@ pub use error::{CkksError, CkksParamsError};
 pub use evaluator::{Evaluator, Hoisted, Tensor};
 pub use noise::Noise;
 pub use num_complex::Complex64;
-pub use params::{CkksLiteral, CkksParams, PRESETS, PrimeGroup};
+pub use params::{CkksLiteral, CkksParams, PRESETS, PrimeGroup, SHALLOW};
 pub use plaintext::Plaintext;
 pub use scale::Scale;

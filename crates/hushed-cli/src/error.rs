@@ -122,6 +122,15 @@ pub enum CliError {
     )]
     NoGeneration,
 
+    #[error("the manifest is of a model of text: give its public model, --public FILE")]
+    NoPublic,
+
+    #[error("give the tokens of texts: --tokens N, or with --protocol fhe --rows N; a network needs --protocol fhe")]
+    NoTokens,
+
+    #[error("--npy writes one array, and the network has {outputs} outputs: use --json")]
+    SeveralOutputs { outputs: usize },
+
     #[error("--lengths bucket needs --bucket N")]
     NoBucket,
 
@@ -208,6 +217,9 @@ impl CliError {
             | Self::OtherProtocol { .. }
             | Self::OtherTask { .. }
             | Self::NoKeysFolder
+            | Self::NoPublic
+            | Self::NoTokens
+            | Self::SeveralOutputs { .. }
             | Self::Preset { .. } => 2,
             Self::Serve(error) => error.category().exit_code(),
             Self::Gateway(error) => error.category().exit_code(),
@@ -262,6 +274,9 @@ impl CliError {
             | Self::OtherProtocol { .. }
             | Self::OtherTask { .. }
             | Self::NoKeysFolder
+            | Self::NoPublic
+            | Self::NoTokens
+            | Self::SeveralOutputs { .. }
             | Self::Preset { .. } => "usage",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),

@@ -1,18 +1,24 @@
-//! Folders with a graph (docs/networks.md): what `check` and `clear` say of them.
+//! Folders with a graph (docs/networks.md): what `check` and `clear` say of them, and their runs under a key.
+
+mod answers;
+mod under_key;
 
 use std::path::Path;
 use std::time::Instant;
 
 use hushed_model::counted;
 use hushed_model::graph::Node;
-use hushed_model::{Graph, Tensor};
-use serde_json::{Map, Value, json};
+use hushed_model::{Graph, Port};
+use serde_json::{Value, json};
 
 use crate::error::CliError;
-use crate::output::{Output, preview};
+use crate::output::Output;
+use answers::shown;
 
-/// Why neither protocol runs a graph.
-const CLEAR_ONLY: &str = "graphs run in the clear so far";
+pub use under_key::{Subject, calibrate, decrypt, encrypt, plan, run, verify};
+
+/// Why 2pc does not run a graph.
+const NOT_2PC: &str = "graphs run under fhe alone";
 
 /// Everything that is wrong with a folder, or a summary of it.
 pub fn check(folder: &Path, out: &Output) -> Result<(), CliError> {
@@ -29,15 +35,21 @@ pub fn check(folder: &Path, out: &Output) -> Result<(), CliError> {
     let (inputs, from) = ports(&mut graph.inputs());
     let (outputs, to) = ports(&mut graph.outputs());
     let nodes = graph.nodes().len() - inputs.len();
-    let refused = json!({ "supported": false, "reason": CLEAR_ONLY });
+    let fhe = under_key::possible(&graph).err().map(|error| error.to_string());
+    let said = |reason: Option<&str>| match reason {
+        Some(reason) => json!({ "supported": false, "reason": reason }),
+        None => json!({ "supported": true }),
+    };
+    let protocols: &[&str] = if fhe.is_none() { &["fhe"] } else { &[] };
     let object = json!({
-        "supported": true, "protocols": [], "details": { "2pc": refused, "fhe": refused },
+        "supported": true, "protocols": protocols,
+        "details": { "2pc": said(Some(NOT_2PC)), "fhe": said(fhe.as_deref()) },
         "graph": { "nodes": nodes, "parameters": graph.parameters(), "inputs": inputs, "outputs": outputs },
     });
     out.result(object, || {
+        let fhe = fhe.map_or_else(|| "supported".to_owned(), |reason| format!("not supported: {reason}"));
         format!(
-            "supported in the clear only: a graph of {}, {} parameters; from {} to {}\n- 2pc, fhe: not supported: \
-             {CLEAR_ONLY}",
+            "supported: a graph of {}, {} parameters; from {} to {}\n- 2pc: not supported: {NOT_2PC}\n- fhe: {fhe}",
             counted(nodes, "node"),
             graph.parameters(),
             from.join(", "),
@@ -54,16 +66,10 @@ pub fn clear(folder: &Path, bytes: &[u8], out: &Output) -> Result<(), CliError> 
     let inputs = graph.read_inputs(bytes)?;
     let start = Instant::now();
     let bar = out.progress(inputs.len() as u64, "inputs");
+    let ports: Vec<Port> = graph.outputs().map(Port::of).collect();
     for (index, tensors) in inputs.iter().enumerate() {
         let answers = graph.run(tensors)?;
-        let named = || graph.outputs().zip(&answers);
-        let entries = named().map(|(node, answer)| (node.name.clone(), nested(answer.shape(), answer.data())));
-        let object = json!({ "input_index": index, "outputs": entries.collect::<Map<_, _>>() });
-        out.result(object, || {
-            let shown: Vec<String> =
-                named().map(|(n, a): (_, &Tensor)| format!("{} {}", n.name, preview(a.data()))).collect();
-            format!("input {index}: {}", shown.join("; "))
-        })?;
+        shown(out, index, &ports, &answers)?;
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -72,16 +78,4 @@ pub fn clear(folder: &Path, bytes: &[u8], out: &Output) -> Result<(), CliError> 
         json!({ "inputs": inputs.len(), "seconds": seconds, "load_seconds": load_seconds }),
         &format!("{} in {seconds:.2} s, network read in {load_seconds:.2} s", counted(inputs.len(), "input")),
     )
-}
-
-/// The numbers as lists of this shape.
-fn nested(shape: &[usize], data: &[f64]) -> Value {
-    match shape {
-        [] => json!(data.first()),
-        [_] => json!(data),
-        [_, inner @ ..] => {
-            let size = inner.iter().product::<usize>().max(1);
-            data.chunks(size).map(|part| nested(inner, part)).collect::<Vec<_>>().into()
-        }
-    }
 }

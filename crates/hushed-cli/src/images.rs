@@ -90,6 +90,25 @@ impl Read {
         })
     }
 
+    /// The texts, cut or refused at `rows` tokens, or the images.
+    pub fn within(&self, model: &Public, rows: usize, too_long: &Truncate) -> Result<Vec<Item>, CliError> {
+        Ok(match self {
+            Read::Texts(texts) => {
+                let tokens = too_long.tokens_within(model, texts, rows, false)?;
+                tokens.into_iter().map(Item::from).collect()
+            }
+            Read::Images(files) => pixels(model, files)?.into_iter().map(Item::from).collect(),
+        })
+    }
+
+    /// The same without empty texts.
+    pub fn without_blanks(mut self) -> Read {
+        if let Read::Texts(texts) = &mut self {
+            texts.retain(|text| !text.trim().is_empty());
+        }
+        self
+    }
+
     /// Pairs of a query with each text, as a classifier reads them.
     pub fn pairs(&self, model: &Public, query: &str, too_long: &Truncate) -> Result<Vec<Item>, CliError> {
         let Read::Texts(texts) = self else {

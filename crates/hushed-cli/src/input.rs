@@ -68,6 +68,15 @@ pub enum Given {
 }
 
 impl Scorable {
+    /// The bytes of what a network reads; `None` for items.
+    pub fn numbers(&self) -> Result<Option<Vec<u8>>, CliError> {
+        match (&self.text, &self.input) {
+            (Some(text), _) => Ok(Some(text.clone().into_bytes())),
+            (None, Some(path)) => read(path).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
     pub fn read(&self) -> Result<Given, CliError> {
         let texts = || Texts::of(self.text.clone(), self.input.clone()).read();
         match &self.choices {

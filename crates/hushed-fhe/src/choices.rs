@@ -42,12 +42,27 @@ pub struct Choices {
     /// The layers, if the model is a decoder; then `layers` is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder: Option<DecoderChoice>,
+    /// The norm after the layers of an encoder, if they begin with norms of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm: Option<NormChoice>,
     /// How the choices were found.
     #[serde(default)]
     pub report: Report,
 }
 
 impl Choices {
+    /// The same for a decoder that is recorded, as choices of layers that begin with norms.
+    ///
+    /// # Errors
+    /// [`ChoicesError::Unusable`] for choices of an encoder, or of a sigmoid.
+    pub(crate) fn of_layers(&self) -> Result<Choices, ChoicesError> {
+        let unusable = |what: &str| ChoicesError::Unusable { what: what.to_owned() };
+        let decoder = self.decoder.as_ref().ok_or_else(|| unusable("the calibration is of an encoder"))?;
+        let layers = decoder.layers.iter().map(DecoderLayerChoice::of_softmax).collect::<Option<_>>();
+        let layers = layers.ok_or_else(|| unusable("the calibration is for another function of scores"))?;
+        Ok(Choices { norm: Some(decoder.norm.clone()), ..Choices::unnamed(self.rows, layers, None) })
+    }
+
     /// Choices that no calibration of a file has made.
     pub(crate) fn unnamed(rows: usize, layers: Vec<LayerChoice>, classifier: Option<ClassifierChoice>) -> Choices {
         Choices {
@@ -59,6 +74,7 @@ impl Choices {
             layers,
             classifier,
             decoder: None,
+            norm: None,
             report: Report::default(),
         }
     }

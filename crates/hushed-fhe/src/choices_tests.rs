@@ -30,6 +30,7 @@ fn choices() -> Choices {
         layers: vec![layer],
         classifier: None,
         decoder: None,
+        norm: None,
         report: Report::default(),
     }
 }

@@ -1,6 +1,6 @@
 //! The contents of a reply, computed in the clear from the published model.
 
-use hushed_model::{Block, Model, Program, StepId, TokenIds, here, plain};
+use hushed_model::{Block, Item, Model, Program, StepId, TokenIds, here, plain};
 
 use crate::error::FheError;
 use crate::plan::public_plan::AnswerRows;
@@ -45,7 +45,7 @@ pub fn all_rows(program: &Program, text: &TokenIds) -> Result<Vec<f64>, FheError
 ///
 /// # Errors
 /// The model's errors.
-pub fn last_row(program: &Program, text: &TokenIds) -> Result<Vec<f64>, FheError> {
+pub fn last_row<T: Clone + Into<Item>>(program: &Program, text: &T) -> Result<Vec<f64>, FheError> {
     let mut row = Vec::new();
     plain::run(program, vec![text.clone()], |step, x| {
         if matches!(step.block, Block::Norm(_)) && step.id.layer().is_none() {

@@ -146,7 +146,7 @@ impl FheError {
     pub(crate) fn shape(at: StepId) -> FheError {
         FheError::Unsupported {
             what: format!("{at}: a program of this shape"),
-            remedy: "encoders with a sum and a norm after each block can be run",
+            remedy: "encoders with a norm before each block, or after each sum, can be run",
         }
     }
 

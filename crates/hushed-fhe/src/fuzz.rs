@@ -25,7 +25,7 @@ use crate::plan::public_plan::{AnswerRows, Canary, FhePlan, Lengths, insecure_pl
 pub const EDIT: usize = 3;
 
 /// The values that replace fields; one more choice removes the field. `null` is how JSON writes NaN.
-fn values() -> [Value; 16] {
+pub(crate) fn values() -> [Value; 16] {
     [
         json!(0),
         json!(1),
@@ -213,7 +213,7 @@ fn used(plan: &FhePlan, params: &Arc<CkksParams>) {
     let specs = plan.key_specs(params);
     let bytes = specs.map(|specs| crate::files::keys::file_bytes(name(), params.rlwe(), &specs));
     assert!(bytes.is_ok());
-    assert!(exchange::request_bytes(plan, params).is_ok() && plan.reply_scale().is_ok());
+    assert!(exchange::request_bytes(plan, params).is_ok() && plan.reply.scale().is_ok());
     assert!(exchange::reply_bytes(plan, params) > 0 && plan.request_ciphertexts() > 0);
     #[cfg(any(feature = "client", test))]
     packed(plan, params);
@@ -354,7 +354,7 @@ pub fn head((plan, params): &Seed, data: &[u8]) {
 /// Those of the encoder, and of writing the reply.
 pub fn forged_reply((plan, params): &Seed, head: &exchange::ReplyHead, value: f64) -> Result<Vec<u8>, FheError> {
     let slots = vec![value; params.slots()];
-    let (limbs, scale) = (plan.reply.limbs, plan.reply_scale()?);
+    let (limbs, scale) = (plan.reply.limbs, plan.reply.scale()?);
     let plain = Encoder::new(params).encode_real(&slots, limbs, scale)?;
     let mut ct = Ciphertext::zero(params, limbs, scale)?;
     Evaluator::without_keys(params).add_plain_assign(&mut ct, &plain)?;

@@ -1,10 +1,10 @@
 //! A program over [`Slots`], layer by layer, so that a run can stop and resume between layers. The client computes
 //! everything before the first layer.
 //!
-//! | layout | encoders | decoders |
-//! |---|---|---|
-//! | a batch, one vector per column | `encoder.rs` | `decoder.rs` |
-//! | packed rows: one text, or a few | `encoder.rs` | `packed_decoder.rs` |
+//! | layout | encoders | decoders with LayerNorm | decoders with RMSNorm |
+//! |---|---|---|---|
+//! | a batch, one vector per column | `encoder.rs` | `encoder.rs` | `decoder.rs` |
+//! | packed rows: one text, or a few | `encoder.rs` | refused | `packed_decoder.rs` |
 
 mod beside;
 mod blocks;
@@ -26,6 +26,7 @@ use crate::ops::packed::rows::PackedRows;
 use crate::packing::{Interleave, Layout};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
+use crate::tape::encoder::recorded;
 
 pub use decoder::DecoderPass;
 pub use encoder::Pass;
@@ -45,10 +46,10 @@ pub fn forward_pass<'a, S: Slots>(
     texts: Texts<S::Value>,
     bound: f64,
 ) -> Result<Box<dyn ForwardPass<'a, S> + 'a>, FheError> {
-    if placement.pairs && !matches!(texts, Texts::Last(..)) {
+    if placement.pairs && (!matches!(texts, Texts::Last(..)) || recorded(program)) {
         return Err(FheError::Unsupported {
             what: "columns in pairs".to_owned(),
-            remedy: "they are for batches of decoders",
+            remedy: "they are for batches of decoders with RMSNorm",
         });
     }
     if placement.per_place > 1 && !matches!(texts, Texts::Columns(RowsKnown::Public { .. })) {
@@ -59,11 +60,20 @@ pub fn forward_pass<'a, S: Slots>(
     }
     Ok(match texts {
         Texts::Columns(rows) => Box::new(Pass::new(on, program, choices, placement, rows, bound)?),
+        Texts::Last(layout, answer, real) if recorded(program) => {
+            Box::new(Pass::last(on, (program, choices), placement, (layout, answer, real), bound)?)
+        }
         Texts::Last(layout, answer, real) => {
             let pass = DecoderPass::new(on, program, choices, placement, layout, bound)?;
             Box::new(pass.answering(answer).masked_by(real)?)
         }
         Texts::Packed(rows) => Box::new(Pass::packed(on, program, choices, placement, rows, bound)?),
+        Texts::PackedLast(..) if recorded(program) => {
+            return Err(FheError::Unsupported {
+                what: "a decoder with LayerNorm, in packed rows".to_owned(),
+                remedy: "omit --texts to plan a batch",
+            });
+        }
         Texts::PackedLast(layout, answer) => {
             let read = (layout, answer);
             Box::new(PackedDecoderPass::new(on, program, choices, placement, read, bound)?)

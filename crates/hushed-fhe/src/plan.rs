@@ -57,6 +57,7 @@ use crate::packing::Layout;
 use crate::plan::offer::{answered_logits, reply_form};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, ReplyForm};
+use crate::tape::encoder::{least_upload, recorded};
 use search::smaller::{THIN_ROWS, thin};
 use search::{Bounds, Dry};
 
@@ -231,6 +232,7 @@ impl FhePlanReport {
                 let head = program.attentions().next().map_or(1, |a| a.heads.width);
                 let mut bounds = Bounds {
                     floor: on.floor(),
+                    upload: least_upload(&on, &program)?,
                     top: on.top(),
                     rows: options.rows,
                     room: options.max_memory,
@@ -341,7 +343,7 @@ fn rotations(keys: &KeySpecs, bootstrap: &KeySpecs) -> usize {
     elements.len()
 }
 
-/// Whether columns of this program may be paired: those of a decoder.
+/// Whether columns of this program may be paired: those of a decoder with RMSNorm.
 fn may_pair(program: &Program) -> bool {
-    program.vocabulary().is_some() && program.width().is_multiple_of(2)
+    !recorded(program) && program.width().is_multiple_of(2)
 }

@@ -51,7 +51,7 @@ pub(crate) fn largest(program: &Program, choices: &Choices) -> Result<f64, FheEr
     let none = || ChoicesError::Unusable { what: "the calibration has no layers".to_owned() };
     let (_, norm) = program.norms().last().ok_or_else(none)?;
     let last = choices.layers.last().map(|layer| &layer.feed_forward_norm);
-    let last = choices.decoder.as_ref().map(|d| &d.norm).or(last);
+    let last = choices.decoder.as_ref().map(|d| &d.norm).or(choices.norm.as_ref()).or(last);
     let bound = last.ok_or_else(none)?.bound;
     let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
     let columns = gain.iter().zip(offset.iter());

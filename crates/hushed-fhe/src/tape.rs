@@ -5,7 +5,8 @@
 //! no refresh and no key. It says where vectors may be refreshed ([`Op::Mark`]), as only there their numbers are within
 //! their bound.
 //!
-//! Encoders run like this ([`crate::Pass`]), a layer at a time; decoders do not yet.
+//! Encoders and decoders with LayerNorm run like this ([`crate::Pass`]), a layer at a time; decoders with RMSNorm do
+//! not yet.
 
 pub(crate) mod answer;
 pub(crate) mod assign;
@@ -209,8 +210,9 @@ pub(crate) enum Holds {
     Share { row: usize, value: f64 },
     /// `value` in the rows of each place's text of this number, divided by their number; or in the first of them.
     OfText { text: usize, value: f64, first: bool },
-    /// For diagonal `diagonal` of scores: `token` where the key is a token of the row's text, `other` elsewhere.
-    Keys { diagonal: usize, token: f64, other: f64 },
+    /// For diagonal `diagonal` of scores: `token` where the key is a token of the row's text, and with `causal` not
+    /// after the row; `other` elsewhere.
+    Keys { diagonal: usize, causal: bool, token: f64, other: f64 },
 }
 
 /// Rows of the tokens of each text.
@@ -286,10 +288,10 @@ impl Holds {
                     true => one(of.number == *text && of.length > 0 && row == of.first, *value),
                     false => one(of.number == *text && of.has(row), shared(&of, *value)),
                 },
-                Holds::Keys { diagonal, token, other } => match of.has((row + diagonal) % m) {
-                    true => *token,
-                    false => *other,
-                },
+                Holds::Keys { diagonal, causal, token, other } => {
+                    let key = (row + diagonal) % m;
+                    if of.has(key) && (!causal || key <= row) { *token } else { *other }
+                }
             }
         };
         texts.layout.vector(texts.layout.texts(), at)

@@ -2,8 +2,9 @@
 //! rows), and choices measured on it, with its own texts as the sample.
 
 use hushed_ckks::poly::Inverse;
+use hushed_math::rng::splitmix::SplitMix;
 use hushed_model::plain::activation as exact;
-use hushed_model::{Attention, Block, Layer, Linear, Matrix, Network, Norm, Pool};
+use hushed_model::{Attention, Block, Layer, Linear, Matrix, Model, Network, Norm, Pixels, Pool};
 
 use super::choices::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval, LayerChoice, NormChoice,
@@ -362,4 +363,20 @@ pub(crate) fn hidden<S: Slots>(encoder: &Encoder<'_, S>, real: S::Value) -> Inpu
     let place = (Heights::Least, Outputs::AtLeast(on.floor()), Vec::new());
     let made = computed(on, encoder.masks().unwrap(), inputs, place, &mut |_, _| Ok(())).unwrap();
     Hidden::ALL.iter().zip(made).map(|(which, v)| (which.name(), vec![v])).collect()
+}
+
+/// Images of gradients and of noise for a model.
+pub(crate) fn images(model: &Model, count: usize) -> Vec<Pixels> {
+    let preprocess = model.public.images.as_ref().unwrap();
+    let mut dice = SplitMix(7);
+    let mut image = |kind: usize| {
+        let mut point = |place: usize| match kind % 3 {
+            0 => dice.next_u64() as u8,
+            1 => (place * (kind + 1) / 13) as u8,
+            _ => (dice.next_u64() % 64) as u8 + (place / (kind + 3) * 7 % 192) as u8,
+        };
+        let points = (0..preprocess.side.pow(2) * 3).map(&mut point).collect();
+        preprocess.of_points(points).unwrap()
+    };
+    (0..count).map(&mut image).collect()
 }

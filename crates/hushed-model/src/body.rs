@@ -34,7 +34,8 @@ impl Body {
     pub fn program_of_all_rows(&self) -> Program {
         match self {
             Body::Decoder(decoder) => decoder.program_of_all_rows(),
-            Body::Encoder(_) | Body::Embedder(_) | Body::Vision(_) => self.program(),
+            Body::Vision(vision) => vision.program_of_all_rows(),
+            Body::Encoder(_) | Body::Embedder(_) => self.program(),
         }
     }
 

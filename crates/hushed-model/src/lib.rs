@@ -48,7 +48,7 @@ pub use folder::{
 };
 pub use generate::drafts::prompt_lookup;
 pub use generate::{Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};
-pub use graph::{Graph, NodeFault, Tensor};
+pub use graph::{Graph, NodeFault, Port, Tensor};
 pub use images::{Item, Pixels, Preprocess, Resample, ResizeTo};
 pub use matrix::Matrix;
 pub use model::{

@@ -274,6 +274,15 @@ impl Program {
         self
     }
 
+    /// The same steps with changed blocks, from the first to the last.
+    ///
+    /// # Errors
+    /// The first of `change`.
+    pub fn changed<E>(mut self, change: impl FnMut(&mut Step) -> Result<(), E>) -> Result<Program, E> {
+        self.steps.iter_mut().try_for_each(change)?;
+        Ok(self)
+    }
+
     /// The norms with their names, including those inside blocks.
     pub fn norms(&self) -> impl Iterator<Item = (StepId, &Norm)> {
         self.steps.iter().flat_map(Step::norms)
@@ -430,6 +439,15 @@ impl Program {
     pub fn classifier(&self) -> Option<&Classifier> {
         match self.steps.last().map(|step| &step.block) {
             Some(Block::Head(classifier)) => Some(classifier),
+            _ => None,
+        }
+    }
+
+    /// The map to one number per class, if the program ends in one: that of a text classifier's head, or of images.
+    pub fn classes(&self) -> Option<&Linear> {
+        match self.steps.last().map(|step| &step.block) {
+            Some(Block::Head(classifier)) => Some(&classifier.classes),
+            Some(Block::Classes(classes)) => Some(classes),
             _ => None,
         }
     }

@@ -26,8 +26,8 @@ use crate::prune::prune;
 use crate::tokens::{TokenIds, TooLong};
 
 pub use gpt2::{
-    large_generator, large_generator_with, published_generator, random_generator, ternary_generator, tiny_generator,
-    tiny_generator_config, tiny_generator_folder,
+    large_generator, large_generator_with, published_generator, published_generator_of_all_rows, random_generator,
+    ternary_generator, tiny_generator, tiny_generator_config, tiny_generator_folder,
 };
 pub use ternary::{ternary_config, ternary_network, tiny_ternary, tiny_ternary_with};
 pub use variants::{variant, variant_folder, variants};

@@ -29,12 +29,24 @@ pub struct VisionNetwork {
 impl VisionNetwork {
     /// The program of these layers.
     pub fn program(&self) -> Program {
+        self.program_by(Queries::First)
+    }
+
+    /// The same with all rows going through the last layer, for runs where a single row is no cheaper.
+    pub fn program_of_all_rows(&self) -> Program {
+        self.program_by(Queries::All)
+    }
+
+    fn program_by(&self, read: Queries) -> Program {
         let (mut p, x) = Builder::new("patches", Block::Patches(self.patches.clone()));
         let x = match &self.first_norm {
             Some(norm) => p.step("patches.norm", Block::Norm(norm.clone()), &[x]),
             None => x,
         };
-        let first = layers(&mut p, x, &self.layers, Queries::First);
+        let mut first = layers(&mut p, x, &self.layers, read);
+        if read == Queries::All {
+            first = p.step("first", Block::Pool(Pool::First), &[first]);
+        }
         let first = p.step("norm", Block::Norm(self.norm.clone()), &[first]);
         match (&self.classes, &self.projection) {
             (Some(classes), _) => p.step("head", Block::Classes(classes.clone()), &[first]),

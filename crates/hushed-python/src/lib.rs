@@ -14,6 +14,7 @@ mod encoder;
 mod errors;
 mod generator;
 mod kept;
+mod network;
 mod plan;
 mod searcher;
 mod server;
@@ -38,6 +39,8 @@ mod _native {
     use super::encoder::Encoder;
     #[pymodule_export]
     use super::generator::{Generation, Generator};
+    #[pymodule_export]
+    use super::network::{is_network, network_decrypt, network_encrypt, network_keygen, network_plan, network_run};
     #[pymodule_export]
     use super::plan::plan;
     #[pymodule_export]

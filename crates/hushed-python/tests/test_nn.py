@@ -158,3 +158,37 @@ if importlib.util.find_spec("torch"):
         assert code == 0, error
         expected = net(torch.tensor([[1.0, 2, 3, 4, 5, 6]]))[0].tolist()
         np.testing.assert_allclose(rows[0]["outputs"]["1"], expected, atol=1e-5)
+
+
+def test_a_compiled_network_answers_under_a_key(tmp_path):
+    net = saved(tmp_path / "mlp")
+    inputs = np.sin(np.arange(24 * 6).reshape(24, 6) * 1.7)
+    run = hushed.compile(tmp_path / "mlp", inputs[:20], work=tmp_path / "work", inputs=2)
+    assert run.plan["parameters"] == "n15-shallow-16x40" and run.plan["inputs"] == 2
+    evaluation = run.keygen()
+    reply = run.run(run.encrypt(inputs[20:22]), keys=evaluation, threads=1)
+    found = run.decrypt(reply)
+    (tmp_path / "inputs.npy").unlink(missing_ok=True)
+    np.save(tmp_path / "inputs.npy", inputs[20:22])
+    code, rows, error = command("clear", tmp_path / "mlp", "--input", tmp_path / "inputs.npy", "--json")
+    assert code == 0, error
+    expected = np.array([row["outputs"]["last"] for row in rows[:2]])
+    assert found.shape == (2, 3) and np.abs(found - expected).max() <= run.plan["error"]
+    # Nothing is left but what belongs to the parties.
+    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["calibration-fhe.json", "keys", "manifest.json"]
+    with pytest.raises(hushed.HushedError, match="already exists"):
+        run.keygen()
+    with pytest.raises(hushed.HushedError, match="number beyond"):
+        run.encrypt(inputs[:1] * 1000)
+    with pytest.raises(hushed.InputError):
+        run.encrypt(np.zeros((1, 5)))
+    with pytest.raises(hushed.HushedError):
+        run.run(b"no request")
+    with pytest.raises(hushed.UsageError):
+        hushed.compile(tmp_path, inputs)
+    # A module, in a folder that goes with the object.
+    other = hushed.compile(net, inputs[:4])
+    work = other.manifest.parent
+    assert other.plan["input"] == {"name": "x", "shape": [6]} and work.is_dir()
+    del other
+    assert not work.exists()

@@ -26,7 +26,7 @@ use hushed_rlwe::params::sparse_security_limit;
 use hushed_rlwe::{RlweLiteral, RlweParams};
 
 pub use failure::log2_failure;
-pub use presets::PRESETS;
+pub use presets::{PRESETS, SHALLOW};
 pub use primes::PrimeGroup;
 pub use report::{ParamsReport, SwitchKeySize};
 
@@ -376,6 +376,7 @@ mod tests {
             (CkksParams::n16_boot_precise().unwrap(), 1660.0, 14),
             (CkksParams::n15_boot().unwrap(), 840.0, 3),
             (CkksParams::n15_shallow().unwrap(), 840.0, 16),
+            (CkksParams::n14_shallow().unwrap(), 390.0, 6),
         ] {
             let found = params.rlwe().log2_qp();
             assert!((found - bits).abs() < 0.01, "{}: {found}", params.name());
@@ -392,6 +393,7 @@ mod tests {
             (CkksParams::n16_boot().unwrap(), 4),
             (CkksParams::n15_boot().unwrap(), 8),
             (CkksParams::n15_shallow().unwrap(), 6),
+            (CkksParams::n14_shallow().unwrap(), 4),
         ] {
             let rlwe = params.rlwe();
             let limbs = params.max_limbs();

@@ -8,6 +8,7 @@
 //! | `n16-boot-14x40-precise` | 50 | 3×40 | 14×40 | 6×50, 2×30, 45 | 3×50 | 7×50 to 12×50 | 1660 | 1684 |
 //! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 46, 2×32 | 840 | 841 |
 //! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
+//! | `n14-shallow-6x40` | 50 | – | 6×40 | – | – | 2×50 | 390 | 417 |
 //!
 //! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: after a bootstrap with full slots the
 //! worst slot has one bit more than with `n16-boot-14x40` ([`MEASURED`]), at the price of larger keys and slower first
@@ -30,7 +31,11 @@ use super::{CkksLiteral, CkksParams, PrimeGroup};
 use crate::error::CkksParamsError;
 
 /// Names of the presets, for [`CkksParams::preset`].
-pub const PRESETS: &[&str] = &["n16-boot-14x40", "n16-boot-14x40-precise", "n15-boot-3x40", "n15-shallow-16x40"];
+pub const PRESETS: &[&str] =
+    &["n16-boot-14x40", "n16-boot-14x40-precise", "n15-boot-3x40", "n15-shallow-16x40", "n14-shallow-6x40"];
+
+/// Names of the presets without bootstrapping, the cheapest first.
+pub const SHALLOW: &[&str] = &["n14-shallow-6x40", "n15-shallow-16x40"];
 
 /// Bits left after a bootstrap of full slots, uniform in the unit square: in the worst slot and on average. Measured
 /// once (docs/benchmarks.md), not computed. Only `certified_bits` is promised.
@@ -75,6 +80,14 @@ const N15_SHALLOW: CkksLiteral = CkksLiteral {
     certified_bits: 18,
 };
 
+const N14_SHALLOW: CkksLiteral = CkksLiteral {
+    name: "n14-shallow-6x40",
+    log_n: 14,
+    levels: PrimeGroup::new(6, 40),
+    special: PrimeGroup::new(2, 50),
+    ..N15_SHALLOW
+};
+
 impl CkksParams {
     /// The preset named `name`, one of [`PRESETS`].
     ///
@@ -86,6 +99,7 @@ impl CkksParams {
             "n16-boot-14x40-precise" => Self::n16_boot_precise(),
             "n15-boot-3x40" => Self::n15_boot(),
             "n15-shallow-16x40" => Self::n15_shallow(),
+            "n14-shallow-6x40" => Self::n14_shallow(),
             _ => Err(CkksParamsError::UnknownPreset { available: PRESETS }),
         }
     }
@@ -121,6 +135,11 @@ impl CkksParams {
     /// For shallow circuits without bootstrapping: N = 2^15, 16 levels.
     pub fn n15_shallow() -> Result<Arc<Self>, CkksParamsError> {
         Self::new(N15_SHALLOW)
+    }
+
+    /// For the shallowest circuits: N = 2^14, 6 levels.
+    pub fn n14_shallow() -> Result<Arc<Self>, CkksParamsError> {
+        Self::new(N14_SHALLOW)
     }
 
     /// The chain of [`CkksParams::n16_boot`] with `levels` levels and seven special primes, over a ring of degree
@@ -173,6 +192,15 @@ impl CkksParams {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The cheaper a set is, the fewer levels it has; each has as many key-switching primes as the table allows.
+    #[test]
+    fn sets_without_bootstrapping_are_in_order() {
+        let sets: Vec<_> = SHALLOW.iter().map(|name| CkksParams::preset(name).unwrap()).collect();
+        assert!(sets.is_sorted_by(|a, b| a.n() < b.n() && a.levels() < b.levels()));
+        let without: Vec<_> = PRESETS.iter().filter(|n| !CkksParams::preset(n).unwrap().can_bootstrap()).collect();
+        assert!(without.len() == SHALLOW.len() && without.iter().all(|name| SHALLOW.contains(name)));
+    }
 
     #[test]
     fn the_measured_bits_are_those_of_the_guide() {

@@ -6,12 +6,13 @@ mod write;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::{Declared, FUNCTIONS, Model, Range, Ranges, calibrate_layers, counted};
+use hushed_model::{Declared, FUNCTIONS, Graph, Model, Range, Ranges, calibrate_layers, counted};
 use hushed_mpc::{Bound, Fit, LEAST_COSINE, MARGIN, Trial, choose, choose_norms, fits};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::CliError;
+use crate::graphs;
 use crate::images::{self, Read};
 use crate::input::{self, Begin, PublicHead, Truncate};
 use crate::output::Output;
@@ -43,7 +44,8 @@ Examples:
   hushed calibrate DIR --input data/sample.txt
   hushed calibrate DIR --input data/sample.txt --declare --force
   hushed calibrate DIR --input data/sample.txt --output /tmp/c.json --json
-  hushed calibrate DIR --protocol fhe --input data/sample.txt --hostile data/hostile.txt --rows 128"
+  hushed calibrate DIR --protocol fhe --input data/sample.txt --hostile data/hostile.txt --rows 128
+  hushed calibrate DIR --protocol fhe --input numbers.npy     a network (docs/networks.md)"
 )]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
@@ -100,11 +102,14 @@ impl Args {
         match self.protocol {
             Protocol::TwoPc => self.two_parties(out),
             Protocol::Fhe => {
-                let option = "--image";
-                let input = self.input.as_deref().ok_or(CliError::OtherProtocol { option })?;
                 let path = self.path("calibration-fhe.json");
                 self.overwrite.check(&path)?;
-                self.fhe.run(out, &self.dir, input, &path, &self.too_long)
+                if Graph::is_in(&self.dir) {
+                    let option = "--image";
+                    let input = self.input.as_deref().ok_or(CliError::OtherProtocol { option })?;
+                    return write(&graphs::calibrate(&self.dir, &input::read(input)?, out)?, &path);
+                }
+                self.fhe.run(out, &self.dir, self.sample()?, &path, &self.too_long)
             }
         }
     }

@@ -199,15 +199,15 @@ fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
 
 /// The same for encryption. What a plan then finds too long or too deep, `hushed plan` says.
 fn encrypted(s: &Summary, model: &Model) -> Result<String, String> {
-    let runs = |limits: &str| match hushed_fhe::can_run(&model.program()) {
+    let runs = |limits: &str| match hushed_fhe::can_run(&model.program_of_all_rows()) {
         Ok(()) => Ok(limits.to_owned()),
         Err(error) => Err(error.to_string()),
     };
     let reason = match (model.public.task(), s.pooling) {
         (Task::Generate, _) => {
-            "see docs/ensi.md: the logits of the next token of some decoders, by calibrate, plan and fhe"
+            return runs("the logits of the next token, in batches; hushed plan says for which lengths");
         }
-        _ if s.image_side.is_some() => "it reads images",
+        _ if s.image_side.is_some() => "requests of images cannot be made yet; calibrate, plan and verify take them",
         (Task::Classify, _) => {
             return runs("all logits; hushed plan says for which lengths");
         }

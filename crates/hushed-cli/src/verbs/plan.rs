@@ -9,7 +9,7 @@ mod words;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::counted;
+use hushed_model::{Graph, counted};
 use hushed_mpc::plan::{Entry, Pace, Plan, PlanError, Request};
 use hushed_mpc::{Answers, Link, Memory, NoLink, parse_bandwidth, parse_round_trip};
 use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, Net, ServeError, read_prefix};
@@ -21,7 +21,7 @@ use crate::input::PublicHead;
 use crate::output::Output;
 use sum::Sum;
 
-pub use fhe::read_choices;
+pub use fhe::{DEFAULT_SET, read_choices};
 
 /// Print what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]
@@ -48,7 +48,8 @@ Examples:
   hushed plan DIR --images 1 --answers logits
   hushed plan DIR --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json \\
     --max-memory 22
-  hushed plan DIR --protocol fhe --rows 128 --machines 1,4,16,64 --cores 2 --net 10gbit"
+  hushed plan DIR --protocol fhe --rows 128 --machines 1,4,16,64 --cores 2 --net 10gbit
+  hushed plan DIR --protocol fhe --calibration DIR/calibration-fhe.json --manifest manifest.json   a network"
 )]
 pub struct Args {
     /// The model folder; its weights are not read
@@ -60,13 +61,7 @@ pub struct Args {
     protocol: Protocol,
 
     /// Tokens of each text of a pass, special ones included
-    #[arg(
-        long,
-        value_name = "N,…",
-        required_unless_present_any = ["rows", "images", "token_counts"],
-        value_delimiter = ',',
-        env = "HUSHED_TOKENS"
-    )]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', env = "HUSHED_TOKENS")]
     tokens: Vec<usize>,
 
     /// With a model of images: images per pass
@@ -163,7 +158,12 @@ enum Protocol {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let graph = Graph::is_in(&self.dir);
+        if self.tokens.is_empty() && self.images == 0 && !graph && !self.fhe.sized() {
+            return Err(CliError::NoTokens);
+        }
         match self.protocol {
+            Protocol::Fhe if graph => self.fhe.graph(&self.dir, out),
             Protocol::TwoPc => self.twopc(out),
             Protocol::Fhe if self.max_tokens > 1 => Err(CliError::NoGeneration),
             Protocol::Fhe => {

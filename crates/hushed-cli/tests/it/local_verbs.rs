@@ -134,7 +134,10 @@ fn a_network_is_checked_and_answers_in_the_clear() {
     let check = hushed(&["check", &dir, "--json"]);
     assert_eq!(check.status.code(), Some(0));
     let rows = json_lines(&check.stdout);
-    assert_eq!((&rows[0]["protocols"], &rows[0]["graph"]["nodes"]), (&serde_json::json!([]), &serde_json::json!(7)));
+    let protocols = serde_json::json!(["fhe"]);
+    assert_eq!((&rows[0]["protocols"], &rows[0]["graph"]["nodes"]), (&protocols, &serde_json::json!(7)));
+    let calls = hushed(&["check", &folder.join("../calls").to_string_lossy(), "--json"]);
+    assert!(json_lines(&calls.stdout)[0]["details"]["fhe"]["reason"].to_string().contains("a network of 2 inputs"));
     assert_eq!(rows[0]["graph"]["outputs"][0], serde_json::json!({ "name": "last", "shape": [3] }));
     let text = hushed(&["check", &dir]);
     assert!(String::from_utf8_lossy(&text.stdout).contains("from x [6] to last [3]"));
@@ -217,7 +220,9 @@ fn a_plan_of_texts_that_share_places() {
     let places = number(&alone, "places");
     assert_eq!((number(&alone, "rows"), number(&alone, "texts")), (16, places));
     assert_eq!((number(&shared, "texts"), number(&shared, "places")), (2 * places, 4 * places));
-    let seconds = |plan: &serde_json::Value| plan["per_text"]["seconds"].as_f64().expect("a number");
+    // Each plan measures the machine's pace anew.
+    let of = |value: &serde_json::Value| value.as_f64().expect("a number");
+    let seconds = |plan: &serde_json::Value| of(&plan["per_text"]["seconds"]) / of(&plan["prices"]["pace"]);
     assert!(seconds(&shared) < 0.7 * seconds(&alone));
     assert!(number(&shared, "bytes_down") >= 4 * number(&alone, "bytes_down") / 2);
     assert!(shared["exposures"].to_string().contains("share the rows of a place"));
@@ -369,6 +374,12 @@ fn images_are_classified() {
     let plan = &json_lines(&plan.stdout)[0]["plan"];
     assert_eq!(plan["tokens"], serde_json::json!([17, 17]));
     assert!(plan["exposures"].to_string().contains("that they are images"));
+    let encrypted = ["plan", &dir, "--protocol", "fhe", "--images", "2", "--json"];
+    let plan = &json_lines(&hushed(&encrypted).stdout)[0]["plan"];
+    assert_eq!((&plan["rows"], &plan["logits"]), (&32.into(), &5.into()));
+    let model = std::env::temp_dir().join("hushed-vit.public").to_string_lossy().into_owned();
+    let offered = hushed(&[&encrypted[..], &["--public-embedding", "--public-model", &model]].concat());
+    assert_eq!((offered.status.code(), &common::error(&offered)["name"]), (Some(4), &"unsupported".into()));
 
     let verified = json_lines(&hushed(&[&["verify", &dir], &images[..]].concat()).stdout);
     assert_eq!(verified[0]["same_label"], true);
@@ -407,7 +418,7 @@ fn a_generator_continues_a_text() {
     let check = hushed(&["check", &dir, "--json"]);
     let rows = json_lines(&check.stdout);
     assert_eq!(rows[0]["model"]["task"], "generate");
-    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc"]));
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc", "fhe"]));
 
     let clear = |more: &[&str]| hushed(&[&["clear", &dir, "Hello world", "--max-tokens"], more].concat());
     let rows = json_lines(&clear(&["7", "--json"]).stdout);
@@ -457,7 +468,7 @@ fn a_decoder_with_relative_positions_is_a_generator() {
     }
     let dir = folder.to_string_lossy().into_owned();
     let rows = json_lines(&hushed(&["check", &dir, "--json"]).stdout);
-    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc"]));
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc", "fhe"]));
 
     let sample = folder.join("sample.txt");
     std::fs::write(&sample, "Hello world\nA private text\n".repeat(4)).expect("a file");

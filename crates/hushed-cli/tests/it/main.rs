@@ -7,6 +7,7 @@ mod before_keys;
 mod decoder_fhe;
 mod full_disk;
 mod local_verbs;
+mod network_fhe;
 mod prune;
 mod two_processes;
 mod usage;

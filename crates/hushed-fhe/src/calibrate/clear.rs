@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Matrix, Model, Program, TokenIds};
+use hushed_model::{Item, Matrix, Model, Program};
 
 use super::measure::{Measure, Seen, Structure, open};
 use crate::packing::Interleave;
 use crate::plan::public_plan::Lengths;
 use crate::simulate::{Batch, Vector, embedded, those_within};
+use crate::tape::encoder::begins_with_norm;
 use crate::{Choices, FheError, Placement, Simulator, Slots, Viewer};
 
 /// Maximum slots of a batch: its vectors fit a cache.
@@ -24,9 +25,9 @@ struct Group {
 
 /// Groups texts by length: an answer does not depend on padding, and every row costs time. If there is room, a text
 /// gets two padding rows: the first may receive the last token's row by a rotation, all others are alike.
-fn groups(texts: &[TokenIds], most: usize) -> Vec<Group> {
+fn groups(texts: &[Item], most: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let rows_of = |text: &TokenIds| (text.rows().real + 2).min(most).next_power_of_two();
+    let rows_of = |text: &Item| (text.rows().real + 2).min(most).next_power_of_two();
     for (i, text) in texts.iter().enumerate() {
         let rows = rows_of(text);
         let room = (SLOTS / rows).max(1);
@@ -51,7 +52,7 @@ impl Clear<'_> {
     pub fn measured(
         &self,
         structure: &Structure,
-        texts: &[TokenIds],
+        texts: &[Item],
         mut seen: Seen,
         ordinary: bool,
     ) -> Result<(Seen, Vec<Vec<f64>>), FheError> {
@@ -67,10 +68,10 @@ impl Clear<'_> {
     }
 
     /// As [`Clear::measured`], each text by itself.
-    pub fn measured_each(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Vec<Seen>, FheError> {
+    pub fn measured_each(&self, structure: &Structure, texts: &[Item]) -> Result<Vec<Seen>, FheError> {
         let mut seen = vec![Seen::default(); texts.len()];
         for group in groups(texts, self.rows) {
-            let nothing = vec![Seen::nothing(self.model.encoder()?); group.texts.len()];
+            let nothing = vec![Seen::nothing(&self.model.program_of_all_rows()); group.texts.len()];
             let (found, _) = self.group(structure, &group, texts, nothing, true)?;
             for (&i, found) in group.texts.iter().zip(found) {
                 seen[i] = found;
@@ -85,17 +86,20 @@ impl Clear<'_> {
         &self,
         structure: &Structure,
         group: &Group,
-        texts: &[TokenIds],
+        texts: &[Item],
         seen: Vec<Seen>,
         ordinary: bool,
     ) -> Result<(Vec<Seen>, Vec<Vec<f64>>), FheError> {
-        let program = self.model.program();
-        let choices = open(self.model.encoder()?, structure, self.rows)?;
+        let program = self.model.program_of_all_rows();
+        let choices = open(&program, structure, self.rows)?;
         let texts = group.embedded(&program, texts)?;
         let lengths = texts.iter().map(Matrix::rows).collect();
         let on = self.simulator(group)?;
         let layout = Interleave::new(on.slots(), group.rows)?;
-        let measure = Measure::new(layout, lengths, (seen, ordinary), structure);
+        let measure = Measure::new(layout, lengths, (seen, ordinary), (&program, structure));
+        if begins_with_norm(&program) {
+            measure.sent(&texts);
+        }
         let on = on.exact(measure.clone());
         let viewer = Some(measure.viewer());
         let found = self.run(&on, &program, &choices, group, &texts, viewer)?;
@@ -107,10 +111,10 @@ impl Clear<'_> {
     pub fn answers(
         &self,
         choices: &Choices,
-        texts: &[TokenIds],
+        texts: &[Item],
         seed: Option<u64>,
     ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
-        let program = self.model.program();
+        let program = self.model.program_of_all_rows();
         let mut answers: Vec<Option<Vec<f64>>> = vec![None; texts.len()];
         for group in groups(texts, self.rows) {
             let embedded = group.embedded(&program, texts)?;
@@ -144,8 +148,7 @@ impl Clear<'_> {
         texts: &[Matrix<f64>],
         viewer: Option<Viewer<'a, Vector>>,
     ) -> Result<Vec<Vec<f64>>, FheError> {
-        let head = self.model.encoder()?.layers.first();
-        let width = head.map_or(1, |layer| layer.attention.heads.width);
+        let width = program.attentions().next().map_or(1, |a| a.heads.width);
         let all = texts.iter().flat_map(|x| x.data());
         let batch = Batch {
             program,
@@ -159,7 +162,7 @@ impl Clear<'_> {
 }
 
 impl Group {
-    fn embedded(&self, program: &Program, texts: &[TokenIds]) -> Result<Vec<Matrix<f64>>, FheError> {
+    fn embedded(&self, program: &Program, texts: &[Item]) -> Result<Vec<Matrix<f64>>, FheError> {
         let embedded = self.texts.iter().map(|&i| embedded(program, &texts[i]));
         Ok(embedded.collect::<Result<_, _>>()?)
     }

@@ -1,5 +1,6 @@
 //! The intervals of a decoder, measured in the clear: every quantity that an encrypted run bounds also occurs in the
-//! published model, so the clear model itself is observed.
+//! published model, so the clear model itself is observed. With LayerNorm two things differ in an encrypted run: keys
+//! have no constant part, and rows of padding are not zeros but what biases and offsets make of them.
 //!
 //! | what | margin |
 //! |---|---|
@@ -10,13 +11,15 @@
 
 use std::collections::HashMap;
 
+use hushed_lower::LinearMap;
 use hushed_model::plain::{self, Moment, PlainActs, PlainScores, Seen, What};
-use hushed_model::{Block, Mask, Norm, Program, Step, StepId, TokenIds, Weigh};
+use hushed_model::{Block, Item, Linear, Mask, Norm, NormKind, Program, Step, StepId, Weigh, here};
 
 use super::margins;
 use super::measure::{ColumnSeen, HeadSeen, NormSeen, Span};
 use crate::choices::{DecoderChoice, DecoderLayerChoice, ScoresChoice, SigmoidChoice};
 use crate::ops::decoder::rms::row_of;
+use crate::tape::encoder::recorded;
 use crate::{ActivationChoice, FheError, Interval, NormChoice};
 
 /// Margin of scores, as a fraction of their width.
@@ -44,8 +47,16 @@ pub(crate) struct Degrees {
 }
 
 /// Runs texts in the clear. Intervals cover all texts; mean and deviation are those of `ordinary` texts.
-pub(crate) fn measure(program: &Program, ordinary: &[TokenIds], more: &[TokenIds]) -> Result<DecoderSeen, FheError> {
+pub(crate) fn measure<T: Clone + Into<Item>>(
+    program: &Program,
+    ordinary: &[T],
+    more: &[T],
+) -> Result<DecoderSeen, FheError> {
     let mut seen = DecoderSeen::default();
+    let program = &match recorded(program) {
+        true => keys_without_constants(program)?,
+        false => program.clone(),
+    };
     let norms: HashMap<StepId, &Norm> = program.norms().collect();
     let sums: Vec<StepId> =
         program.steps().iter().filter(|step| matches!(step.block, Block::Add)).map(|step| step.id).collect();
@@ -66,17 +77,83 @@ pub(crate) fn measure(program: &Program, ordinary: &[TokenIds], more: &[TokenIds
             _ => {}
         })?;
     }
+    if recorded(program) {
+        seen.padding(program)?;
+    }
     Ok(seen)
+}
+
+/// The same model with keys that an offset of the norm before them does not move: this changes no softmax.
+fn keys_without_constants(program: &Program) -> Result<Program, FheError> {
+    let mut offset = Vec::new();
+    program.clone().changed(|step| {
+        match &mut step.block {
+            Block::Norm(n) => offset = offset_of(step.id, n)?,
+            Block::Attention(a) => {
+                let key = Linear { bias: Some(vec![0.0; a.key.outputs].into()), ..a.key.clone() };
+                let constant = applied(step.id, &key, &offset)?;
+                a.key.bias = Some(constant.iter().map(|&v| -v as f32).collect());
+            }
+            _ => {}
+        }
+        Ok(())
+    })
+}
+
+fn offset_of(at: StepId, norm: &Norm) -> Result<Vec<f64>, FheError> {
+    Ok(here(at, &norm.offset)?.iter().map(|&v| f64::from(v)).collect())
+}
+
+/// W·x + b.
+fn applied(at: StepId, w: &Linear, x: &[f64]) -> Result<Vec<f64>, FheError> {
+    let map = LinearMap::of(at, w)?;
+    let rows = map.weights.chunks_exact(map.columns.max(1));
+    let bias = map.bias.iter().flatten().copied().chain(std::iter::repeat(0.0));
+    Ok(rows.zip(bias).map(|(row, b)| b + row.iter().zip(x).map(|(w, x)| w * x).sum::<f64>()).collect())
 }
 
 impl DecoderSeen {
     fn norm(&mut self, id: StepId, norm: &Norm, x: &PlainActs) {
         let seen = self.norms.entry(id).or_default();
         for row in x.values.data().chunks_exact(norm.width) {
-            let (square, largest) = row_of(row, norm.epsilon);
+            let mean = match norm.kind {
+                NormKind::LayerNorm => row.iter().sum::<f64>() / norm.width as f64,
+                NormKind::RmsNorm => 0.0,
+            };
+            let row: Vec<f64> = row.iter().map(|v| v - mean).collect();
+            let (square, largest) = row_of(&row, norm.epsilon);
             seen.later.add(square);
             seen.largest = seen.largest.max(largest);
         }
+    }
+
+    /// A row of padding through the circuit: a norm gives it its offset, whatever the row is, and attention biases
+    /// alone, as it sees no key.
+    fn padding(&mut self, program: &Program) -> Result<(), FheError> {
+        let (mut x, mut y, mut offset) = (vec![0.0; program.width()], Vec::new(), Vec::new());
+        for step in program.steps().get(program.before_layers().end..).unwrap_or_default() {
+            let at = step.id;
+            match &step.block {
+                Block::Norm(n) => {
+                    let mean = x.iter().sum::<f64>() / n.width as f64;
+                    let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n.width as f64;
+                    self.norms.entry(at).or_default().masked.add(variance);
+                    offset = offset_of(at, n)?;
+                }
+                Block::Attention(a) => y = applied(at, &a.output, &applied(at, &a.value, &offset)?)?,
+                Block::FeedForward(f) => {
+                    let mut hidden = applied(at, &f.up, &offset)?;
+                    let columns = self.arguments.entry(at.part("activation")).or_default();
+                    columns.iter_mut().zip(&hidden).for_each(|(column, &v)| column.add(v, false));
+                    hidden.iter_mut().for_each(|v| *v = plain::activation(f.activation, *v));
+                    y = applied(at, &f.down, &hidden)?;
+                }
+                Block::Linear(w) => y = applied(at, w, &offset)?,
+                Block::Add => x.iter_mut().zip(&y).for_each(|(x, y)| *x += y),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn scores(&mut self, id: StepId, mask: Mask, s: &PlainScores) {
@@ -126,7 +203,8 @@ impl DecoderSeen {
                 return Ok(None);
             };
             let seen = self.norms.get(&id).ok_or_else(|| unmeasured(id))?;
-            Ok(Some(margins::norm(seen, n.width, 0.0)?))
+            let masked = if recorded(program) { margins::REFRESHED } else { margins::MASKED };
+            Ok(Some(margins::norm(seen, n.width, 0.0, masked)?))
         };
         for step in program.steps() {
             match &step.block {
@@ -155,6 +233,10 @@ impl DecoderSeen {
                         columns: seen.iter().map(margins::argument).collect(),
                     };
                     arguments.push((choice, norm(step)?));
+                }
+                Block::Linear(_) if step.id.layer().is_some() => {
+                    let choice = ActivationChoice { degree: degrees.activation, columns: Vec::new() };
+                    arguments.push((choice, None));
                 }
                 _ => {}
             }

@@ -9,7 +9,7 @@ use super::neighbours;
 use super::search::{Judged, Search, no_candidate, shown};
 use crate::clear::last_row;
 use crate::ledger;
-use crate::{Candidate, Choices, FheError, Report, VERSION};
+use crate::{Candidate, Choices, DecoderChoice, FheError, HeadChoice, Report, ScoresChoice, VERSION};
 
 /// Degrees to try, ordered by their levels.
 const TRIED: [Degrees; 6] = [
@@ -24,31 +24,31 @@ const TRIED: [Degrees; 6] = [
 impl Search<'_> {
     /// The choices of a decoder.
     pub(super) fn decoder(&self, progress: &mut dyn FnMut(&str)) -> Result<Choices, FheError> {
-        let program = self.model.program_of_all_rows();
-        let sample = self.sample;
+        let program = &self.program;
         let held_out = self.held_out.iter();
-        let exact = held_out.map(|text| last_row(&program, text)).collect::<Result<Vec<_>, _>>()?;
+        let exact = held_out.map(|text| last_row(program, text)).collect::<Result<Vec<_>, _>>()?;
         let mut choices = Choices {
             version: VERSION,
-            sample_sha256: sample.sha256.to_owned(),
-            model_sha256: sample.model_sha256.to_owned(),
-            texts: sample.texts.len() + sample.hostile.len() + sample.broad.len(),
+            sample_sha256: self.sha256.to_owned(),
+            model_sha256: self.model_sha256.to_owned(),
+            texts: self.count(),
             rows: self.options.rows,
             layers: Vec::new(),
             classifier: None,
             decoder: None,
+            norm: None,
             report: Report { wanted: self.options.wanted, held_out: exact.len(), candidates: Vec::new() },
         };
         // Degrees are chosen on texts that were not measured; the final intervals are measured over all texts.
         progress("measuring the model");
-        let mut seen = measure(&program, &self.measured, sample.hostile)?;
+        let mut seen = measure(program, &self.measured, &self.hostile)?;
         let list = tried(self.options.activation);
         let mut tried = list.iter().copied();
         let mut all = false;
         let mut outside = None;
         while let Some(degrees) = tried.next() {
-            choices.decoder = Some(seen.choice(&program, degrees, self.sizes())?);
-            let mut candidate = self.candidate(&program, &choices, degrees, &exact, &mut outside)?;
+            choices.decoder = Some(seen.choice(program, degrees, self.sizes())?);
+            let mut candidate = self.candidate(program, &choices, degrees, &exact, &mut outside)?;
             if all {
                 candidate.name = format!("intervals of all texts; {}", candidate.name);
             }
@@ -63,14 +63,17 @@ impl Search<'_> {
                 return Ok(choices);
             }
             progress("measuring all texts");
-            let more = [sample.hostile, sample.broad].concat();
-            seen = measure(&program, sample.texts, &more)?;
+            let more = [&self.hostile[..], &self.broad[..]].concat();
+            seen = measure(program, &self.texts, &more)?;
             all = true;
             // The same degrees again: these intervals are wider.
             let from = list.iter().position(|d| *d == degrees).unwrap_or(0);
             tried = list[from..].iter().copied();
         }
         let mut what = no_candidate(self.options);
+        if let Some(wide) = choices.decoder.as_ref().and_then(wide) {
+            what.push_str(&wide);
+        }
         if let Some(outside) = outside {
             what.push_str(&format!("; a text leaves its interval: {outside}"));
         }
@@ -91,7 +94,11 @@ impl Search<'_> {
             let how = (&self.params, seed);
             let mut found = match answers(program, choices, &self.held_out, how, outside) {
                 Err(FheError::Levels { .. }) => return Ok(Judged::default()),
-                found => found?,
+                Err(error) => match choices.decoder.as_ref().and_then(wide) {
+                    Some(wide) => return refuse(format!("{error}{wide}")),
+                    None => return Err(error),
+                },
+                Ok(found) => found,
             };
             neighbours::rounded(&mut found, self.kept_bits(choices)?);
             Ok(Judged::new(exact, &found, false))
@@ -107,7 +114,8 @@ impl Search<'_> {
         let softmax = program.attentions().any(|a| a.weigh == Weigh::Softmax);
         let function = if softmax { "exponential" } else { "sigmoid" };
         let attention = ledger::causal_attention(degrees.scores, softmax);
-        let feed_forward = ledger::NORM + ledger::feed_forward(degrees.activation, true);
+        let gated = program.feed_forwards().flatten().any(|f| f.gate.is_some());
+        let feed_forward = ledger::NORM + ledger::feed_forward(degrees.activation, gated);
         Ok(Candidate {
             name: format!("{function} {}, activation {}", degrees.scores, degrees.activation),
             attention_levels: attention + inside - ternary,
@@ -120,6 +128,34 @@ impl Search<'_> {
         })
     }
 }
+
+/// The head of a softmax whose sums have the widest range, if no inverse is worth its steps there: rows that see few
+/// keys have the sums of a few scores alone.
+fn wide(decoder: &DecoderChoice) -> Option<String> {
+    let mut widest = (1.0, 0, 0);
+    for (i, layer) in decoder.layers.iter().enumerate() {
+        let ScoresChoice::Softmax(softmax) = &layer.scores else { continue };
+        for (h, head) in softmax.heads.iter().enumerate() {
+            if let HeadChoice::Softmax { first, .. } = head {
+                let ratio = first.high / first.low;
+                widest = if ratio > widest.0 { (ratio, i, h) } else { widest };
+            }
+        }
+    }
+    let (ratio, i, h) = widest;
+    let factor = |x: f64| format!("10^{:.1}", x.log10());
+    (ratio > WIDE_SUMS).then(|| {
+        format!(
+            "; of layer {i}, head {h}, sums of exponentials differ by a factor of {}, and of more than {} an inverse takes \
+             too many steps",
+            factor(ratio),
+            factor(WIDE_SUMS)
+        )
+    })
+}
+
+/// Ends of the sums of a head, margins included, whose ratio an inverse of eight steps still covers to a tenth.
+const WIDE_SUMS: f64 = 1e4;
 
 /// The degrees to try; with a degree of activations that was asked for, those of scores only.
 fn tried(activation: Option<usize>) -> Vec<Degrees> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Model, Program, TokenIds};
+use hushed_model::{Item, Model, Program};
 
 use super::clear::Clear;
 use crate::inputs::bound_of_inputs;
@@ -19,21 +19,22 @@ use crate::{Choices, ChoicesError, FheError, MAX_ROWS};
 ///
 /// # Errors
 /// Fails if the choices belong to another model or need more levels, or texts are longer than their rows.
-pub fn embed(
+pub fn embed<T: Clone + Into<Item>>(
     model: &Model,
     choices: &Choices,
-    texts: &[TokenIds],
+    texts: &[T],
     params: &Arc<CkksParams>,
     seed: Option<u64>,
 ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
     let program = model.program_of_all_rows();
     choices.check(&program)?;
-    check_rows(texts, choices.rows)?;
+    let texts: Vec<Item> = texts.iter().cloned().map(T::into).collect();
+    check_rows(&texts, choices.rows)?;
     if choices.decoder.is_some() {
-        return answers(&program, choices, texts, (params, seed), &mut None);
+        return answers(&program, choices, &texts, (params, seed), &mut None);
     }
     let clear = Clear { model, params, rows: choices.rows };
-    let answers = clear.answers(choices, texts, seed)?.into_iter();
+    let answers = clear.answers(choices, &texts, seed)?.into_iter();
     let finish = |row| model.public.finish(row);
     Ok(answers.map(|answer| answer.map(finish)).collect())
 }
@@ -44,7 +45,7 @@ pub fn embed(
 pub(super) fn answers(
     program: &Program,
     choices: &Choices,
-    texts: &[TokenIds],
+    texts: &[Item],
     (params, seed): (&Arc<CkksParams>, Option<u64>),
     outside: &mut Option<String>,
 ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
@@ -73,7 +74,7 @@ pub(super) fn answers(
     })
 }
 
-pub(super) fn check_rows(texts: &[TokenIds], rows: usize) -> Result<(), FheError> {
+pub(super) fn check_rows(texts: &[Item], rows: usize) -> Result<(), FheError> {
     if rows == 0 || rows > MAX_ROWS {
         return refuse(format!("{rows} rows per text; must be 1 to {MAX_ROWS}"));
     }

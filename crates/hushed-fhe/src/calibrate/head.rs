@@ -1,6 +1,6 @@
 //! The head of a classifier: the largest arguments of its tanh, and the degree they need.
 
-use hushed_model::{Matrix, Network, PlainActs, Rows, StepId, here, plain};
+use hushed_model::{Matrix, PlainActs, Program, Rows, StepId, here, plain};
 
 use crate::ops::head;
 use crate::{ClassifierChoice, FheError};
@@ -25,13 +25,13 @@ impl HeadArguments {
 }
 
 /// The choice for a model, if it is a classifier.
-pub(super) fn choice(network: &Network, seen: &HeadArguments) -> Result<Option<ClassifierChoice>, FheError> {
-    let Some(classifier) = &network.classifier else {
+pub(super) fn choice(program: &Program, seen: &HeadArguments) -> Result<Option<ClassifierChoice>, FheError> {
+    let Some(classifier) = program.classifier() else {
         return Ok(None);
     };
     let mut seen = *seen;
     // Places without a text hold an empty row: only the offset of the last norm.
-    seen.see(&empty(network)?);
+    seen.see(&empty(program)?);
     let reach = MARGIN * seen.largest + 0.25;
     let mut choice = ClassifierChoice { degree: 0, reach: (reach * 4.0).ceil() / 4.0 };
     for degree in DEGREES {
@@ -47,12 +47,12 @@ pub(super) fn choice(network: &Network, seen: &HeadArguments) -> Result<Option<C
 }
 
 /// The arguments of an empty row: only the last norm's offset.
-fn empty(network: &Network) -> Result<Vec<f64>, FheError> {
+fn empty(program: &Program) -> Result<Vec<f64>, FheError> {
     let at = StepId::outside("head").part("dense");
-    let (Some(classifier), Some(layer)) = (&network.classifier, network.layers.last()) else {
+    let (Some(classifier), Some((_, norm))) = (program.classifier(), program.norms().last()) else {
         return Ok(Vec::new());
     };
-    let offset = here(at, &layer.feed_forward_norm.offset)?;
+    let offset = here(at, &norm.offset)?;
     let mut values = Matrix::zero(1, offset.len());
     let numbers = values.row_mut(0).iter_mut().zip(offset.iter());
     numbers.for_each(|(v, &o)| *v = f64::from(o));

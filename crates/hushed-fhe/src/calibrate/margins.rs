@@ -13,7 +13,7 @@
 //! diverges there. In the second margin of activations the polynomial is only bounded ([`fits`]); they round outwards.
 
 use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
-use hushed_model::Layer;
+use hushed_model::Norm;
 
 use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen, values};
 use crate::ledger::{self, AFTER_EXPONENTIALS, AFTER_SQUARES, NORM};
@@ -63,32 +63,37 @@ const SCORES: f64 = 2.0;
 /// Factor of the margin on each side of a norm's variances.
 const VARIANCES: f64 = 2.0;
 
+/// Where variances alone are refreshed: slots may then hold up to about 2^7 times the bound, with a margin here.
+pub(super) const MASKED: f64 = 32.0;
+/// Where the columns that a norm reads are refreshed.
+pub(super) const REFRESHED: f64 = 1.0;
+
 /// The error of the first inverse multiplies all quotients of a row, and the second inverse cancels it.
 const FIRST_ERROR: f64 = 0.1;
 const SECOND_ERROR: f64 = 1.0 / 4096.0;
 const ROOT_SEED: usize = 15;
 const ROOT_STEPS: usize = 2;
 
-/// A layer's choice, from its fixed heads and x̂ of its frozen row, if any. `sizes`: rows per text, and levels of a
-/// chain after a refresh.
+/// The choice of a layer whose second norm is this, from its fixed heads and x̂ of its frozen row, if any. `sizes`:
+/// rows per text, and levels of a chain after a refresh; `masked` as in [`norm`].
 pub(super) fn layer(
-    layer: &Layer,
+    second: &Norm,
     seen: &LayerSeen,
     (fixed, frozen): (&[bool], Option<&[f64]>),
     degrees: Degrees,
-    sizes: (usize, usize),
+    (sizes, masked): ((usize, usize), f64),
 ) -> Result<LayerChoice, FheError> {
     let [attention_norm, feed_forward_norm] = &seen.norms;
-    let frozen_row = frozen.map(|row| values(row, &layer.feed_forward_norm));
+    let frozen_row = frozen.map(|row| values(row, second));
     let largest = frozen.unwrap_or(&[]).iter().fold(0.0, |m: f64, v| m.max(v.abs()));
     Ok(LayerChoice {
         attention: attention(&seen.heads, fixed, degrees.exponential, sizes)?,
-        attention_norm: norm(attention_norm, layer.attention_norm.width, 0.0)?,
+        attention_norm: norm(attention_norm, second.width, 0.0, masked)?,
         activation: ActivationChoice {
             degree: degrees.activation,
             columns: seen.columns.iter().map(argument).collect(),
         },
-        feed_forward_norm: norm(feed_forward_norm, layer.feed_forward_norm.width, largest)?,
+        feed_forward_norm: norm(feed_forward_norm, second.width, largest, masked)?,
         frozen_row: frozen_row.transpose()?.map(|row| rounded_row(&row)),
     })
 }
@@ -144,13 +149,13 @@ fn first(head: &HeadSeen) -> (Interval, f64, Interval) {
     (scores, least_maximum, first)
 }
 
-/// A norm's choice; `frozen` is the largest |x̂| of its frozen row.
-pub(super) fn norm(seen: &NormSeen, width: usize, frozen: f64) -> Result<NormChoice, FheError> {
+/// A norm's choice; `frozen` is the largest |x̂| of its frozen row, and `masked` how many times the greatest variance
+/// that of a row may be whose result is not used: [`MASKED`] or [`REFRESHED`].
+pub(super) fn norm(seen: &NormSeen, width: usize, frozen: f64, masked: f64) -> Result<NormChoice, FheError> {
     let d = width as f64;
     let least = seen.later.least.min(seen.first.least) / VARIANCES;
     let greatest = seen.later.greatest.max(seen.first.greatest) * VARIANCES;
-    // Masked rows are still refreshed: their slots may hold up to about 2^7 times the bound, with a margin here.
-    let greatest = greatest.max(seen.masked.greatest / 32.0);
+    let greatest = greatest.max(seen.masked.greatest / masked);
     let low = down(least / greatest);
     let root = |steps: usize| InverseSqrt::with_steps(low, 1.0, ROOT_SEED, steps);
     let mut steps = 0;

@@ -4,14 +4,15 @@
 //!
 //! The circuit needs choices before there are any: those of [`open`] cover everything.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hushed_model::{Block, Kind, Network, Norm, StepId, here};
+use hushed_model::{Attention, Block, FeedForward, Kind, Matrix, Norm, Pool, Program, StepId, here};
 
 use super::head::HeadArguments;
 use crate::packing::Interleave;
 use crate::simulate::{Vector, Watch};
+use crate::tape::encoder::begins_with_norm;
 use crate::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, FheError, Function, HeadChoice, Interval,
     LayerChoice, Look, NormChoice, Viewer,
@@ -115,13 +116,23 @@ pub(super) struct NormSeen {
     pub largest: f64,
 }
 
+impl NormSeen {
+    fn see(&mut self, variance: f64, used: bool, row: usize) {
+        match row {
+            _ if !used => self.masked.add(variance),
+            0 => self.first.add(variance),
+            _ => self.later.add(variance),
+        }
+    }
+}
+
 /// Measurements of one layer.
 #[derive(Clone, Default)]
 pub(super) struct LayerSeen {
     pub heads: Vec<HeadSeen>,
     /// Arguments of the activation in all rows, one entry per column.
     pub columns: Vec<ColumnSeen>,
-    /// The norms after attention and after feed-forward.
+    /// The norms after attention and after feed-forward, or before each.
     pub norms: [NormSeen; 2],
     /// x̂ of row 0 after the layer, one entry per text.
     first_rows: Vec<Vec<f64>>,
@@ -158,8 +169,8 @@ pub(super) struct Structure {
 
 impl Structure {
     /// Nothing replaced.
-    pub fn none(network: &Network) -> Structure {
-        let heads = network.layers.iter().map(|l| vec![false; l.attention.heads.count]);
+    pub fn none(program: &Program) -> Structure {
+        let heads = program.attentions().map(|a| vec![false; a.heads.count]);
         Structure { frozen: Vec::new(), fixed: heads.collect() }
     }
 }
@@ -168,23 +179,44 @@ impl Structure {
 #[derive(Clone, Default)]
 pub(super) struct Seen {
     pub layers: Vec<LayerSeen>,
+    /// The norm after the layers, if they begin with norms.
+    pub norm: NormSeen,
     pub head: HeadArguments,
 }
 
 impl Seen {
-    pub fn nothing(network: &Network) -> Seen {
-        let layers = network.layers.iter().map(|layer| LayerSeen {
-            heads: vec![HeadSeen::default(); layer.attention.heads.count],
-            columns: vec![ColumnSeen::default(); hidden_columns(&layer.feed_forward)],
+    pub fn nothing(program: &Program) -> Seen {
+        let layers = blocks(program).map(|(heads, hidden)| LayerSeen {
+            heads: vec![HeadSeen::default(); heads],
+            columns: vec![ColumnSeen::default(); hidden],
             ..LayerSeen::default()
         });
-        Seen { layers: layers.collect(), head: HeadArguments::default() }
+        Seen { layers: layers.collect(), ..Seen::default() }
+    }
+
+    /// A norm, by its place among those of the layers and after them.
+    fn norm(&mut self, place: usize) -> &mut NormSeen {
+        match self.layers.get_mut(place / 2) {
+            Some(layer) => &mut layer.norms[place % 2],
+            None => &mut self.norm,
+        }
     }
 }
 
-/// Columns between the layers of a feed-forward; 0 if one layer replaces it.
-fn hidden_columns(block: &Block) -> usize {
-    block.feed_forward().map_or(0, |f| f.up.outputs)
+/// Heads and hidden columns of each layer; no columns if one linear layer replaces a feed-forward block.
+fn blocks(program: &Program) -> impl Iterator<Item = (usize, usize)> {
+    let sizes = |(a, f): (&Attention, Option<&FeedForward>)| (a.heads.count, f.map_or(0, |f| f.up.outputs));
+    program.attentions().zip(program.feed_forwards()).map(sizes)
+}
+
+/// The norm at the end of a layer, or inside it if layers begin with norms: the one that a row is frozen after.
+pub(super) fn second_norm(program: &Program, layer: usize) -> Option<&Norm> {
+    let steps = program.layers().get(layer).cloned().and_then(|steps| program.steps().get(steps))?;
+    let mut norms = steps.iter().filter_map(|step| match &step.block {
+        Block::Norm(norm) => Some(norm),
+        _ => None,
+    });
+    norms.nth(1)
 }
 
 /// With exact functions, scores are mapped to [−1, 1] from ±512: more than any model's, so that p of padding, e^{−512},
@@ -193,7 +225,7 @@ const SCORES: f64 = 512.0;
 
 /// Choices that cover everything, with the lowest degrees: with exact functions, no polynomial is evaluated. x̂ is
 /// within √d, and κ makes v the variance.
-pub(super) fn open(network: &Network, structure: &Structure, rows: usize) -> Result<Choices, FheError> {
+pub(super) fn open(program: &Program, structure: &Structure, rows: usize) -> Result<Choices, FheError> {
     let unit = Interval { low: 0.5, high: 1.0 };
     let softmax = HeadChoice::Softmax {
         scores: Interval { low: -SCORES, high: SCORES },
@@ -201,20 +233,15 @@ pub(super) fn open(network: &Network, structure: &Structure, rows: usize) -> Res
         first: unit,
         second: unit,
     };
-    let norm = |n: &Norm| NormChoice {
-        scale: 1.0 / (n.width as f64).sqrt(),
-        low: unit.low,
-        bound: (n.width as f64).sqrt(),
-        seed: 1,
-        steps: 0,
-    };
-    let layers = network.layers.iter().enumerate().map(|(i, layer)| {
+    let root = (program.width() as f64).sqrt();
+    let norm = NormChoice { scale: 1.0 / root, low: unit.low, bound: root, seed: 1, steps: 0 };
+    let layers = blocks(program).enumerate().map(|(i, (_, hidden))| {
         let head = |&fixed: &bool| match fixed {
             true => HeadChoice::Previous,
             false => softmax.clone(),
         };
         let frozen = structure.frozen.get(i);
-        let frozen = frozen.map(|hats| values(hats, &layer.feed_forward_norm));
+        let frozen = frozen.zip(second_norm(program, i)).map(|(hats, norm)| values(hats, norm));
         Ok(LayerChoice {
             attention: AttentionChoice {
                 degree: 1,
@@ -222,15 +249,17 @@ pub(super) fn open(network: &Network, structure: &Structure, rows: usize) -> Res
                 second_steps: 1,
                 heads: structure.fixed[i].iter().map(head).collect(),
             },
-            attention_norm: norm(&layer.attention_norm),
-            activation: ActivationChoice { degree: 1, columns: vec![unit.into(); hidden_columns(&layer.feed_forward)] },
-            feed_forward_norm: norm(&layer.feed_forward_norm),
+            attention_norm: norm.clone(),
+            activation: ActivationChoice { degree: 1, columns: vec![unit.into(); hidden] },
+            feed_forward_norm: norm.clone(),
             frozen_row: frozen.transpose()?,
         })
     });
-    let classifier = network.classifier.as_ref().map(|_| ClassifierChoice { degree: 3, reach: 1.0 });
+    let classifier = program.classifier().map(|_| ClassifierChoice { degree: 3, reach: 1.0 });
     let layers = layers.collect::<Result<_, FheError>>()?;
-    Ok(Choices::unnamed(rows, layers, classifier))
+    let mut choices = Choices::unnamed(rows, layers, classifier);
+    choices.norm = begins_with_norm(program).then_some(norm);
+    Ok(choices)
 }
 
 /// x̂ of a row of values after a norm. A column with gain 0 has its offset as its value for every x̂.
@@ -265,6 +294,12 @@ pub(super) struct Measure {
     ordinary: bool,
     /// Number of layers whose row 0 is frozen.
     frozen: usize,
+    /// The place of each norm among those of the layers and after them, and of the norm that reads each sum.
+    norms: BTreeMap<StepId, usize>,
+    /// Norms at the end of a layer.
+    ends: Vec<StepId>,
+    /// The norm of which first rows alone are read.
+    first_only: Option<usize>,
     state: Mutex<State>,
 }
 
@@ -274,8 +309,6 @@ struct State {
     seen: Vec<Seen>,
     /// Heads between p and e of their softmax.
     heads: HashMap<(usize, usize), Rows>,
-    /// The next norm.
-    half: usize,
 }
 
 /// Values of one head per slot, which is per row.
@@ -294,9 +327,22 @@ impl Measure {
         layout: Interleave,
         lengths: Vec<usize>,
         (seen, ordinary): (Vec<Seen>, bool),
-        structure: &Structure,
+        (program, structure): (&Program, &Structure),
     ) -> Arc<Measure> {
+        let after = program.layers().last().map_or(0, |steps| steps.end);
+        let (mut norms, mut ends, mut place) = (BTreeMap::new(), Vec::new(), 0);
+        for (number, step) in program.steps().iter().enumerate().skip(program.before_layers().end) {
+            norms.insert(step.id, place);
+            if step.id.kind() == Kind::Norm {
+                place += 1;
+                ends.extend(program.layers().iter().any(|steps| steps.end == number + 1).then_some(step.id));
+            }
+        }
+        let pooled = program.steps().iter().skip(after).any(|step| matches!(step.block, Block::Pool(Pool::First)));
         Arc::new(Measure {
+            norms,
+            ends,
+            first_only: (pooled && begins_with_norm(program)).then(|| 2 * program.layers().len()),
             layout,
             lengths,
             ordinary,
@@ -332,15 +378,32 @@ impl Measure {
         })
     }
 
-    fn look(&self, at: StepId, look: Look<'_, Vector>) {
-        let Some(layer) = at.layer() else { return };
-        let freezes = layer < self.frozen;
+    /// Whether the result of a norm is read in a row of a text.
+    fn used(&self, norm: usize, text: usize, row: usize) -> bool {
+        let kept = match row {
+            0 => norm / 2 >= self.frozen,
+            _ => self.first_only != Some(norm),
+        };
+        kept && row < self.lengths[text]
+    }
+
+    /// The rows that a client sends, where a norm reads them.
+    pub fn sent(&self, texts: &[Matrix<f64>]) {
         let mut state = self.state();
-        let half = state.half;
-        let used = |text: usize, row: usize| row < self.lengths[text] && !(row == 0 && freezes);
+        for (text, x) in texts.iter().enumerate() {
+            for row in 0..x.rows() {
+                let numbers = x.row(row);
+                let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
+                let variance = numbers.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / numbers.len() as f64;
+                state.of(text).norm(0).see(variance, self.used(0, text, row), row);
+            }
+        }
+    }
+
+    fn look(&self, at: StepId, look: Look<'_, Vector>) {
+        let Some(&place) = self.norms.get(&at) else { return };
+        let mut state = self.state();
         match (at.kind(), look) {
-            (Kind::Attention, _) => state.half = 0,
-            (Kind::FeedForward, _) => state.half = 1,
             (Kind::Add, Look::Centred { columns, scale }) => {
                 let mut squares = vec![0.0; self.layout.slots()];
                 for column in columns {
@@ -348,24 +411,19 @@ impl Measure {
                     slots.for_each(|(sum, v)| *sum += v * v);
                 }
                 for (text, row, slot) in self.rows() {
-                    let norm = &mut state.of(text).layers[layer].norms[half];
                     let variance = squares[slot] / (scale * scale * columns.len() as f64);
-                    match row {
-                        _ if !used(text, row) => norm.masked.add(variance),
-                        0 => norm.first.add(variance),
-                        _ => norm.later.add(variance),
-                    }
+                    state.of(text).norm(place).see(variance, self.used(place, text, row), row);
                 }
             }
             (Kind::Norm, Look::Columns { columns, gain, .. }) => {
                 let bound = (gain.len() as f64).sqrt();
                 let hat = |column: &Vector, slot: usize| bound * column.values()[slot];
-                for (text, _, slot) in self.rows().filter(|&(text, row, _)| used(text, row)) {
-                    let norm = &mut state.of(text).layers[layer].norms[half];
+                for (text, _, slot) in self.rows().filter(|&(text, row, _)| self.used(place, text, row)) {
+                    let norm = state.of(text).norm(place);
                     let all = columns.iter().map(|c| hat(c, slot).abs());
                     norm.largest = all.fold(norm.largest, f64::max);
                 }
-                if half == 1 && self.ordinary {
+                if let (Some(layer), true) = (at.layer(), self.ordinary && self.ends.contains(&at)) {
                     for text in 0..self.lengths.len() {
                         let slot = self.layout.slot(text, 0);
                         let row = columns.iter().map(|c| hat(c, slot)).collect();

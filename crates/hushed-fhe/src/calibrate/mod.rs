@@ -22,8 +22,12 @@
 mod clear;
 pub(crate) mod decoder;
 pub(crate) mod decoder_search;
+#[cfg(test)]
+mod decoder_tests;
 mod embed;
 mod head;
+#[cfg(test)]
+mod images_tests;
 mod margins;
 mod measure;
 mod neighbours;
@@ -38,11 +42,12 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use hushed_model::folder::weight_files;
-use hushed_model::{Body, Model};
+use hushed_model::{Body, Item, Model};
 use sha2::{Digest, Sha256};
 
 pub use crate::choices::read::MAX_ACTIVATION;
 use crate::hex::hex;
+use crate::pass::can_run;
 use crate::{Choices, FheError, Report};
 pub use embed::embed;
 use embed::refuse;
@@ -66,9 +71,9 @@ const NEARLY_CONSTANT: f64 = 0.12;
 /// # Errors
 /// Fails if texts are longer than the rows, or too few; with errors of the model; with [`FheError::Choices`] if no
 /// candidate reaches the required cosine.
-pub fn calibrate(
+pub fn calibrate<T: Clone + Into<Item>>(
     model: &Model,
-    sample: &Sample<'_>,
+    sample: &Sample<'_, T>,
     options: &Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Choices, FheError> {
@@ -78,10 +83,11 @@ pub fn calibrate(
         return search.decoder(progress);
     }
     progress("measuring the model as it is");
-    let network = model.encoder()?;
-    let none = Structure::none(network);
+    let program = &search.program;
+    can_run(program)?;
+    let none = Structure::none(program);
     let seen = search.measure(&none, &search.measured)?;
-    let (structures, fixed) = structures(&none, &seen.layers, options.most_frozen(network));
+    let (structures, fixed) = structures(&none, &seen.layers, options.most_frozen(program));
     progress(&format!(
         "{fixed} heads always look at the row before; the first row is nearly constant in {} layers",
         structures[0].frozen.len()
@@ -132,8 +138,8 @@ pub fn calibrate(
         return refuse(no_candidate(options));
     };
     progress("measuring all texts");
-    let seen = search.measure(&structure, sample.texts)?;
-    let seen = search.measure_more(&structure, sample.broad, seen)?;
+    let seen = search.measure(&structure, &search.texts)?;
+    let seen = search.measure_more(&structure, &search.broad, seen)?;
     // These intervals are wider than those used to choose degrees.
     loop {
         let mut candidate = search.try_out(&structure, &seen, degrees, &exact, true)?;
@@ -155,9 +161,9 @@ pub fn calibrate(
         candidate.chosen = false;
     }
     let mut choices = search.choices(&structure, &seen, degrees)?;
-    choices.texts = sample.texts.len() + sample.hostile.len() + sample.broad.len();
+    choices.texts = search.count();
     choices.report = report;
-    choices.check(&network.program())?;
+    choices.check(program)?;
     search.resolved(&choices)?;
     Ok(choices)
 }
@@ -208,16 +214,16 @@ fn structures(none: &Structure, seen: &[LayerSeen], most_frozen: usize) -> (Vec<
 ///
 /// # Errors
 /// As [`calibrate`].
-pub fn intervals(
+pub fn intervals<T: Clone + Into<Item>>(
     model: &Model,
-    sample: &Sample<'_>,
+    sample: &Sample<'_, T>,
     options: &Options,
     exponential: usize,
     activation: usize,
 ) -> Result<Choices, FheError> {
     let search = Search::new(model, sample, options)?;
-    let none = Structure::none(model.encoder()?);
-    let seen = search.measure(&none, sample.texts)?;
+    let none = Structure::none(&search.program);
+    let seen = search.measure(&none, &search.texts)?;
     let degrees = Degrees { exponential, activation };
     search.choices(&none, &seen, degrees)
 }

@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Model, TokenIds};
+use hushed_model::{Item, Model, Program};
 use serde::Serialize;
 
 use super::clear::Clear;
 use super::embed::check_rows;
-use super::measure::{LayerSeen, Seen, Span, Structure, hats};
+use super::measure::{Seen, Span, Structure, hats, second_norm};
 use crate::{Choices, FheError, HeadChoice, LayerChoice};
 
 /// A quantity with an interval.
@@ -63,28 +63,29 @@ pub struct Reach {
 ///
 /// # Errors
 /// Fails if the choices belong to another model, or texts are longer than their rows.
-pub fn reaches(
+pub fn reaches<T: Clone + Into<Item>>(
     model: &Model,
     choices: &Choices,
-    texts: &[TokenIds],
+    texts: &[T],
     params: &Arc<CkksParams>,
 ) -> Result<Vec<Vec<Reach>>, FheError> {
-    choices.check(&model.program())?;
-    check_rows(texts, choices.rows)?;
-    let structure = structure(model, choices)?;
+    let program = model.program_of_all_rows();
+    choices.check(&program)?;
+    let texts: Vec<Item> = texts.iter().cloned().map(T::into).collect();
+    check_rows(&texts, choices.rows)?;
+    let structure = structure(&program, choices)?;
     let clear = Clear { model, params, rows: choices.rows };
-    let width = model.encoder()?.embedding.width;
-    let seen = clear.measured_each(&structure, texts)?;
-    let far = |seen: &Seen| farthest(&seen.layers, choices, width);
+    let width = program.width();
+    let seen = clear.measured_each(&structure, &texts)?;
+    let far = |seen: &Seen| farthest(seen, choices, width);
     Ok(seen.iter().map(far).collect())
 }
 
 /// The replacements of a calibration.
-fn structure(model: &Model, choices: &Choices) -> Result<Structure, FheError> {
-    let layers = choices.layers.iter().zip(&model.encoder()?.layers);
-    let frozen = layers.map_while(|(choice, layer)| {
+fn structure(program: &Program, choices: &Choices) -> Result<Structure, FheError> {
+    let frozen = choices.layers.iter().enumerate().map_while(|(i, choice)| {
         let row = choice.frozen_row.as_ref()?;
-        Some(hats(row, &layer.feed_forward_norm))
+        Some(hats(row, second_norm(program, i)?))
     });
     let fixed = |layer: &LayerChoice| {
         let heads = layer.attention.heads.iter();
@@ -93,47 +94,52 @@ fn structure(model: &Model, choices: &Choices) -> Result<Structure, FheError> {
     Ok(Structure { frozen: frozen.collect::<Result<_, _>>()?, fixed: choices.layers.iter().map(fixed).collect() })
 }
 
-fn farthest(seen: &[LayerSeen], choices: &Choices, width: usize) -> Vec<Reach> {
+fn farthest(seen: &Seen, choices: &Choices, width: usize) -> Vec<Reach> {
     let mut all: Vec<Reach> = Vec::new();
-    for (layer, (seen, choice)) in seen.iter().zip(&choices.layers).enumerate() {
-        let mut note = |quantity, index, reach: f64| {
-            let found = Reach { quantity, layer, index, reach };
-            match all.iter_mut().find(|r| r.quantity == quantity) {
-                Some(known) if known.reach < reach => *known = found,
-                Some(_) => (),
-                None => all.push(found),
-            }
-        };
+    let mut note = |quantity, layer, index, reach: f64| {
+        let found = Reach { quantity, layer, index, reach };
+        match all.iter_mut().find(|r| r.quantity == quantity) {
+            Some(known) if known.reach < reach => *known = found,
+            Some(_) => (),
+            None => all.push(found),
+        }
+    };
+    for (layer, (seen, choice)) in seen.layers.iter().zip(&choices.layers).enumerate() {
         for (h, (head, choice)) in seen.heads.iter().zip(&choice.attention.heads).enumerate() {
             let HeadChoice::Softmax { scores, first, second, .. } = choice else {
                 continue;
             };
             let t = |s: f64| ((s - scores.middle()) / scores.half()).abs();
             let far = t(head.scores.least).max(t(head.scores.greatest));
-            note(Quantity::Scores, h, far);
+            note(Quantity::Scores, layer, h, far);
             let sum = |ln: f64| (ln - scores.high / 2.0).exp();
             let sums = Span { least: sum(head.first.least), greatest: sum(head.first.greatest) };
-            note(Quantity::FirstSum, h, past(sums, first.low, first.high));
-            note(Quantity::SecondSum, h, past(head.second, second.low, second.high));
+            note(Quantity::FirstSum, layer, h, past(sums, first.low, first.high));
+            note(Quantity::SecondSum, layer, h, past(head.second, second.low, second.high));
         }
         for (j, (seen, column)) in seen.columns.iter().zip(&choice.activation.columns).enumerate() {
             let interval = column.interval();
             let t = |x: f64| ((x - interval.middle()) / interval.half()).abs();
             let far = t(seen.span.least).max(t(seen.span.greatest));
-            note(Quantity::Argument, j, far);
+            note(Quantity::Argument, layer, j, far);
         }
-        let norms = [&choice.attention_norm, &choice.feed_forward_norm];
-        for (n, (seen, norm)) in seen.norms.iter().zip(norms).enumerate() {
-            // v = κ²·d·variance, within [low, 1].
-            let v = |variance: f64| norm.scale.powi(2) * width as f64 * variance;
-            for span in [seen.first, seen.later] {
-                if span.least <= span.greatest {
-                    let span = Span { least: v(span.least), greatest: v(span.greatest) };
-                    note(Quantity::Variance, n, past(span, norm.low, 1.0));
-                }
+    }
+    let layers = seen.layers.iter().zip(&choices.layers).enumerate();
+    let inside = layers.flat_map(|(i, (seen, choice))| {
+        let [first, second] = &seen.norms;
+        [(i, 0, first, &choice.attention_norm), (i, 1, second, &choice.feed_forward_norm)]
+    });
+    let after = choices.norm.iter().map(|norm| (seen.layers.len(), 0, &seen.norm, norm));
+    for (layer, n, seen, norm) in inside.chain(after) {
+        // v = κ²·d·variance, within [low, 1].
+        let v = |variance: f64| norm.scale.powi(2) * width as f64 * variance;
+        for span in [seen.first, seen.later] {
+            if span.least <= span.greatest {
+                let span = Span { least: v(span.least), greatest: v(span.greatest) };
+                note(Quantity::Variance, layer, n, past(span, norm.low, 1.0));
             }
-            note(Quantity::Normed, n, seen.largest / norm.bound);
         }
+        note(Quantity::Normed, layer, n, seen.largest / norm.bound);
     }
     all.sort_by_key(|r| r.quantity);
     all

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use hushed_ckks::{CkksError, CkksParams};
-use hushed_model::{Model, Network, TokenIds, cosine, length, nearness};
+use hushed_model::{Item, Model, Program, StepId, TokenIds, cosine, length, nearness};
 
 use super::clear::Clear;
 use super::embed::{check_rows, refuse};
 use super::margins::{self, Degrees};
-use super::measure::{Seen, Structure};
+use super::measure::{Seen, Structure, second_norm};
 use super::{head, neighbours};
 use crate::choices::read::MAX_ACTIVATION;
 use crate::plan::public_plan::named;
 use crate::resolution;
+use crate::tape::encoder::begins_with_norm;
 use crate::{Candidate, Choices, FheError, LayerChoice, Report, VERSION};
 
 /// Maximum ordinary texts that are measured, and held out, while structures and degrees are compared.
@@ -51,15 +52,15 @@ impl Default for Options {
     }
 }
 
-/// The texts of a calibration, and the hashes that identify it.
-pub struct Sample<'a> {
+/// The texts or images of a calibration, and the hashes that identify it.
+pub struct Sample<'a, T = TokenIds> {
     /// Ordinary texts, measured or held out.
-    pub texts: &'a [TokenIds],
+    pub texts: &'a [T],
     /// Texts made to leave intervals: all are measured, none is judged.
-    pub hostile: &'a [TokenIds],
+    pub hostile: &'a [T],
     /// Likewise, but measured only at the end: [`super::vocabulary()`], too many to measure while structures are
     /// compared.
-    pub broad: &'a [TokenIds],
+    pub broad: &'a [T],
     /// SHA-256 of the file they are from, in hexadecimal.
     pub sha256: &'a str,
     /// SHA-256 of the weights, in hexadecimal.
@@ -84,51 +85,75 @@ impl Options {
         Ok(named(&self.parameters).map_err(CkksError::from)?)
     }
 
-    /// A classifier reads the first row of the last layer, so that row is not replaced.
-    pub(super) fn most_frozen(&self, network: &Network) -> usize {
-        let readable = network.layers.len() - usize::from(network.classifier.is_some());
-        self.most_frozen.min(readable)
+    /// A classifier reads the first row of the last layer, so that row is not replaced; nor is a row of a residual
+    /// stream that goes on beside norms.
+    pub(super) fn most_frozen(&self, program: &Program) -> usize {
+        let readable = program.layers().len() - usize::from(program.classes().is_some());
+        if begins_with_norm(program) { 0 } else { self.most_frozen.min(readable) }
     }
 }
 
 pub(super) struct Search<'a> {
     pub(super) model: &'a Model,
-    pub(super) sample: &'a Sample<'a>,
+    pub(super) program: Program,
+    pub(super) texts: Vec<Item>,
+    pub(super) hostile: Vec<Item>,
+    pub(super) broad: Vec<Item>,
+    pub(super) sha256: &'a str,
+    pub(super) model_sha256: &'a str,
     pub(super) options: &'a Options,
     pub(super) params: Arc<CkksParams>,
-    pub(super) measured: Vec<TokenIds>,
-    pub(super) held_out: Vec<TokenIds>,
+    pub(super) measured: Vec<Item>,
+    pub(super) held_out: Vec<Item>,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(model: &'a Model, sample: &'a Sample<'a>, options: &'a Options) -> Result<Search<'a>, FheError> {
+    pub(super) fn new<T: Clone + Into<Item>>(
+        model: &'a Model,
+        sample: &Sample<'a, T>,
+        options: &'a Options,
+    ) -> Result<Search<'a>, FheError> {
+        let items = |texts: &[T]| -> Vec<Item> { texts.iter().cloned().map(T::into).collect() };
+        let (texts, hostile, broad) = (items(sample.texts), items(sample.hostile), items(sample.broad));
         let hold_out = options.hold_out.max(2);
         let is_held_out = |i: usize| (i + 1).is_multiple_of(hold_out);
-        let pick = |held: bool| -> Vec<TokenIds> {
-            let all = sample.texts.iter().enumerate();
+        let pick = |held: bool| -> Vec<Item> {
+            let all = texts.iter().enumerate();
             all.filter(|(i, _)| is_held_out(*i) == held).map(|(_, text)| text.clone()).collect()
         };
         let (mut measured, mut held_out) = (pick(false), pick(true));
         thin(&mut measured, COMPARED.0);
         thin(&mut held_out, COMPARED.1);
         if measured.is_empty() || held_out.is_empty() {
-            return refuse(format!("{} texts are too few: of every {hold_out}, one is held out", sample.texts.len()));
+            return refuse(format!("{} texts are too few: of every {hold_out}, one is held out", texts.len()));
         }
-        check_rows(sample.texts, options.rows)?;
-        check_rows(sample.hostile, options.rows)?;
-        check_rows(sample.broad, options.rows)?;
-        Ok(Search { model, sample, options, params: options.params()?, measured, held_out })
+        for texts in [&texts, &hostile, &broad] {
+            check_rows(texts, options.rows)?;
+        }
+        Ok(Search {
+            program: model.program_of_all_rows(),
+            model,
+            texts,
+            hostile,
+            broad,
+            sha256: sample.sha256,
+            model_sha256: sample.model_sha256,
+            options,
+            params: options.params()?,
+            measured,
+            held_out,
+        })
     }
 
     /// Measures these texts and those made to leave intervals.
-    pub(super) fn measure(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Seen, FheError> {
-        let nothing = Seen::nothing(self.model.encoder()?);
+    pub(super) fn measure(&self, structure: &Structure, texts: &[Item]) -> Result<Seen, FheError> {
+        let nothing = Seen::nothing(&self.program);
         let (seen, _) = self.clear().measured(structure, texts, nothing, true)?;
-        self.measure_more(structure, self.sample.hostile, seen)
+        self.measure_more(structure, &self.hostile, seen)
     }
 
     /// Adds texts that are not ordinary.
-    pub(super) fn measure_more(&self, structure: &Structure, texts: &[TokenIds], seen: Seen) -> Result<Seen, FheError> {
+    pub(super) fn measure_more(&self, structure: &Structure, texts: &[Item], seen: Seen) -> Result<Seen, FheError> {
         Ok(self.clear().measured(structure, texts, seen, false)?.0)
     }
 
@@ -146,7 +171,7 @@ impl<'a> Search<'a> {
             Err(FheError::Levels { .. }) => return Ok(Judged::default()),
             found => found?,
         };
-        let logits = self.model.encoder()?.classifier.is_some();
+        let logits = self.program.classes().is_some();
         if !logits {
             neighbours::rounded(&mut found, self.kept_bits(choices)?);
         }
@@ -158,17 +183,20 @@ impl<'a> Search<'a> {
 
     /// The most bits after the point that clients can keep of an answer.
     pub(super) fn kept_bits(&self, choices: &Choices) -> Result<u32, FheError> {
-        let program = self.model.program_of_all_rows();
-        let form = resolution::at_best(&program, choices, &self.params)?;
+        let form = resolution::at_best(&self.program, choices, &self.params)?;
         Ok(form.bits(&self.params))
+    }
+
+    /// How many texts there are, measured or held out.
+    pub(super) fn count(&self) -> usize {
+        self.texts.len() + self.hostile.len() + self.broad.len()
     }
 
     /// Checks that an answer is not rounded away.
     pub(super) fn resolved(&self, choices: &Choices) -> Result<(), FheError> {
-        let program = self.model.program_of_all_rows();
-        let form = resolution::at_best(&program, choices, &self.params)?;
-        let logits = program.classifier().is_some();
-        resolution::check(&program, &form, &self.params, logits)
+        let form = resolution::at_best(&self.program, choices, &self.params)?;
+        let logits = self.program.classes().is_some();
+        resolution::check(&self.program, &form, &self.params, logits)
     }
 
     /// Rows per text, and levels of a chain after a refresh.
@@ -178,22 +206,25 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn choices(&self, structure: &Structure, seen: &Seen, degrees: Degrees) -> Result<Choices, FheError> {
-        let layers = self.model.encoder()?.layers.iter().zip(&seen.layers).enumerate();
-        let sizes = self.sizes();
-        let layers = layers.map(|(i, (layer, seen))| {
+        let (program, sizes) = (&self.program, self.sizes());
+        let masked = if begins_with_norm(program) { margins::REFRESHED } else { margins::MASKED };
+        let layers = seen.layers.iter().enumerate().map(|(i, seen)| {
             let frozen = structure.frozen.get(i).map(Vec::as_slice);
             let context = (&structure.fixed[i][..], frozen);
-            margins::layer(layer, seen, context, degrees, sizes)
+            let second = second_norm(program, i).ok_or_else(|| FheError::shape(StepId::outside("layer")))?;
+            margins::layer(second, seen, context, degrees, (sizes, masked))
         });
+        let after = begins_with_norm(program).then(|| margins::norm(&seen.norm, program.width(), 0.0, masked));
         Ok(Choices {
             version: VERSION,
-            sample_sha256: self.sample.sha256.to_owned(),
-            model_sha256: self.sample.model_sha256.to_owned(),
+            sample_sha256: self.sha256.to_owned(),
+            model_sha256: self.model_sha256.to_owned(),
             texts: self.measured.len(),
             rows: self.options.rows,
             layers: layers.collect::<Result<Vec<LayerChoice>, _>>()?,
-            classifier: head::choice(self.model.encoder()?, &seen.head)?,
+            classifier: head::choice(program, &seen.head)?,
             decoder: None,
+            norm: after.transpose()?,
             report: Report::default(),
         })
     }
@@ -260,7 +291,7 @@ impl Judged {
 }
 
 /// At most `most` of the texts, evenly spread.
-fn thin(texts: &mut Vec<TokenIds>, most: usize) {
+fn thin(texts: &mut Vec<Item>, most: usize) {
     let count = texts.len();
     if count > most {
         *texts = (0..most).map(|i| texts[i * count / most].clone()).collect();

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, tiny_golden};
-use hushed_model::{Model, TokenIds, TooLong};
+use hushed_model::{Item, Model, TokenIds, TooLong};
 
 use super::clear::Clear;
 use super::search::compared;
@@ -35,6 +35,10 @@ fn sample(texts: &[TokenIds]) -> Sample<'_> {
     Sample { texts, hostile: &[], broad: &[], sha256: "sample", model_sha256: "model" }
 }
 
+fn items(texts: &[TokenIds]) -> Vec<Item> {
+    texts.iter().cloned().map(Item::from).collect()
+}
+
 fn furthest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
@@ -45,11 +49,11 @@ fn furthest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
 fn the_circuit_with_exact_functions_is_the_model() {
     let (_folder, model, texts) = tiny();
     let exact = model.embed(texts.clone()).unwrap();
-    let (none, params) = (Structure::none(model.encoder().unwrap()), params());
+    let (none, params) = (Structure::none(&model.program()), params());
     for rows in [16, 9] {
         let clear = Clear { model: &model, params: &params, rows };
-        let nothing = Seen::nothing(model.encoder().unwrap());
-        let (seen, answers) = clear.measured(&none, &texts, nothing, true).unwrap();
+        let nothing = Seen::nothing(&model.program());
+        let (seen, answers) = clear.measured(&none, &items(&texts), nothing, true).unwrap();
         let answers = answers.into_iter().map(|row| model.public.finish(row));
         assert!(furthest(&answers.collect::<Vec<_>>(), &exact) < 1e-8);
         // Every quantity was measured, in padding rows too.
@@ -113,14 +117,14 @@ fn a_classifier_has_its_head_calibrated() {
 fn rows_are_frozen_and_heads_are_fixed() {
     let (_folder, model, texts) = tiny();
     let network = model.encoder().unwrap();
-    let mut structure = Structure::none(network);
+    let mut structure = Structure::none(&model.program());
     let width = network.layers[0].feed_forward_norm.width;
     structure.frozen = vec![vec![0.5; width]];
     structure.fixed[0][1] = true;
     let options = options();
     let owner = sample(&texts);
     let search = Search::new(&model, &owner, &options).unwrap();
-    let seen = search.measure(&structure, &texts).unwrap();
+    let seen = search.measure(&structure, &items(&texts)).unwrap();
     assert_eq!(seen.layers[0].heads[1].scores, Default::default());
     assert!(seen.layers[0].norms[1].first.least > seen.layers[0].norms[1].first.greatest);
     let choices = search.choices(&structure, &seen, Degrees::AMPLE).unwrap();

@@ -3,7 +3,7 @@
 use hushed_model::ModelError;
 use serde::{Deserialize, Serialize};
 
-use super::layer::{ActivationChoice, AttentionChoice, Interval, NormChoice};
+use super::layer::{ActivationChoice, AttentionChoice, Interval, LayerChoice, NormChoice};
 
 /// A decoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ impl DecoderChoice {
     }
 }
 
-/// One layer. Its norms have no mean: v = Σ (κ·x)² + κ²·d·ε.
+/// One layer. An RMSNorm has no mean: v = Σ (κ·x)² + κ²·d·ε.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecoderLayerChoice {
@@ -45,6 +45,20 @@ pub struct DecoderLayerChoice {
     pub feed_forward_sub_norm: Option<NormChoice>,
     /// Bound on the residual stream after feed-forward.
     pub feed_forward_bound: f64,
+}
+
+impl DecoderLayerChoice {
+    /// The same of a layer that begins with norms, which bound the residual stream; none for a sigmoid.
+    pub(crate) fn of_softmax(&self) -> Option<LayerChoice> {
+        let ScoresChoice::Softmax(softmax) = &self.scores else { return None };
+        Some(LayerChoice {
+            attention: softmax.clone(),
+            attention_norm: self.attention_norm.clone(),
+            activation: self.activation.clone(),
+            feed_forward_norm: self.feed_forward_norm.clone(),
+            frozen_row: None,
+        })
+    }
 }
 
 /// The map from scores to weights, for all heads of a layer.

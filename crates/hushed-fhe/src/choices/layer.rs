@@ -44,11 +44,11 @@ impl From<Interval> for [f64; 2] {
 pub struct LayerChoice {
     /// Scores and softmax.
     pub attention: AttentionChoice,
-    /// The norm after attention.
+    /// The norm after attention; the one before it, if the layers begin with norms.
     pub attention_norm: NormChoice,
     /// The activation of the feed-forward block; without columns if one linear layer replaces the block.
     pub activation: ActivationChoice,
-    /// The norm after feed-forward.
+    /// The norm after feed-forward; the one before it, if the layers begin with norms.
     pub feed_forward_norm: NormChoice,
     /// If present, row 0 of every text is replaced by these d constants after the layer: its mean over texts, gain and
     /// offset included. This is for a row that hardly depends on the text and lies far from all other rows. The norm

@@ -7,6 +7,7 @@ use super::{
     ActivationChoice, AttentionChoice, Choices, ChoicesError, ClassifierChoice, DecoderChoice, HeadChoice, Interval,
     LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, ScoresChoice, VERSION,
 };
+use crate::tape::encoder::begins_with_norm;
 
 /// Maximum degree for which a chain has levels.
 const MAX_DEGREE: usize = 63;
@@ -94,6 +95,7 @@ impl Choices {
             });
         }
         same("layers", self.layers.len(), layers)?;
+        same("norms after the layers", usize::from(self.norm.is_some()), usize::from(begins_with_norm(program)))?;
         for (i, (choice, blocks)) in self.layers.iter().zip(blocks).enumerate() {
             let columns = choice.activation.columns.len();
             sizes(i, choice.attention.heads.len(), columns, blocks)?;
@@ -139,6 +141,9 @@ impl Choices {
         }
         if let Some(decoder) = &self.decoder {
             decoder.validate()?;
+        }
+        if let Some(norm) = &self.norm {
+            norm.validate("the norm after the layers")?;
         }
         match &self.classifier {
             Some(classifier) => classifier.validate(),

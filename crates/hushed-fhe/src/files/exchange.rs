@@ -17,7 +17,8 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
+pub use hushed_ckks::Ciphertext;
+use hushed_ckks::{CkksParams, SeededCiphertext};
 use hushed_rlwe::codec::{Kind, Reader};
 use hushed_rlwe::error::CodecError;
 
@@ -25,8 +26,7 @@ use super::FileError;
 use super::atomic::{Access, AtomicFile, Target};
 use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces, Whole, open_file};
 use super::fault::same;
-use crate::packing::sequences;
-use crate::plan::public_plan::{FhePlan, Lengths, PlanFileError};
+use crate::plan::public_plan::{Manifest, PlanFileError};
 
 /// Bytes of a request's id.
 pub const REQUEST_ID: usize = 16;
@@ -76,17 +76,9 @@ impl RequestHead {
     }
 
     /// Checks that the plan lets a client declare these lengths.
-    fn check(&self, path: &Path, plan: &FhePlan) -> Result<(), FileError> {
+    fn check(&self, path: &Path, plan: &dyn Manifest) -> Result<(), FileError> {
         let lengths: Vec<usize> = self.lengths.iter().map(|&length| length.into()).collect();
-        let good = match plan.lengths {
-            Lengths::Public => sequences::check(plan.rows, plan.placement.per_place, &lengths).is_ok(),
-            Lengths::Bucket(multiple) => {
-                let good = |&length: &usize| length <= plan.rows && (length % multiple == 0 || length == plan.rows);
-                lengths.iter().all(good)
-            }
-            Lengths::Private => lengths.iter().all(|&length| length == 0),
-        };
-        if good {
+        if plan.may_declare(&lengths) {
             return Ok(());
         }
         Err(FileError::Unusable { path: path.to_owned(), what: "lengths" })
@@ -97,29 +89,29 @@ impl RequestHead {
 ///
 /// # Errors
 /// [`PlanFileError`].
-pub fn request_bytes(plan: &FhePlan, params: &CkksParams) -> Result<u64, PlanFileError> {
+pub fn request_bytes(plan: &dyn Manifest, params: &CkksParams) -> Result<u64, PlanFileError> {
     Ok(request_pieces(plan, params)?.total())
 }
 
 /// Bytes of a reply.
 #[must_use]
-pub fn reply_bytes(plan: &FhePlan, params: &CkksParams) -> u64 {
+pub fn reply_bytes(plan: &dyn Manifest, params: &CkksParams) -> u64 {
     reply_pieces(plan, params).total()
 }
 
-fn request_pieces(plan: &FhePlan, params: &CkksParams) -> Result<Pieces, PlanFileError> {
+fn request_pieces(plan: &dyn Manifest, params: &CkksParams) -> Result<Pieces, PlanFileError> {
     Ok(Pieces {
         head: 2 * DIGEST + REQUEST_ID + 2 * plan.declared_lengths(params)?,
         count: plan.request_ciphertexts(),
-        bytes: SeededCiphertext::list_bytes(params, plan.placement.upload, 1),
+        bytes: SeededCiphertext::list_bytes(params, plan.upload(), 1),
     })
 }
 
-fn reply_pieces(plan: &FhePlan, params: &CkksParams) -> Pieces {
+fn reply_pieces(plan: &dyn Manifest, params: &CkksParams) -> Pieces {
     Pieces {
         head: 3 * DIGEST + REQUEST_ID,
-        count: plan.reply.ciphertexts,
-        bytes: Ciphertext::list_bytes(params, plan.reply.limbs, 1),
+        count: plan.reply().ciphertexts,
+        bytes: Ciphertext::list_bytes(params, plan.reply().limbs, 1),
     }
 }
 
@@ -135,7 +127,12 @@ impl<'a> RequestWriter<'a, AtomicFile> {
     ///
     /// # Errors
     /// [`FileError::Unusable`] for a head that does not belong to this plan; [`FileError::Io`].
-    pub fn create(path: &Path, plan: &FhePlan, params: &'a CkksParams, head: &RequestHead) -> Result<Self, FileError> {
+    pub fn create(
+        path: &Path,
+        plan: &dyn Manifest,
+        params: &'a CkksParams,
+        head: &RequestHead,
+    ) -> Result<Self, FileError> {
         let file = AtomicFile::create(path, Access::Usual)?;
         Self::begin(file, path, plan, params, head)
     }
@@ -149,7 +146,7 @@ impl<'a, W: Target> RequestWriter<'a, W> {
     pub fn begin(
         out: W,
         path: &Path,
-        plan: &FhePlan,
+        plan: &dyn Manifest,
         params: &'a CkksParams,
         head: &RequestHead,
     ) -> Result<Self, FileError> {
@@ -157,7 +154,7 @@ impl<'a, W: Target> RequestWriter<'a, W> {
         let (pieces, kind) = (pieces_of(path, plan, params)?, Kind::FheRequest);
         Ok(Self {
             params,
-            limbs: plan.placement.upload,
+            limbs: plan.upload(),
             out: ChunkWriter::begin(out, path, kind, params.rlwe(), &head.encode(), pieces)?,
         })
     }
@@ -204,7 +201,12 @@ impl<'a> RequestReader<'a, BufReader<File>> {
     ///
     /// # Errors
     /// [`FileError::Codec`], [`FileError::Other`], [`FileError::Unusable`], [`FileError::Io`].
-    pub fn open(path: &Path, plan: &FhePlan, params: &'a CkksParams, keys: Option<&Hash>) -> Result<Self, FileError> {
+    pub fn open(
+        path: &Path,
+        plan: &dyn Manifest,
+        params: &'a CkksParams,
+        keys: Option<&Hash>,
+    ) -> Result<Self, FileError> {
         Self::begin(open_file(path)?, path, plan, params, keys)
     }
 }
@@ -217,7 +219,7 @@ impl<'a, R: Read> RequestReader<'a, R> {
     pub fn begin(
         source: (R, u64),
         path: &Path,
-        plan: &FhePlan,
+        plan: &dyn Manifest,
         params: &'a CkksParams,
         keys: Option<&Hash>,
     ) -> Result<Self, FileError> {
@@ -231,7 +233,7 @@ impl<'a, R: Read> RequestReader<'a, R> {
         }
         head.check(path, plan)?;
         source.expect(pieces.count, pieces.bytes)?;
-        Ok(Self { params, limbs: plan.placement.upload, left: pieces.count, head, source })
+        Ok(Self { params, limbs: plan.upload(), left: pieces.count, head, source })
     }
 
     /// The head of the request.
@@ -265,7 +267,28 @@ impl<'a, R: Read> RequestReader<'a, R> {
     }
 }
 
-fn pieces_of(path: &Path, plan: &FhePlan, params: &CkksParams) -> Result<Pieces, FileError> {
+/// Reads a whole request from a source with its number of bytes; errors call it `path`. Returns its head, the hash of
+/// its content, and its ciphertexts.
+///
+/// # Errors
+/// As [`RequestReader::open`], and [`FileError::Content`].
+pub fn read_request_from(
+    source: (impl Read, u64),
+    path: &Path,
+    plan: &dyn Manifest,
+    params: &CkksParams,
+    keys: &Hash,
+) -> Result<(RequestHead, Hash, Vec<SeededCiphertext>), FileError> {
+    let mut reader = RequestReader::begin(source, path, plan, params, Some(keys))?;
+    let head = reader.head().clone();
+    let mut list = Vec::with_capacity(plan.request_ciphertexts());
+    while let Some(ct) = reader.next_ciphertext()? {
+        list.push(ct);
+    }
+    Ok((head, reader.finish()?, list))
+}
+
+fn pieces_of(path: &Path, plan: &dyn Manifest, params: &CkksParams) -> Result<Pieces, FileError> {
     request_pieces(plan, params).map_err(|_| FileError::Unusable { path: path.to_owned(), what: "plan" })
 }
 
@@ -277,7 +300,7 @@ fn pieces_of(path: &Path, plan: &FhePlan, params: &CkksParams) -> Result<Pieces,
 pub fn write_reply_to(
     out: impl Target,
     path: &Path,
-    plan: &FhePlan,
+    plan: &dyn Manifest,
     params: &CkksParams,
     head: &ReplyHead,
     list: &[Ciphertext],
@@ -287,7 +310,7 @@ pub fn write_reply_to(
     let mut out = ChunkWriter::begin(out, path, kind, params.rlwe(), &bytes, pieces)?;
     for ct in list {
         let one = std::slice::from_ref(ct);
-        let piece = Ciphertext::list_to_bytes(params, plan.reply.limbs, one)
+        let piece = Ciphertext::list_to_bytes(params, plan.reply().limbs, one)
             .map_err(|error| FileError::content(path, error))?;
         out.push(&piece)?;
     }
@@ -300,7 +323,7 @@ pub fn write_reply_to(
 /// [`FileError`].
 pub fn read_reply(
     path: &Path,
-    plan: &FhePlan,
+    plan: &dyn Manifest,
     params: &CkksParams,
     keys: &Hash,
 ) -> Result<(ReplyHead, Vec<Ciphertext>), FileError> {
@@ -314,7 +337,7 @@ pub fn read_reply(
 pub fn read_reply_from(
     source: (impl Read, u64),
     path: &Path,
-    plan: &FhePlan,
+    plan: &dyn Manifest,
     params: &CkksParams,
     keys: &Hash,
 ) -> Result<(ReplyHead, Vec<Ciphertext>), FileError> {
@@ -324,12 +347,12 @@ pub fn read_reply_from(
     same(path, "plan", &head.plan, &plan.hash())?;
     same(path, "key set", &head.keys, keys)?;
     source.expect(pieces.count, pieces.bytes)?;
-    let scale = plan.reply_scale().map_err(|_| FileError::Unusable { path: path.to_owned(), what: "scale" })?;
+    let scale = plan.reply().scale().map_err(|_| FileError::Unusable { path: path.to_owned(), what: "scale" })?;
     let mut list = Vec::new();
     for _ in 0..pieces.count {
         let piece = source.next_piece()?;
-        let noise = plan.reply_noise();
-        let read = Ciphertext::list_from_bytes(params, plan.reply.limbs, 1, scale, noise, piece);
+        let noise = plan.reply().noise();
+        let read = Ciphertext::list_from_bytes(params, plan.reply().limbs, 1, scale, noise, piece);
         list.extend(read.map_err(|error| FileError::content(path, error))?);
     }
     source.finish()?;

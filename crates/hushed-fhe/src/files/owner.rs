@@ -16,7 +16,7 @@ use super::chunked::{Hash, Whole};
 use super::exchange::{REQUEST_ID, RequestHead, RequestWriter};
 use super::keys::{KeyProgress, KeyTimes};
 use crate::FheError;
-use crate::plan::public_plan::FhePlan;
+use crate::plan::public_plan::Manifest;
 use crate::run::client::{FheClient, Upload};
 
 /// Makes a secret key and the keys of a plan, each in a new file, and returns the id of the set. If a later step fails,
@@ -27,7 +27,7 @@ use crate::run::client::{FheClient, Upload};
 pub fn make_keys(
     secret: &Path,
     keys: &Path,
-    plan: &FhePlan,
+    plan: &dyn Manifest,
     params: &Arc<CkksParams>,
     times: KeyTimes,
     progress: KeyProgress<'_>,
@@ -51,7 +51,7 @@ pub fn make_keys(
 pub fn make_keys_to(
     out: impl Target,
     path: &Path,
-    plan: &FhePlan,
+    plan: &dyn Manifest,
     params: &Arc<CkksParams>,
     times: KeyTimes,
     progress: KeyProgress<'_>,

@@ -441,7 +441,7 @@ fn replies() {
     let (found, cts) = read(&[7; 32]).unwrap();
     assert_eq!(found, head);
     assert!(cts[0].b() == list[0].b() && cts[0].a() == list[0].a());
-    assert_eq!(cts[0].noise(), b.plan.reply_noise());
+    assert_eq!(cts[0].noise(), b.plan.reply.noise());
     refuses_all_damage(&path, || read(&[7; 32]).err());
     assert!(matches!(read(&[8; 32]), Err(FileError::Other { what: "key set", .. })));
 }

@@ -1,15 +1,24 @@
-//! Networks under encryption: one input, packed into the slots of one ciphertext, through maps, squares, products and
+//! Networks under encryption: an input, packed into the slots of one ciphertext, through maps, squares, products and
 //! polynomials, without bootstraps.
 //!
 //! A value of n numbers is a vector in which slot s holds number s mod P, for one power of two P that holds every value
-//! of the network; numbers from n to P are 0 or anything. A map is then the sum of its diagonals times rotations
-//! ([`hushed_ckks::maps`]), one level; a function is a polynomial fitted on the interval that samples reached, widened
-//! by [`MARGIN`].
+//! of the network; numbers from n to P are known and harmless ([`Fits`]). A map is then the sum of its diagonals times
+//! rotations ([`hushed_ckks::maps`]), one level; a function is a polynomial fitted on the interval that samples
+//! reached, widened by [`MARGIN`].
 //!
-//! [`Circuit`] is the server's, with the weights; [`NetworkPlan`] is what a client needs. A reply is not sealed here:
-//! whoever serves it adds a fresh encryption of zero and noise first ([`crate::run::reply`]).
+//! [`NetworkChoices`] is what samples showed, [`Circuit`] the server's, with the weights, [`NetworkPlan`] what a client
+//! gets, [`NetworkEngine`] a client's keys at the server.
 
+mod choices;
+#[cfg(any(feature = "client", test))]
+mod client;
+mod engine;
+mod fits;
+mod manifest;
+mod plan;
 mod record;
+#[cfg(any(feature = "client", test))]
+mod rehearsal;
 #[cfg(test)]
 mod tests;
 
@@ -17,88 +26,125 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hushed_ckks::keys::KeySpecs;
-use hushed_ckks::poly::Polynomial;
-use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
-use hushed_lower::network::{Network, PartOp};
-use hushed_math::fit::minimax;
-use hushed_math::rng::SecretRng;
-use hushed_model::{Graph, Tensor};
+use hushed_ckks::poly::Arithmetic as _;
+use hushed_ckks::{Ciphertext, CkksParams, SHALLOW, Scale};
+use hushed_lower::network::Network;
+use hushed_model::{Graph, Port, Tensor};
+use sha2::{Digest, Sha256};
 
 use crate::error::FheError;
+use crate::hex::hex;
+use crate::plan::Prices;
+use crate::plan::declared::declared;
 use crate::plan::keys::KeyDemand;
+use crate::plan::public_plan::{PlanFileError, ReplyForm, named, planned, reply_deviation};
 use crate::run::encrypted::Encrypted;
-use crate::simulate::Simulator;
+use crate::run::reply::fewest_limbs;
+use crate::simulate::{Counts, Simulator, Vector};
 use crate::slots::Slots as _;
 use crate::tape::assign::assign;
 use crate::tape::levels::{Heights, Limits, Outputs};
 use crate::tape::run::computed;
-use record::{Fitted, INPUT, recorded};
+use choices::input_of;
+use fits::Fits;
+use record::{INPUT, recorded};
 
-/// How far an interval reaches beyond what samples showed, as a part of its width on either side.
-pub const MARGIN: f64 = 0.25;
-/// The degree of a function whose owner chose none.
-pub const DEGREE: usize = 15;
+pub use choices::{NetworkChoices, network_sha256};
+#[cfg(any(feature = "client", test))]
+pub use client::NetworkClient;
+pub use engine::NetworkEngine;
+pub use fits::{DEGREE, MARGIN};
+pub use manifest::AnyManifest;
+pub use plan::NetworkPlan;
+#[cfg(any(feature = "client", test))]
+pub use rehearsal::{Rehearsal, Rehearsed};
+
 /// How much larger than in simulated runs of the samples an error is declared.
 const DECLARED: f64 = 4.0;
-/// Samples of which runs are simulated.
-const SIMULATED: usize = 4;
+/// How much larger than a sample's the numbers of an answer may be: the plan's bound on a reply.
+const ANSWERS: f64 = 4.0;
+/// How much larger than a sample's the numbers of an input may be.
+const INPUTS: f64 = 2.0;
+/// Deviations of the noise that covers a reply which its largest number is expected to have.
+const NOISE: f64 = 6.0;
 
 /// A network's circuit, with its weights.
 pub struct Circuit {
     network: Arc<Network>,
-    /// By part, where it is a function.
-    functions: BTreeMap<usize, Fitted>,
-    plan: NetworkPlan,
-}
-
-/// What a client needs to run a network: no weights.
-#[derive(Clone)]
-pub struct NetworkPlan {
+    fits: Fits,
     params: Arc<CkksParams>,
-    period: usize,
-    limbs: usize,
-    input: Vec<usize>,
-    outputs: Vec<Vec<usize>>,
-    keys: KeySpecs,
-    error: f64,
+    plan: NetworkPlan,
+    /// The standard deviation of the error of a number of an answer, before it is sealed.
+    deviation: f64,
+    counts: Counts,
 }
 
 impl Circuit {
-    /// The circuit of a graph for these parameters. `samples` are inputs like those to come: functions are fitted to
-    /// what they reach, and the error is declared by simulated runs of the first of them.
+    /// The circuit of a graph for the first of the sets without bootstrapping that can run it, for requests of up to
+    /// `inputs` inputs.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for several inputs, no sample, or values larger than a vector; [`FheError::Levels`] if
-    /// the parameters have too few levels; those of fits.
-    pub fn new(graph: &Graph, params: &Arc<CkksParams>, samples: &[Vec<Tensor>]) -> Result<Circuit, FheError> {
-        let network = Arc::new(Network::new(graph)?);
-        let unsupported = |what: String, remedy| FheError::Unsupported { what, remedy };
-        let mut inputs = graph.inputs();
-        let (Some(input), 0) = (inputs.next(), inputs.len()) else {
-            let what = format!("a network of {} inputs", graph.inputs().len());
-            return Err(unsupported(what, "make them one, and take them apart in the network"));
-        };
-        if samples.is_empty() {
-            return Err(unsupported("a network without samples".to_owned(), "give inputs like those to come"));
+    /// As [`Circuit::new`], of the largest set.
+    pub fn smallest(graph: &Graph, choices: &NetworkChoices, inputs: usize) -> Result<Circuit, FheError> {
+        let mut made = Err(too_large(0));
+        for name in SHALLOW {
+            made = Circuit::new(graph, choices, inputs, name);
+            if made.is_ok() {
+                break;
+            }
         }
+        made
+    }
+
+    /// The circuit of a graph for the parameter set of this name. Functions are fitted to what `choices` has of
+    /// samples, and the error is declared by simulated runs of those that it kept.
+    ///
+    /// # Errors
+    /// [`FheError::Unsupported`] for several inputs, values larger than a vector, or answers at another scale;
+    /// [`FheError::Levels`] if the parameters have too few levels; [`FheError::Plan`] for another set; those of fits.
+    pub fn new(graph: &Graph, choices: &NetworkChoices, inputs: usize, parameters: &str) -> Result<Circuit, FheError> {
+        let params = named(parameters)
+            .map_err(|source| PlanFileError::Parameters { name: parameters.chars().take(60).collect(), source })?;
+        let input = input_of(graph)?;
+        let network = Arc::new(Network::new(graph)?);
         let largest = network.parts().iter().map(|part| part.size).max().unwrap_or(1);
         let period = largest.next_power_of_two();
         if period > params.slots() {
-            let what = format!("a network with a value of {largest} numbers");
-            return Err(unsupported(what, "the largest value has to fit into the slots of a ciphertext"));
+            return Err(too_large(largest));
         }
-        let plan = NetworkPlan {
-            params: Arc::clone(params),
-            period,
-            limbs: 0,
-            input: input.shape.clone(),
-            outputs: graph.outputs().map(|node| node.shape.clone()).collect(),
-            keys: KeySpecs::new(),
-            error: 0.0,
+        let fits = Fits::new(&network, choices)?;
+        let outputs: Vec<Port> = graph.outputs().map(Port::of).collect();
+        let mut reply = ReplyForm {
+            ciphertexts: inputs.saturating_mul(outputs.len()),
+            limbs: 1,
+            scale: params.default_scale().value(),
+            magnitude: power(ANSWERS * choices.answer).max(1.0),
+            deviation: 0.0,
         };
-        let mut circuit = Circuit { functions: fitted(&network, samples)?, network, plan };
-        circuit.plan.limbs = circuit.fewest(&Simulator::new(params, params.slots())?.counting())?;
-        circuit.simulate(graph, samples)?;
+        reply.limbs = fewest_limbs(&params, Scale::new(reply.scale)?, reply.magnitude);
+        let sha256 = Sha256::digest(choices.to_json()?);
+        let plan = NetworkPlan {
+            version: crate::plan::public_plan::PLAN_VERSION,
+            parameters: parameters.to_owned(),
+            parameters_hash: hex(params.rlwe().hash()),
+            input: Port::of(input),
+            outputs,
+            period,
+            inputs,
+            input_bound: power(INPUTS * choices.input),
+            upload: 1,
+            reply,
+            keys: Vec::new(),
+            error: 0.0,
+            calibration_sha256: hex(&sha256),
+            exposures: Vec::new(),
+        };
+        let counts = Counts::default();
+        let mut circuit = Circuit { fits, network, params, plan, deviation: 0.0, counts };
+        circuit.plan.upload = circuit.fewest()?;
+        circuit.simulate(graph, choices)?;
+        circuit.plan.exposures = circuit.exposures();
+        circuit.plan.check(&circuit.params)?;
         Ok(circuit)
     }
 
@@ -107,148 +153,155 @@ impl Circuit {
         &self.plan
     }
 
-    /// The encrypted answer, one ciphertext per output of the graph.
-    ///
-    /// # Errors
-    /// [`FheError::Ckks`] for other parameters, missing keys, or a ciphertext with too few primes.
-    pub fn run(&self, evaluator: Evaluator, input: Ciphertext) -> Result<Vec<Ciphertext>, FheError> {
-        let on = Encrypted::without_refreshes(evaluator);
-        self.computed(&on, input)
-    }
-
-    fn computed<S: crate::Slots>(&self, on: &S, input: S::Value) -> Result<Vec<S::Value>, FheError> {
-        let tape = recorded(&self.network, &self.functions, self.plan.period, on.slots());
-        let inputs = BTreeMap::from([(INPUT, vec![input])]);
-        computed(on, tape, inputs, (Heights::Least, Outputs::AtLeast(1), Vec::new()), &mut |_, _| Ok(()))
-    }
-
-    /// The primes that the input needs.
-    fn fewest(&self, on: &Simulator) -> Result<usize, FheError> {
-        let mut tape = recorded(&self.network, &self.functions, self.plan.period, on.slots());
-        let place = (on.top(), on.default_scale());
-        let limits = Limits {
-            heights: Heights::Least,
-            inputs: BTreeMap::from([(INPUT, place)]),
-            outputs: Outputs::AtLeast(1),
-            spilled: Vec::new(),
-        };
-        Ok(assign(&mut tape, on, &limits)?.reads(&tape, INPUT))
-    }
-
-    /// Finds the keys and the error by runs in the clear.
-    fn simulate(&mut self, graph: &Graph, samples: &[Vec<Tensor>]) -> Result<(), FheError> {
-        let params = Arc::clone(&self.plan.params);
-        for (seed, sample) in samples.iter().take(SIMULATED).enumerate() {
-            let on = Simulator::new(&params, params.slots())?.with_errors(seed as u64 + 1);
-            let exact = graph.run(sample)?;
-            let packed = self.plan.packed(sample.first().map(Tensor::data).unwrap_or_default())?;
-            let found = self.computed(&on, on.vector(packed, self.plan.limbs)?)?;
-            for (found, exact) in found.iter().zip(&exact) {
-                let apart = found.values().iter().zip(exact.data()).map(|(a, b)| (a - b).abs());
-                self.plan.error = apart.fold(self.plan.error, f64::max);
-            }
-            if seed == 0 {
-                let demand = KeyDemand::of(&params, &on.tally().counts());
-                self.plan.keys = demand.specs(&params, &KeySpecs::new())?;
-            }
-        }
-        self.plan.error *= DECLARED;
-        Ok(())
-    }
-}
-
-/// The polynomials of all functions, on the intervals that the samples reach.
-fn fitted(network: &Network, samples: &[Vec<Tensor>]) -> Result<BTreeMap<usize, Fitted>, FheError> {
-    let mut reached: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
-    for sample in samples {
-        let values = network.run(sample)?;
-        for (number, part) in network.parts().iter().enumerate() {
-            let (PartOp::Function { .. }, Some(&from)) = (&part.op, part.operands.first()) else { continue };
-            let [low, high] = reached.entry(number).or_insert([f64::INFINITY, f64::NEG_INFINITY]);
-            for &v in values.get(from).into_iter().flatten() {
-                (*low, *high) = (low.min(v), high.max(v));
-            }
-        }
-    }
-    let fit = |(number, [low, high]): (usize, [f64; 2])| {
-        let Some(PartOp::Function { of, degree }) = network.parts().get(number).map(|part| &part.op) else {
-            return Err(FheError::Packing(crate::packing::PackingError::Mismatch));
-        };
-        // Where all numbers are the same, an interval of width 1 around them.
-        let width = (high - low).max(0.5);
-        let (middle, half) = ((low + high) / 2.0, width * (0.5 + MARGIN));
-        let fit = minimax(|t| of.at(middle + half * t), |_| 1.0, degree.unwrap_or(DEGREE), -1.0, 1.0);
-        let polynomial = Arc::new(Polynomial::from_fit(&fit.map_err(CkksError::from)?)?);
-        Ok((number, Fitted { polynomial, middle, half }))
-    };
-    reached.into_iter().map(fit).collect()
-}
-
-impl NetworkPlan {
     /// The parameters.
     pub fn params(&self) -> &Arc<CkksParams> {
         &self.params
     }
 
-    /// The evaluation keys that a run needs.
-    pub fn key_specs(&self) -> &KeySpecs {
-        &self.keys
+    /// The operations of one input.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
-    /// Primes of the ciphertext that the client sends.
-    pub fn limbs(&self) -> usize {
-        self.limbs
+    /// An estimate of the seconds of one input: the operations times their prices, which are for N = 2^16.
+    pub fn seconds(&self, prices: &Prices) -> f64 {
+        let all: f64 = self.counts.operations.iter().map(|c| c.times as f64 * prices.seconds(c.op, c.limbs)).sum();
+        all * self.params.n() as f64 / f64::from(1 << 16)
     }
 
-    /// The declared error: the largest difference from the answer in the clear in simulated runs of samples, with the
-    /// errors of polynomials, times 4. An estimate: an input whose values leave the fitted intervals may err by more.
-    pub fn error(&self) -> f64 {
-        self.error
+    /// The levels of the circuit.
+    pub fn levels(&self) -> usize {
+        self.plan.upload.saturating_sub(self.plan.reply.limbs)
     }
 
-    /// The encrypted input.
+    /// The encrypted answer to one input, a ciphertext per output, not sealed.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for another shape; those of the engine.
-    pub fn encrypt(
-        &self,
-        encoder: &Encoder,
-        encryptor: &Encryptor,
-        rng: &mut SecretRng,
-        input: &Tensor,
-    ) -> Result<Ciphertext, FheError> {
-        if input.shape() != self.input {
+    /// [`FheError::Ckks`] for other parameters, missing keys, or a ciphertext with too few primes.
+    fn run(&self, on: &Encrypted, input: Ciphertext) -> Result<Vec<Ciphertext>, FheError> {
+        self.computed(on, input)
+    }
+
+    fn computed<S: crate::Slots>(&self, on: &S, input: S::Value) -> Result<Vec<S::Value>, FheError> {
+        let tape = recorded(&self.network, &self.fits, &self.plan, on.slots());
+        let inputs = BTreeMap::from([(INPUT, vec![input])]);
+        computed(on, tape, inputs, (Heights::Least, self.primes(), Vec::new()), &mut |_, _| Ok(()))
+    }
+
+    fn primes(&self) -> Outputs {
+        Outputs::AtLeast(self.plan.reply.limbs)
+    }
+
+    /// The primes that the input needs.
+    fn fewest(&self) -> Result<usize, FheError> {
+        let on = &Simulator::new(&self.params, self.params.slots())?.counting();
+        let mut tape = recorded(&self.network, &self.fits, &self.plan, on.slots());
+        let place = (on.top(), on.default_scale());
+        let limits = Limits {
+            heights: Heights::Least,
+            inputs: BTreeMap::from([(INPUT, place)]),
+            outputs: self.primes(),
+            spilled: Vec::new(),
+        };
+        Ok(assign(&mut tape, on, &limits)?.reads(&tape, INPUT))
+    }
+
+    /// Finds keys, scale and errors by runs in the clear.
+    fn simulate(&mut self, graph: &Graph, choices: &NetworkChoices) -> Result<(), FheError> {
+        let params = Arc::clone(&self.params);
+        let run = |circuit: &Circuit, on: &Simulator, sample: &[f64]| -> Result<Vec<Vector>, FheError> {
+            let numbers = sample.iter().map(|v| v / circuit.plan.input_bound);
+            let numbers = packed(numbers, circuit.plan.period, params.slots());
+            circuit.computed(on, on.vector(numbers, circuit.plan.upload)?)
+        };
+        let (mut error, mut deviation, mut most) = (0.0_f64, 0.0_f64, 0.0_f64);
+        for (seed, sample) in choices.kept.iter().enumerate() {
+            let on = Simulator::new(&params, params.slots())?.with_errors(seed as u64 + 1);
+            let found = run(self, &on, sample)?;
+            let polynomial = run(self, &Simulator::new(&params, params.slots())?, sample)?;
+            let input = Tensor::new(self.plan.input.shape.clone(), sample.clone());
+            let exact = graph.run(&input.into_iter().collect::<Vec<_>>())?;
+            for ((found, polynomial), exact) in found.iter().zip(&polynomial).zip(&exact) {
+                let apart = found.values().iter().zip(exact.data()).map(|(a, b)| (a - b).abs());
+                error = apart.fold(error, worse);
+                let noise = found.values().iter().zip(polynomial.values()).map(|(a, b)| (a - b) * (a - b));
+                deviation = worse(deviation, (noise.sum::<f64>() / found.values().len().max(1) as f64).sqrt());
+                most = found.values().iter().map(|v| v.abs()).fold(most, worse);
+            }
+            if seed == 0 {
+                self.counts = on.tally().counts();
+                let demand = KeyDemand::of(&params, &self.counts);
+                self.plan.keys = planned(&demand.specs(&params, &KeySpecs::new())?);
+                self.scaled(&on, &found)?;
+            }
+        }
+        let reply = &mut self.plan.reply;
+        if !(error.is_finite() && most <= reply.magnitude) {
             return Err(FheError::Unsupported {
-                what: format!("an input of shape {:?}", input.shape()),
-                remedy: "give one of the shape that graph.json has",
+                what: "a network whose polynomials leave their intervals".to_owned(),
+                remedy: "give the functions higher degrees",
             });
         }
-        let plain = encoder.encode_real(&self.packed(input.data())?, self.limbs, self.params.default_scale())?;
-        Ok(encryptor.encrypt(&plain, rng)?)
+        reply.deviation = declared(deviation).max(reply_deviation(&params, reply.magnitude));
+        self.deviation = deviation;
+        let rounding = (-f64::from(reply.bits(&params)) - 1.0).exp2();
+        self.plan.error = DECLARED * error + NOISE * reply.deviation + rounding;
+        Ok(())
     }
 
-    /// The answer, one tensor per output.
-    ///
-    /// # Errors
-    /// [`FheError::Packing`] for another number of ciphertexts; those of the engine.
-    pub fn decrypt(&self, decryptor: &Decryptor, reply: &[Ciphertext]) -> Result<Vec<Tensor>, FheError> {
-        let mismatch = || FheError::Packing(crate::packing::PackingError::Mismatch);
-        if reply.len() != self.outputs.len() {
-            return Err(mismatch());
+    /// All answers have one scale, that of the reply.
+    fn scaled(&mut self, on: &Simulator, found: &[Vector]) -> Result<(), FheError> {
+        let scale = found.first().map_or(on.default_scale(), |vector| on.scale(vector));
+        if !found.iter().all(|vector| on.scale(vector).matches(scale)) {
+            return Err(FheError::Unsupported {
+                what: "a network with outputs of several scales".to_owned(),
+                remedy: "end each of them in a linear layer or a function",
+            });
         }
-        let opened = reply.iter().zip(&self.outputs).map(|(ct, shape)| {
-            let slots: Vec<Complex64> = decryptor.decrypt(ct)?;
-            let count = shape.iter().product();
-            let numbers = slots.iter().take(count).map(|z| z.re).collect();
-            Tensor::new(shape.clone(), numbers).ok_or_else(mismatch)
-        });
-        opened.collect()
+        self.plan.reply.scale = scale.value();
+        Ok(())
     }
 
-    /// The numbers in every period, zeros after them.
-    fn packed(&self, numbers: &[f64]) -> Result<Vec<f64>, FheError> {
-        let mut period = numbers.to_vec();
-        period.resize(self.period, 0.0);
-        Ok(period.iter().copied().cycle().take(self.params.slots()).collect())
+    /// Who sees what.
+    fn exposures(&self) -> Vec<String> {
+        let plan = &self.plan;
+        let numbers: usize = plan.outputs.iter().filter_map(Port::size).sum();
+        vec![
+            format!(
+                "the server sees when requests come and that each has up to {} inputs; not the inputs, the answers or how \
+                 many there are",
+                plan.inputs
+            ),
+            format!(
+                "the client sees {numbers} numbers of an answer, rounded to {} bits after the point; from the manifest \
+                 the shapes of input and outputs, the size of the largest value up to a power of two, the number of \
+                 levels, and the rotations, which follow from the shapes of layers",
+                plan.reply.bits(&self.params)
+            ),
+        ]
     }
+}
+
+/// The power of two that is at least as large; 1 for nothing but zeros.
+fn power(most: f64) -> f64 {
+    if most > 0.0 { most.log2().ceil().exp2() } else { 1.0 }
+}
+
+/// The worse of two errors: NaN is the worst.
+fn worse(a: f64, b: f64) -> f64 {
+    if a >= b { a } else { b }
+}
+
+fn too_large(numbers: usize) -> FheError {
+    FheError::Unsupported {
+        what: format!("a network with a value of {numbers} numbers"),
+        remedy: "the largest value has to fit into the slots of a ciphertext",
+    }
+}
+
+/// The numbers in every period, zeros after them.
+fn packed(numbers: impl Iterator<Item = f64>, period: usize, slots: usize) -> Vec<f64> {
+    let mut one: Vec<f64> = numbers.collect();
+    one.resize(period, 0.0);
+    one.iter().copied().cycle().take(slots).collect()
 }

@@ -1,49 +1,34 @@
 //! Records a network.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hushed_ckks::Complex64;
 use hushed_ckks::maps::{GridSplit, MapGrid};
-use hushed_ckks::poly::Polynomial;
 use hushed_lower::network::{Network, PartOp, SparseMap};
 use hushed_model::StepId;
 
+use super::fits::Fits;
+use super::plan::NetworkPlan;
 use crate::tape::functions::SlotFunction;
 use crate::tape::record::Recorder;
 use crate::tape::{Grid, NodeId, Plain, SplitGrid, Tape};
 
-/// A polynomial in place of a function.
-#[derive(Clone)]
-pub(crate) struct Fitted {
-    /// In t = (x − middle)/half.
-    pub polynomial: Arc<Polynomial>,
-    pub middle: f64,
-    pub half: f64,
-}
-
 /// The name of the tape's input.
 pub(super) const INPUT: &str = "input";
 
-/// The tape of a network in vectors of `slots` slots, of which every `period` hold a value.
-pub(super) fn recorded(
-    network: &Arc<Network>,
-    functions: &BTreeMap<usize, Fitted>,
-    period: usize,
-    slots: usize,
-) -> Tape {
+/// The tape of a network in vectors of `slots` slots.
+pub(super) fn recorded(network: &Arc<Network>, fits: &Fits, plan: &NetworkPlan, slots: usize) -> Tape {
+    let (period, bound) = (plan.period, plan.input_bound);
     let mut t = Recorder::new();
     let mut values: Vec<NodeId> = Vec::with_capacity(network.parts().len());
     for (number, part) in network.parts().iter().enumerate() {
         let of = |k: usize| part.operands.get(k).and_then(|&from| values.get(from)).copied().unwrap_or(NodeId(0));
         t.at(StepId::outside(kind(&part.op)));
-        let value = match (&part.op, functions.get(&number)) {
-            (PartOp::Map(sparse), _) => {
+        let value = match (&part.op, fits.functions.get(&number)) {
+            (PartOp::Map(_), _) => {
                 let made = t.maps(grid(network, number, period, slots), 1, &[of(0)]);
-                match &sparse.map.bias {
-                    Some(_) => t.add_vectors(made, vec![biases(network, number, period, slots)]),
-                    None => made,
-                }
+                let beyond = fits.beyond.get(number).copied().unwrap_or(0.0);
+                t.add_vectors(made, vec![biases(network, (number, beyond), period, slots)])
             }
             (PartOp::Add, _) => t.add(of(0), of(1)),
             (PartOp::Mul, _) => t.mul(of(0), of(1)),
@@ -55,7 +40,11 @@ pub(super) fn recorded(
                 let unit = t.read_as(centred, 1.0 / fitted.half);
                 t.apply(function, unit)
             }
-            (PartOp::Input(_) | PartOp::Function { .. }, _) => t.input(INPUT, 1),
+            (PartOp::Input(_) | PartOp::Function { .. }, _) => {
+                // Inputs are divided by their bound, which is a matter of scale as well.
+                let input = t.input(INPUT, 1);
+                t.read_as(input, bound)
+            }
         };
         values.push(value);
     }
@@ -92,12 +81,14 @@ fn grid(network: &Arc<Network>, number: usize, period: usize, slots: usize) -> G
     Grid { conjugates: false, make: Arc::new(make) }
 }
 
-fn biases(network: &Arc<Network>, number: usize, period: usize, slots: usize) -> Plain {
+/// The biases of a map, and `beyond` in the slots after its value.
+fn biases(network: &Arc<Network>, (number, beyond): (usize, f64), period: usize, slots: usize) -> Plain {
     let network = Arc::clone(network);
     Plain::Numbers(Arc::new(move || {
+        let rows = sparse(&network, number).map_or(0, |sparse| sparse.map.rows);
         let bias = sparse(&network, number).and_then(|sparse| sparse.map.bias.clone());
-        let mut bias = bias.unwrap_or_default();
-        bias.resize(period, 0.0);
+        let mut bias = bias.unwrap_or_else(|| vec![0.0; rows]);
+        bias.resize(period, beyond);
         bias.iter().copied().cycle().take(slots).collect()
     }))
 }

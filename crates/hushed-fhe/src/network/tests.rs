@@ -1,55 +1,105 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use hushed_ckks::keys::{EvalKeys, SecretKey};
+use hushed_ckks::keys::EvalKeys;
+use hushed_rlwe::audit::audit;
+use serde_json::Value;
+use zeroize::Zeroizing;
 
 use super::*;
-use crate::run::encrypted::testing::seeded;
+use crate::files::FileError;
+use crate::files::exchange::{read_reply_from, reply_bytes, request_bytes};
+use crate::plan::public_plan::Manifest;
+use crate::run::encrypted::testing::{random, seeded};
+use crate::run::reply::ReplySecret;
+
+fn graph(name: &str) -> Graph {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../hushed-model/tests/golden/graphs").join(name);
+    Graph::load(&folder).unwrap()
+}
 
 /// A committed network, and inputs around those that it was made for.
 fn subject(name: &str, count: usize) -> (Graph, Vec<Vec<Tensor>>) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../hushed-model/tests/golden/graphs").join(name);
-    let graph = Graph::load(&folder).unwrap();
+    let graph = graph(name);
     let shape = graph.inputs().next().unwrap().shape.clone();
     let size = shape.iter().product::<usize>();
     let mut rng = seeded(7);
-    let inputs = (0..count)
-        .map(|_| vec![Tensor::new(shape.clone(), crate::run::encrypted::testing::random(&mut rng, size)).unwrap()]);
+    let inputs = (0..count).map(|_| vec![Tensor::new(shape.clone(), random(&mut rng, size)).unwrap()]);
     let inputs = inputs.collect();
     (graph, inputs)
 }
 
-/// Encrypts, runs and decrypts with keys of this plan, and returns the largest error.
-fn encrypted(graph: &Graph, circuit: &Circuit, input: &Tensor) -> f64 {
-    let plan = circuit.plan();
-    let mut rng = seeded(3);
-    let key = Arc::new(SecretKey::generate(plan.params().rlwe(), &mut rng));
-    let keys = EvalKeys::generate(&key, plan.key_specs(), &mut rng).unwrap();
-    let encoder = Arc::new(Encoder::new(plan.params()));
-    let sent = plan.encrypt(&encoder, &Encryptor::new(plan.params(), &key).unwrap(), &mut rng, input).unwrap();
-    assert_eq!(sent.limbs(), plan.limbs());
-    let reply = circuit.run(Evaluator::new(plan.params(), Arc::new(keys)).unwrap(), sent).unwrap();
-    let found = plan.decrypt(&Decryptor::new(&encoder, &key).unwrap(), &reply).unwrap();
-    let exact = graph.run(std::slice::from_ref(input)).unwrap();
-    assert_eq!(found.len(), exact.len());
+fn measured(graph: &Graph, samples: &[Vec<Tensor>]) -> NetworkChoices {
+    let choices = NetworkChoices::measure(graph, "00".repeat(32), samples).unwrap();
+    let read = NetworkChoices::from_json(&choices.to_json().unwrap()).unwrap();
+    assert_eq!(read, choices);
+    read
+}
+
+/// Both parties, with one secret of replies; sizes of what passes between them are as stated.
+struct Both(Rehearsal);
+
+impl Both {
+    fn new(circuit: Circuit) -> Both {
+        let bytes = circuit.plan().to_json().unwrap();
+        let (any, _) = AnyManifest::from_json(&bytes).unwrap();
+        assert!(matches!(&any, AnyManifest::Network(found) if **found == *circuit.plan()));
+        Both(Rehearsal::new(circuit).unwrap())
+    }
+
+    fn request(&self, inputs: &[Tensor]) -> Vec<u8> {
+        let (bytes, client) = (self.0.request(inputs).unwrap(), &self.0.client);
+        assert_eq!(bytes.len() as u64, request_bytes(client.plan(), client.params()).unwrap());
+        bytes
+    }
+
+    fn reply(&self, request: &[u8]) -> Result<Vec<u8>, FheError> {
+        let (bytes, _) = self.0.reply(request, &ReplySecret::from_bytes(Zeroizing::new([5; 32])))?;
+        assert_eq!(bytes.len() as u64, reply_bytes(self.0.client.plan(), self.0.client.params()));
+        Ok(bytes)
+    }
+
+    fn opened(&self, reply: &[u8], inputs: usize) -> Result<Vec<Vec<Tensor>>, FheError> {
+        self.0.opened(reply, inputs)
+    }
+
+    fn answers(&self, inputs: &[Tensor]) -> Vec<Vec<Tensor>> {
+        self.opened(&self.reply(&self.request(inputs)).unwrap(), inputs.len()).unwrap()
+    }
+}
+
+/// The largest difference of answers from those in the clear.
+fn worst(graph: &Graph, inputs: &[Tensor], answers: &[Vec<Tensor>]) -> f64 {
     let mut worst = 0.0_f64;
-    for (found, exact) in found.iter().zip(&exact) {
-        assert_eq!(found.shape(), exact.shape());
-        let apart = found.data().iter().zip(exact.data()).map(|(a, b)| (a - b).abs());
-        worst = apart.fold(worst, f64::max);
+    assert_eq!(inputs.len(), answers.len());
+    for (input, found) in inputs.iter().zip(answers) {
+        let exact = graph.run(std::slice::from_ref(input)).unwrap();
+        assert_eq!(found.len(), exact.len());
+        for (found, exact) in found.iter().zip(&exact) {
+            assert_eq!(found.shape(), exact.shape());
+            let apart = found.data().iter().zip(exact.data()).map(|(a, b)| (a - b).abs());
+            worst = apart.fold(worst, f64::max);
+        }
     }
     worst
 }
 
-/// At the smallest secure set: inputs that were no samples are answered within the declared error.
+/// At the smallest secure sets: inputs that were no samples are answered within the declared error, through files, and
+/// every key is within the table.
 #[test]
 fn an_encrypted_network_answers_as_in_the_clear() {
     let (graph, inputs) = subject("mlp", 24);
     let (samples, others) = inputs.split_at(20);
-    let params = CkksParams::n15_shallow().unwrap();
-    let circuit = Circuit::new(&graph, &params, samples).unwrap();
-    let declared = circuit.plan().error();
+    let circuit = Circuit::smallest(&graph, &measured(&graph, samples), 2).unwrap();
+    assert_eq!(
+        circuit.plan().parameters,
+        "n15-shallow-16x40",
+        "its polynomials take more levels than the smallest has"
+    );
+    let declared = circuit.plan().error;
     assert!(declared > 0.0 && declared < 1e-2, "{declared:e}");
-    let worst = encrypted(&graph, &circuit, &others[0][0]);
+    let both = Both::new(circuit);
+    let sent = [others[0][0].clone(), others[1][0].clone()];
+    let worst = worst(&graph, &sent, &both.answers(&sent));
     assert!(worst <= declared, "{worst:e} and {declared:e}");
     // Nearer than anything that is not the answer.
     let apart = |a: &Tensor, b: &Tensor| a.data().iter().zip(b.data()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
@@ -61,25 +111,202 @@ fn an_encrypted_network_answers_as_in_the_clear() {
 #[test]
 fn an_encrypted_convolution_answers_as_in_the_clear() {
     let (graph, inputs) = subject("cnn", 12);
-    let params = CkksParams::insecure_shallow(10, 20).unwrap();
-    let circuit = Circuit::new(&graph, &params, &inputs[1..]).unwrap();
-    let (worst, declared) = (encrypted(&graph, &circuit, &inputs[0][0]), circuit.plan().error());
+    let circuit = Circuit::new(&graph, &measured(&graph, &inputs[1..]), 1, "insecure-shallow/10/20").unwrap();
+    let (declared, sent) = (circuit.plan().error, [inputs[0][0].clone()]);
+    let worst = worst(&graph, &sent, &Both::new(circuit).answers(&sent));
     assert!(worst <= declared && declared < 0.2, "{worst:e} and {declared:e}");
 }
 
-/// What does not fit is refused by name.
+/// Of a network whose arguments are all far from 0: slots without a number used to be 0, where the polynomial is
+/// enormous, and wrapped around the modulus with all others.
 #[test]
-fn networks_that_do_not_fit_are_refused() {
-    let refused = |name, params: &Arc<CkksParams>| {
-        let (graph, inputs) = subject(name, 2);
-        Circuit::new(&graph, params, &inputs).err().unwrap().to_string()
+fn slots_without_a_number_stay_within_intervals() {
+    let graph = br#"{"version": 1, "inputs": [{"name": "x", "shape": [3]}], "nodes": [
+        {"name": "far", "op": "Add", "inputs": ["x"], "attributes": {"value": 40.0}},
+        {"name": "act", "op": "Sigmoid", "inputs": ["far"], "attributes": {"degree": 31}},
+        {"name": "deep", "op": "Tanh", "inputs": ["act"], "attributes": {"degree": 15}}],
+        "outputs": [{"name": "deep", "shape": [3]}]}"#;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("graph.json"), graph).unwrap();
+    // A file without tensors.
+    std::fs::write(folder.path().join("model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    let graph = Graph::load(folder.path()).unwrap();
+    let of = |numbers: [f64; 3]| vec![Tensor::new(vec![3], numbers.to_vec()).unwrap()];
+    let samples = [of([0.5, -1.0, 1.0]), of([-0.5, 0.25, 0.0])];
+    let choices = measured(&graph, &samples);
+    assert_eq!(choices.intervals["act"], [39.0, 41.0]);
+    let circuit = Circuit::new(&graph, &choices, 1, "insecure-shallow/6/12").unwrap();
+    let (declared, sent) = (circuit.plan().error, samples[0].clone());
+    let worst = worst(&graph, &sent, &Both::new(circuit).answers(&sent));
+    assert!(worst <= declared && declared < 1e-2, "{worst:e} and {declared:e}");
+}
+
+/// A reply is the same however often it is made, reveals nothing to other keys, and cannot be changed.
+#[test]
+fn requests_and_replies_are_sealed() {
+    let (graph, inputs) = subject("mlp", 12);
+    let choices = measured(&graph, &inputs[1..]);
+    let circuit = |inputs| Circuit::new(&graph, &choices, inputs, "insecure-shallow/8/16").unwrap();
+    let (both, other) = (Both::new(circuit(2)), Both::new(circuit(2)));
+    let sent = [inputs[0][0].clone()];
+    let request = both.request(&sent);
+    let reply = both.reply(&request).unwrap();
+    assert_eq!(both.reply(&request).unwrap(), reply);
+    assert_ne!(both.request(&sent), request);
+    // An input fewer than the plan has is not an answer.
+    assert_eq!(both.opened(&reply, 1).unwrap().len(), 1);
+    assert!(worst(&graph, &sent, &both.opened(&reply, 1).unwrap()) <= both.0.client.plan().error);
+
+    let file = |error: FheError| match error {
+        FheError::File(error) => error,
+        error => panic!("{error}"),
     };
-    let params = CkksParams::insecure_shallow(10, 16).unwrap();
-    assert!(refused("calls", &params).contains("a network of 2 inputs"));
-    let few = CkksParams::insecure_shallow(10, 5).unwrap();
-    assert!(refused("mlp", &few).contains("level"), "{}", refused("mlp", &few));
-    let small = CkksParams::insecure_shallow(5, 16).unwrap();
-    assert!(refused("cnn", &small).contains("numbers"));
-    let (graph, _) = subject("mlp", 1);
-    assert!(Circuit::new(&graph, &params, &[]).err().unwrap().to_string().contains("samples"));
+    let what = |error| match file(error) {
+        FileError::Other { what, .. } => what,
+        error => panic!("{error}"),
+    };
+    assert_eq!(what(other.reply(&request).err().unwrap()), "key set");
+    assert_eq!(what(other.opened(&reply, 1).err().unwrap()), "key set");
+    let several = Both::new(circuit(3));
+    assert_eq!(what(several.reply(&request).err().unwrap()), "plan");
+    for (bytes, which) in [(&request, 0), (&reply, 1)] {
+        let refused = |bytes: &[u8]| match which {
+            0 => both.reply(bytes).err(),
+            _ => both.opened(bytes, 1).err(),
+        };
+        for length in [0, 1, 31, 32, 100, bytes.len() / 2, bytes.len() - 1] {
+            file(refused(&bytes[..length]).unwrap());
+        }
+        for at in [0, 5, 20, 40, 150, bytes.len() / 2, bytes.len() - 40, bytes.len() - 1] {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            file(refused(&changed).unwrap());
+        }
+        let longer = [bytes.as_slice(), b"x"].concat();
+        file(refused(&longer).unwrap());
+    }
+    // Whose numbers are not of the shape of an answer.
+    let client = &both.0.client;
+    let list = |bytes: &[u8]| {
+        read_reply_from((bytes, bytes.len() as u64), Path::new("<test>"), client.plan(), client.params(), &both.0.id)
+            .unwrap()
+            .1
+    };
+    let mut swapped = list(&reply);
+    let on = hushed_ckks::Evaluator::without_keys(client.params());
+    let (times, scale) = (client.plan().reply.magnitude * 4.0, swapped[0].scale());
+    let large = hushed_ckks::Encoder::new(client.params())
+        .encode_real(&vec![times; client.params().slots()], swapped[0].limbs(), scale)
+        .unwrap();
+    on.add_plain_assign(&mut swapped[0], &large).unwrap();
+    assert!(matches!(client.open(&both.0.secret, &swapped, 1), Err(FheError::ReplyShape { vector: 0, used: true })));
+    let refused = |inputs: &[Tensor]| client.check(inputs).err().unwrap().to_string();
+    assert!(refused(&[]).contains("0 inputs"));
+    let three = [inputs[0][0].clone(), inputs[1][0].clone(), inputs[2][0].clone()];
+    assert!(refused(&three).contains("3 inputs"));
+    assert!(refused(&[Tensor::new(vec![2], vec![0.0; 2]).unwrap()]).contains("shape [2]"));
+    let beyond = Tensor::new(vec![6], vec![1.01 * client.plan().input_bound; 6]).unwrap();
+    assert!(refused(&[beyond]).contains("number beyond"));
+}
+
+/// No byte of a plan can be changed, except to bytes that mean the same, and what a plan may state is bounded.
+#[test]
+fn a_changed_plan_is_refused() {
+    let (graph, inputs) = subject("mlp", 4);
+    let circuit = Circuit::new(&graph, &measured(&graph, &inputs), 1, "insecure-shallow/8/16").unwrap();
+    let (plan, params) = (circuit.plan().clone(), Arc::clone(circuit.params()));
+    let good = plan.to_json().unwrap();
+    for at in (0..good.len()).step_by(7) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        if let Ok((read, _)) = NetworkPlan::from_json(&bytes) {
+            assert_eq!(read, plan, "byte {at}");
+        }
+    }
+    // Whoever writes a plan computes its hash as well: every number at which sizes break is refused or can be used.
+    let whole: Value = serde_json::to_value(&plan).unwrap();
+    let mut accepted = 0;
+    for path in leaves(&whole, String::new()) {
+        for value in crate::fuzz::values() {
+            let mut edited = whole.clone();
+            *edited.pointer_mut(&path).unwrap() = value;
+            let Ok(edited) = serde_json::from_value::<NetworkPlan>(edited) else { continue };
+            if let Ok((read, params)) = NetworkPlan::from_json(&edited.to_json().unwrap_or_default()) {
+                accepted += 1;
+                let bytes = request_bytes(&read, &params).unwrap() + reply_bytes(&read, &params);
+                assert!(bytes > 0 && read.key_specs(&params).is_ok(), "{path}");
+            }
+        }
+    }
+    assert!(accepted > 0);
+    let refused = |change: &dyn Fn(&mut NetworkPlan)| {
+        let mut plan = plan.clone();
+        change(&mut plan);
+        plan.check(&params).err().unwrap().to_string()
+    };
+    assert!(refused(&|p| p.period = 1 << 20).contains("period"));
+    assert!(refused(&|p| p.input.shape = vec![usize::MAX, 2]).contains("shape"));
+    assert!(refused(&|p| p.outputs.clear()).contains("outputs"));
+    assert!(refused(&|p| p.inputs = 0).contains("inputs"));
+    assert!(refused(&|p| p.inputs = 2).contains("reply"));
+    assert!(refused(&|p| p.input_bound = 0.0).contains("bound"));
+    assert!(refused(&|p| p.upload = 99).contains("primes"));
+    assert!(refused(&|p| p.reply.deviation /= 2.0_f64.powi(30)).contains("reply"));
+    assert!(refused(&|p| p.keys.reverse()).contains("keys"));
+    assert!(refused(&|p| p.calibration_sha256 = "zz".repeat(32)).contains("calibration"));
+}
+
+/// The paths of all values that hold no others.
+fn leaves(value: &Value, path: String) -> Vec<String> {
+    match value {
+        Value::Object(map) => map.iter().flat_map(|(key, inner)| leaves(inner, format!("{path}/{key}"))).collect(),
+        Value::Array(list) => {
+            let few = list.iter().enumerate().take(3);
+            few.flat_map(|(index, inner)| leaves(inner, format!("{path}/{index}"))).collect()
+        }
+        _ => vec![path],
+    }
+}
+
+/// What does not fit is refused by name, and squares alone fit the smallest set, with keys that are within the table.
+#[test]
+fn the_smallest_set_is_chosen() {
+    let refused = |name: &str, parameters: &str| {
+        let (graph, inputs) = subject(name, 2);
+        Circuit::new(&graph, &measured(&graph, &inputs), 1, parameters).err().unwrap().to_string()
+    };
+    let calls = NetworkChoices::measure(&graph("calls"), String::new(), &[]).err().unwrap().to_string();
+    assert!(calls.contains("a network of 2 inputs"));
+    let few = refused("mlp", "insecure-shallow/10/5");
+    assert!(few.contains("level"), "{few}");
+    assert!(refused("cnn", "insecure-shallow/5/16").contains("numbers"));
+    assert!(refused("mlp", "n3").contains("n3"));
+    let (mlp, inputs) = subject("mlp", 2);
+    assert!(NetworkChoices::measure(&mlp, String::new(), &[]).err().unwrap().to_string().contains("samples"));
+    let mut other = measured(&mlp, &inputs);
+    other.intervals.clear();
+    assert!(Circuit::smallest(&mlp, &other, 1).err().unwrap().to_string().contains("no interval"));
+
+    let squares = br#"{"version": 1, "inputs": [{"name": "x", "shape": [4]}], "nodes": [
+        {"name": "half", "op": "Mul", "inputs": ["x"], "attributes": {"value": 0.5}},
+        {"name": "act", "op": "Square", "inputs": ["half"]},
+        {"name": "end", "op": "Add", "inputs": ["act"], "attributes": {"value": 1.0}}],
+        "outputs": [{"name": "end"}]}"#;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("graph.json"), squares).unwrap();
+    std::fs::write(folder.path().join("model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    assert_eq!(network_sha256(folder.path()).unwrap().len(), 64);
+    let graph = Graph::load(folder.path()).unwrap();
+    let input = Tensor::new(vec![4], vec![1.0, -2.0, 3.0, 0.5]).unwrap();
+    let choices = measured(&graph, &[vec![input.clone()]]);
+    let circuit = Circuit::smallest(&graph, &choices, 1).unwrap();
+    assert_eq!((circuit.plan().parameters.as_str(), circuit.plan().input_bound), ("n14-shallow-6x40", 8.0));
+    let params = Arc::clone(circuit.params());
+    let specs = circuit.plan().key_specs(&params).unwrap();
+    let (declared, sent) = (circuit.plan().error, [input]);
+    let both = Both::new(circuit);
+    let worst = worst(&graph, &sent, &both.answers(&sent));
+    assert!(worst <= declared && declared < 1e-2, "{worst:e} and {declared:e}");
+    let keys = EvalKeys::generate(&both.0.secret, &specs, &mut seeded(9)).unwrap();
+    audit(&keys.published().collect::<Vec<_>>()).unwrap();
 }

@@ -16,7 +16,7 @@ use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::plan::{FheOptions, FhePlanReport, reference};
 use crate::simulate::{Op, Vector};
 use crate::tape::Texts;
-use crate::tape::encoder::{COLUMNS, Encoder, InSlots};
+use crate::tape::encoder::{COLUMNS, Encoder, InSlots, choice_of_norm};
 use crate::tape::run::Inputs;
 use crate::testing::{Structure, alone, hidden, largest, measure, resumed};
 use crate::{Choices, Placement, Simulator, token_rows};
@@ -115,8 +115,15 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     let placement = Placement::plain(on.top(), M, 8);
     let lengths = if private { Vec::new() } else { LENGTHS.to_vec() };
     let texts = Arc::new(Texts::alone(layout(), lengths).unwrap());
-    let encoder =
-        Encoder { on, program: &program, choices, split: &placement, texts: InSlots::Batch(texts), hidden: private };
+    let encoder = Encoder {
+        on,
+        program: &program,
+        choices,
+        split: &placement,
+        texts: InSlots::Batch(texts),
+        hidden: private,
+        answer: AnswerRows::Last,
+    };
     let real = || on.vector(token_rows(layout(), &LENGTHS), on.top()).unwrap();
     let masks = if private { hidden(&encoder, real()) } else { Inputs::<Simulator>::new() };
     let limbs = on.top() - 2 - activation::levels(choices.layers[0].activation.degree);
@@ -138,12 +145,12 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
         inputs
     };
     let last = program.layers().remove(0).end - 1;
-    let (norm, choice) = (&program.steps()[last], encoder.norm_of(last).unwrap().1);
+    let (norm, choice) = (&program.steps()[last], choice_of_norm(&program, encoder.choices, last).unwrap());
     let Block::Norm(n) = &norm.block else { panic!("no norm") };
     let x = alone(on, encoder.norm_alone(last).unwrap(), with(columns), on.floor() + 1).unwrap();
     let x = Acts::from_norm(norm.id, x, n, choice).unwrap();
-    let (tape, ..) = encoder.answer(&x.gain, &x.offset).unwrap();
-    let answer = alone(on, tape, with(x.columns), on.floor()).unwrap();
+    let answer = encoder.answer(&x.gain, &x.offset).unwrap();
+    let answer = alone(on, answer.circuit.tape, with(x.columns), on.floor()).unwrap();
     answer.iter().map(|v| v.values().to_vec()).collect()
 }
 

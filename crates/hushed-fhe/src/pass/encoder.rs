@@ -1,4 +1,5 @@
-//! An encoder over a batch of texts, one vector per column, or over one text or a few in packed rows
+//! An encoder, or a decoder with LayerNorm, over a batch of texts, one vector per column; an encoder over one text or a
+//! few in packed rows
 //! ([`crate::packing::Layout`]): each layer is recorded ([`crate::tape`]), placed and run by itself, and begins and
 //! ends with refreshed columns; the last one ends above the level of the answer.
 //!
@@ -8,6 +9,7 @@
 //! Each norm sets padding rows to 0. If a layer's first row is replaced by a constant (`frozen_row`), both of its norms
 //! mask the row, and the second adds the constant. Before a classifier's head the last norm keeps only first rows.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,14 +26,18 @@ use crate::ops::mask::{REAL_ROWS, RowsKnown};
 use crate::ops::packed::heads_of;
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::Pooled;
-use crate::packing::{Layout, PackingError, Spread};
+use crate::packing::{Interleave, Layout, PackingError, Spread};
 use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
 use crate::tape::answer::pool_levels;
 use crate::tape::assign::assign;
-use crate::tape::encoder::{COLUMNS, Encoder, InSlots, Stands};
+use crate::tape::encoder::{
+    Answer, COLUMNS, Encoder, InSlots, Layer, Stands, begins_with_norm, choice_of_norm, kappa_after,
+};
 use crate::tape::layout::Hidden;
 use crate::tape::levels::{Heights, Limits, Outputs};
+use crate::tape::norm::ROOT;
 use crate::tape::packed::products::keys;
 use crate::tape::packed::{HIDDEN, Places};
 use crate::tape::record::Recorder;
@@ -44,7 +50,7 @@ pub struct Pass<'a, S: Slots> {
     program: &'a Program,
     /// The steps of each layer.
     layers: Vec<Range<usize>>,
-    choices: &'a Choices,
+    choices: Cow<'a, Choices>,
     placement: Placement,
     texts: InSlots,
     /// Where the numbers of an answer lie in packed rows.
@@ -53,6 +59,8 @@ pub struct Pass<'a, S: Slots> {
     hidden: BTreeMap<&'static str, Vec<S::Value>>,
     /// Public bound on the client's columns.
     input_bound: f64,
+    /// What a decoder is answered with.
+    answer: AnswerRows,
     viewer: Option<Viewer<'a, S::Value>>,
 }
 
@@ -89,14 +97,47 @@ impl<'a, S: Slots> Pass<'a, S> {
             });
         }
         let texts = InSlots::Batch(Arc::new(texts));
+        let choices = Cow::Borrowed(choices);
         let mut pass = Pass::of((on, program, choices, placement), texts, None, input_bound)?;
         if let Some(real) = real {
-            // Norms read the mask beside statistics, and a constant row one level lower: it must limit neither.
-            let limbs = pass.placement.attention.max(pass.placement.statistics + 1).min(on.top());
-            let made = pass.masks(real, limbs)?;
-            pass.hidden = Hidden::ALL.iter().map(|which| which.name()).zip(made.into_iter().map(|v| vec![v])).collect();
+            pass.hide(real)?;
         }
         Ok(pass)
+    }
+
+    /// A pass of a decoder over texts that end in row m − 1, answered with these rows; `real` has 1 in their rows, 0 in
+    /// others. The client divided its columns by `input_bound`.
+    ///
+    /// # Errors
+    /// As [`Pass::new`]; [`FheError::Unsupported`] without `real`.
+    pub fn last(
+        on: &'a S,
+        (program, choices): (&'a Program, &'a Choices),
+        placement: Placement,
+        (layout, answer, real): (Interleave, AnswerRows, Option<S::Value>),
+        input_bound: f64,
+    ) -> Result<Self, FheError> {
+        let real = real.ok_or_else(|| FheError::Unsupported {
+            what: "softmax attention without the rows of tokens".to_owned(),
+            remedy: "a request of this plan has a vector of them",
+        })?;
+        // Whatever the server knows of lengths is in `real`.
+        let texts = Texts::alone(layout, vec![layout.rows(); layout.texts()])?;
+        let choices = Cow::Owned(choices.of_layers()?);
+        let texts = InSlots::Batch(Arc::new(texts));
+        let mut pass = Pass::of((on, program, choices, placement), texts, None, input_bound)?;
+        pass.answer = answer;
+        pass.hide(real)?;
+        Ok(pass)
+    }
+
+    /// Makes what a batch reads of the client's mask.
+    fn hide(&mut self, real: S::Value) -> Result<(), FheError> {
+        // Norms read the mask beside statistics, and a constant row one level lower: it must limit neither.
+        let limbs = self.placement.attention.max(self.placement.statistics + 1).min(self.on.top());
+        let made = self.masks(real, limbs)?;
+        self.hidden = Hidden::ALL.iter().map(|which| which.name()).zip(made.into_iter().map(|v| vec![v])).collect();
+        Ok(())
     }
 
     /// A pass over texts in packed rows. The client divided its columns by `input_bound`, and by 2.
@@ -115,8 +156,8 @@ impl<'a, S: Slots> Pass<'a, S> {
         let layout = rows.layout();
         let mut all = None;
         for steps in program.layers() {
-            let step = program.steps().get(steps.start);
-            if let Some((id, Block::Attention(a))) = step.map(|s| (s.id, &s.block)) {
+            for step in program.steps().get(steps).unwrap_or_default() {
+                let (id, Block::Attention(a)) = (step.id, &step.block) else { continue };
                 let unfit = || unfit(id, a, layout);
                 let heads = heads_of(a, layout).map_err(|_| unfit())?;
                 let spread = layout.spread(program.width(), heads.pairs());
@@ -128,12 +169,13 @@ impl<'a, S: Slots> Pass<'a, S> {
             }
         }
         let places = all.ok_or_else(|| FheError::shape(StepId::outside("attention")))?;
-        let answers = match program.classifier() {
-            Some(c) => layout.spread(c.classes.outputs, 1)?,
+        let answers = match program.classes() {
+            Some(classes) => layout.spread(classes.outputs, 1)?,
             None => places.columns,
         };
         let (rows, sent) = rows.known();
         let texts = InSlots::Packed(Arc::new(rows), places);
+        let choices = Cow::Borrowed(choices);
         let mut pass = Pass::of((on, program, choices, placement), texts, Some(answers), input_bound)?;
         if let Some(sent) = sent {
             let made = pass.masks(sent, pass.placement.statistics)?;
@@ -145,7 +187,7 @@ impl<'a, S: Slots> Pass<'a, S> {
     }
 
     fn of(
-        (on, program, choices, placement): (&'a S, &'a Program, &'a Choices, Placement),
+        (on, program, choices, placement): (&'a S, &'a Program, Cow<'a, Choices>, Placement),
         texts: InSlots,
         answers: Option<Spread>,
         input_bound: f64,
@@ -155,7 +197,8 @@ impl<'a, S: Slots> Pass<'a, S> {
             supported(program, layer.clone())?;
         }
         let hidden = BTreeMap::new();
-        Ok(Pass { on, program, layers, choices, placement, texts, answers, hidden, input_bound, viewer: None })
+        let (answer, viewer) = (AnswerRows::Last, None);
+        Ok(Pass { on, program, layers, choices, placement, texts, answers, hidden, input_bound, answer, viewer })
     }
 
     /// What is made of the client's mask, refreshed if it has fewer than `limbs` primes.
@@ -190,10 +233,11 @@ impl<'a, S: Slots> Pass<'a, S> {
         Encoder {
             on: self.on,
             program: self.program,
-            choices: self.choices,
+            choices: &self.choices,
             split: &self.placement,
             texts: self.texts.clone(),
             hidden,
+            answer: self.answer,
         }
     }
 
@@ -208,20 +252,24 @@ impl<'a, S: Slots> Pass<'a, S> {
 
     /// The columns after layer `i`.
     fn after(&self, i: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        let last = self.range(i)?.end - 1;
-        let encoder = self.recorded();
-        match self.program.steps().get(last).map(|step| (step.id, &step.block)) {
-            Some((id, Block::Norm(n))) => {
-                same(id, "vectors", columns.len(), encoder.vectors())?;
-                Acts::normed(id, columns, n, encoder.norm_of(last)?.1)
-            }
-            _ => Err(no_layer(self.layers.len(), i)),
+        let end = self.range(i)?.end;
+        let last = self.program.steps().get(end - 1).ok_or_else(|| no_layer(self.layers.len(), i))?;
+        same(last.id, "vectors", columns.len(), self.recorded().vectors())?;
+        match &last.block {
+            Block::Norm(n) => Acts::normed(last.id, columns, n, choice_of_norm(self.program, &self.choices, end - 1)?),
+            _ => self.stream(end, columns),
         }
+    }
+
+    /// The residual stream before step `number`, divided as its next norm reads it.
+    fn stream(&self, number: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let bound = 1.0 / kappa_after(self.program, &self.choices, number)?;
+        Ok(Acts::over(columns, self.program.width(), bound))
     }
 
     /// The primes of the columns after layer `i`: those that the next one reads, or those for the answer.
     fn outputs(&self, i: usize) -> Result<Outputs, FheError> {
-        Ok(match i + 1 == self.layers.len() {
+        Ok(match i + 1 == self.layers.len() && !begins_with_norm(self.program) {
             true => Outputs::AtLeast(above_by(self.on, self.on.floor(), pool_levels(self.placement.per_place))?),
             false => Outputs::Exactly(self.placement.attention),
         })
@@ -230,6 +278,29 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// The inputs of a tape, with those that all layers read.
     fn inputs(&self, columns: Vec<S::Value>) -> Inputs<S> {
         self.hidden.iter().map(|(name, v)| (*name, v.clone())).chain([(COLUMNS, columns)]).collect()
+    }
+
+    /// Computes a recorded layer, and shows what it shows.
+    fn seen(
+        &mut self,
+        layer: Layer,
+        columns: Vec<S::Value>,
+        place: (Heights<'_>, Outputs),
+    ) -> Result<Vec<S::Value>, FheError> {
+        let inputs = self.inputs(columns);
+        let mut viewer = self.viewer.take();
+        let look = &mut |number: usize, columns: &[S::Value]| match (&mut viewer, layer.shown.get(number)) {
+            (Some(viewer), Some((at, Stands::Columns { gain, offset }))) => {
+                viewer(*at, forward::Look::Columns { columns, gain, offset })
+            }
+            (Some(viewer), Some((at, Stands::Centred(scale)))) => {
+                viewer(*at, forward::Look::Centred { columns, scale: *scale })
+            }
+            _ => Ok(()),
+        };
+        let made = self.computed(layer.tape, inputs, place, look);
+        self.viewer = viewer;
+        made
     }
 
     fn computed(
@@ -256,11 +327,14 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
     fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (encoder, limbs) = (self.recorded(), self.placement.attention);
         same(StepId::outside(COLUMNS), "vectors", columns.len(), encoder.vectors())?;
-        let tape = encoder.start();
+        let tape = encoder.start(self.input_bound)?;
         let values = BTreeMap::from([(COLUMNS, columns)]);
         let columns =
             self.computed(tape, values, (Heights::Given(&|_, _| limbs), Outputs::Exactly(limbs)), &mut |_, _| Ok(()))?;
-        Ok(Acts::over(columns, self.program.width(), self.input_bound))
+        match begins_with_norm(self.program) {
+            true => self.stream(self.range(0)?.start, columns),
+            false => Ok(Acts::over(columns, self.program.width(), self.input_bound)),
+        }
     }
 
     fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
@@ -279,13 +353,14 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         let all = self.program.steps().get(steps).unwrap_or_default();
         let id = |block: fn(&Block) -> bool| all.iter().rev().find(|step| block(&step.block)).map(|step| step.id);
         let merged = id(|block| matches!(block, Block::Linear(_))).is_some();
-        let end = id(|block| matches!(block, Block::Norm(_))).map(|id| id.part("refresh"));
+        let end = all.last().map(|step| step.id.part("refresh"));
+        let root = all.first().map(|step| step.id.part(ROOT));
         let weigh = id(|block| matches!(block, Block::Attention(_))).map(|id| id.part("weigh"));
         let sums = weigh.map(|weigh| [weigh.part("first_sum"), weigh.part("second_sum")]).unwrap_or_default();
         let height = |node: &Node, least: usize| match node.op {
             Op::Mark { mark: Mark::Statistic { .. } } => statistics,
             _ if sums.contains(&node.step) => statistics,
-            _ if Some(node.step) == end => attention,
+            _ if Some(node.step) == end || Some(node.step) == root => attention,
             _ if merged => least,
             _ if last => feed_forward.max(least),
             _ => feed_forward,
@@ -294,26 +369,13 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
             InSlots::Batch(_) => Heights::Given(&height),
             InSlots::Packed(..) => Heights::Least,
         };
-        let inputs = self.inputs(x.columns);
-        let mut viewer = self.viewer.take();
-        let look = &mut |number: usize, columns: &[S::Value]| match (&mut viewer, layer.shown.get(number)) {
-            (Some(viewer), Some((at, Stands::Columns { gain, offset }))) => {
-                viewer(*at, forward::Look::Columns { columns, gain, offset })
-            }
-            (Some(viewer), Some((at, Stands::Centred(scale)))) => {
-                viewer(*at, forward::Look::Centred { columns, scale: *scale })
-            }
-            _ => Ok(()),
-        };
-        let columns = self.computed(layer.tape, inputs, (heights, self.outputs(i)?), look);
-        self.viewer = viewer;
-        self.after(i, columns?)
+        let columns = self.seen(layer, x.columns, (heights, self.outputs(i)?))?;
+        self.after(i, columns)
     }
 
     fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
-        let (tape, width, factor) = self.recorded().answer(&x.gain, &x.offset)?;
-        let (inputs, floor) = (self.inputs(x.columns), self.on.floor());
-        let vectors = self.computed(tape, inputs, (Heights::Least, Outputs::Exactly(floor)), &mut |_, _| Ok(()))?;
+        let Answer { circuit, width, factor } = self.recorded().answer(&x.gain, &x.offset)?;
+        let vectors = self.seen(circuit, x.columns, (Heights::Least, Outputs::Exactly(self.on.floor())))?;
         Ok(Pooled { vectors, width, factor })
     }
 

@@ -1,35 +1,52 @@
-//! The programs that a pass accepts: post-norm encoders, each layer in two halves, and pre-norm decoders with causal
-//! attention.
+//! The programs that a pass accepts: encoders, each layer in two halves with a norm before or after each, and decoders
+//! with norms before the halves and causal attention.
 
 use std::ops::Range;
 
-use hushed_model::{Attention, Block, Kind, ModelError, Program, Step, StepId};
+use hushed_model::{Attention, Block, Kind, Mask, ModelError, Program, Step, StepId, Weigh};
 
 use super::blocks::Parts;
 use crate::error::FheError;
 use crate::ops::decoder::weigh::causal;
 use crate::ops::head;
 use crate::plan::public_plan::AnswerRows;
+use crate::tape::encoder::{begins_with_norm, recorded};
 
 /// Checks that a program can be run, before anything is planned and without its weights.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for a program of another shape, and for a decoder with biases.
 pub fn can_run(program: &Program) -> Result<(), FheError> {
-    if program.vocabulary().is_some() {
+    if !recorded(program) {
         return decoder(program);
-    }
-    if program.embedding().is_none() {
-        return Err(FheError::Unsupported {
-            what: "a model of images".to_owned(),
-            remedy: "models of text can be run; use protocol 2pc for images",
-        });
     }
     if let Some(Step { id, block: Block::Head(classifier), .. }) = program.steps().last() {
         head::supported(*id, classifier)?;
     }
     let mut layers = program.layers().into_iter();
     layers.try_for_each(|layer| supported(program, layer))
+}
+
+/// Refuses what a recorded circuit does not compute.
+fn computed(program: &Program, step: &Step) -> Result<(), FheError> {
+    if let (Block::Attention(a), Some(_)) = (&step.block, program.vocabulary()) {
+        causal(step.id, a)?;
+    }
+    let what = match &step.block {
+        Block::Attention(a) if a.mask != Mask::Full && program.vocabulary().is_none() => {
+            "attention with rows that do not see all others"
+        }
+        Block::Attention(a) if a.distances.is_some() => "a bias of the scores by distance",
+        Block::Attention(a) if a.weigh != Weigh::Softmax => "attention by another function than a softmax",
+        Block::Attention(a) if a.rope.is_some() => "rotary positions",
+        Block::Attention(a) if a.heads.keys != a.heads.count => "attention with heads that share keys",
+        Block::Attention(a) if a.sub_norm.is_some() || a.query_norm.is_some() || a.key_norm.is_some() => {
+            "attention with norms inside"
+        }
+        Block::FeedForward(f) if f.gate.is_some() => "a gate in a feed-forward block",
+        _ => return Ok(()),
+    };
+    Err(FheError::Unsupported { what: format!("{}: {what}", step.id), remedy: "such a model runs in protocol 2pc" })
 }
 
 fn decoder(program: &Program) -> Result<(), FheError> {
@@ -70,10 +87,15 @@ pub fn head_is_public(program: &Program, answer: AnswerRows) -> Result<(), FheEr
     }
 }
 
-/// Accepts post-norm encoders: a block shares levels with the sum and the norm after it, and the client computes what
-/// is before the layers from the token table alone.
+/// Accepts models with a norm after each residual sum, or before each block and after the last layer: a block shares
+/// levels with one norm, and the client computes what is before the layers from the token table, or the map of patches,
+/// alone.
 pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError> {
-    const SHAPE: [Kind; 6] = [Kind::Attention, Kind::Add, Kind::Norm, Kind::FeedForward, Kind::Add, Kind::Norm];
+    use Kind::{Add, Attention, FeedForward, Norm};
+    let shape = match begins_with_norm(program) {
+        true => [Norm, Attention, Add, Norm, FeedForward, Add],
+        false => [Attention, Add, Norm, FeedForward, Add, Norm],
+    };
     let before = program.steps().get(program.before_layers()).unwrap_or_default();
     if let Some(step) = before.iter().find(|step| matches!(step.block, Block::Linear(_))) {
         return Err(FheError::Unsupported {
@@ -84,21 +106,10 @@ pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError>
     let start = layer.start;
     let steps = program.steps().get(layer).unwrap_or_default();
     let kinds = steps.iter().map(|step| step.id.kind());
-    let other = |step: &Step| match &step.block {
-        Block::Attention(a) if a.distances.is_some() => Some("a bias of the scores by distance"),
-        Block::Attention(a) if a.rope.is_some() => Some("rotary positions in an encoder"),
-        Block::FeedForward(f) if f.gate.is_some() => Some("a gate in an encoder's feed-forward block"),
-        _ => None,
-    };
-    if let Some((step, what)) = steps.iter().find_map(|step| Some((step, other(step)?))) {
-        return Err(FheError::Unsupported {
-            what: format!("{}: {what}", step.id),
-            remedy: "such a model runs in protocol 2pc",
-        });
-    }
+    steps.iter().try_for_each(|step| computed(program, step))?;
     // Operands are steps of the layer, or the step before it.
     let near = |step: &Step| step.operands.iter().all(|edge| edge.from + 1 >= start);
-    match start > 0 && kinds.eq(SHAPE) && steps.iter().all(near) {
+    match start > 0 && kinds.eq(shape) && steps.iter().all(near) {
         true => Ok(()),
         false => Err(FheError::shape(steps.first().map_or(StepId::outside("layer"), |s| s.id))),
     }
@@ -114,7 +125,7 @@ mod tests {
     use std::sync::Arc;
 
     use hushed_model::testing::{ternary_config, ternary_network, tiny_shapes};
-    use hushed_model::{DecoderNetwork, Mask, Matrix, Weigh};
+    use hushed_model::{DecoderNetwork, Matrix, NetworkConfig, vit_shapes};
 
     use super::*;
 
@@ -144,6 +155,15 @@ mod tests {
                 query.bias = Some(vec![0.5; query.outputs].into());
             }),
         ];
+        let config = NetworkConfig { layers: 2, ..NetworkConfig::vit_base() };
+        let vision = vit_shapes(&config);
+        can_run(&vision.program_of_all_rows()).unwrap();
+        // In its last layer only the first row: another circuit.
+        assert!(can_run(&vision.program()).is_err());
+        let mut seen = vision.clone();
+        seen.layers[1].attention.mask = Mask::Window { reach: 2 };
+        let refused = can_run(&seen.program_of_all_rows()).err().unwrap().to_string();
+        assert!(refused.contains("layer.1.attention: attention with rows that do not see all others"), "{refused}");
         for (named, change) in changes {
             let mut network = good.clone();
             change(&mut network);

@@ -3,6 +3,7 @@
 
 use hushed_model::{Attention, FeedForward, Program, Weigh};
 
+use crate::tape::encoder::begins_with_norm;
 use crate::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, DecoderChoice, DecoderLayerChoice, HeadChoice,
     Interval, LayerChoice, NormChoice, ScoresChoice, SigmoidChoice,
@@ -29,7 +30,9 @@ pub fn assumed_choices(program: &Program, rows: usize) -> Choices {
     };
     let classifier = program.classifier().map(|_| ClassifierChoice { degree: 63, reach: 16.0 });
     let layers = program.attentions().zip(program.feed_forwards());
-    Choices::unnamed(rows, layers.map(layer).collect(), classifier)
+    let mut choices = Choices::unnamed(rows, layers.map(layer).collect(), classifier);
+    choices.norm = begins_with_norm(program).then(|| norm(width, 0.05));
+    choices
 }
 
 fn decoder(program: &Program, rows: usize) -> DecoderChoice {

@@ -20,9 +20,10 @@ pub struct FheExposure {
 /// The list for one batch.
 pub(super) fn exposures(program: &Program, choices: &Choices, options: &FheOptions, places: usize) -> Vec<FheExposure> {
     let (rows, lengths) = (options.rows, options.lengths);
-    let decodes = program.vocabulary().is_some();
+    let (decodes, images) = (program.vocabulary().is_some(), program.patches().is_some());
     let see = |who, sees: String| FheExposure { who, sees };
     let length = match lengths {
+        _ if images => "nothing of an image's size but the model's".to_owned(),
         Lengths::Public if options.per_place > 1 => format!(
             "the number of tokens of every text, and which texts share the rows of a place, up to {} of them",
             options.per_place
@@ -35,7 +36,7 @@ pub(super) fn exposures(program: &Program, choices: &Choices, options: &FheOptio
             format!("nothing of a text's length but that it is at most {rows} tokens")
         }
     };
-    let answers = match program.classifier().map(|c| c.classes.outputs) {
+    let answers = match program.classes().map(|classes| classes.outputs) {
         Some(k) => format!("of each of its texts {k} logits, one a class, not their pooled row"),
         None if decodes && options.answer == AnswerRows::Rows => format!(
             "of each of its texts the hidden states of all rows, {} numbers a token, after the last norm: what the likelihood of its own tokens \
@@ -66,6 +67,9 @@ pub(super) fn exposures(program: &Program, choices: &Choices, options: &FheOptio
         }
         true => {
             "the table of token vectors of the model, whole, which is also its head: it looks up and makes logits for itself. No other weights"
+        }
+        false if images => {
+            "the map of patches, the class token and the positions of the model, whole: it makes the rows of an image for itself. No other weights"
         }
         false => {
             "the table of token vectors, the positions and the first norm of the model, whole: it looks up and normalises for itself. No other weights"

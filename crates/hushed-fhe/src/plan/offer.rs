@@ -127,9 +127,10 @@ pub(crate) fn reply_form(
     run: &DryRun,
     answer: AnswerRows,
 ) -> Result<ReplyForm, FheError> {
-    let most = match (program.classifier(), program.vocabulary(), answer) {
+    let most = match (program.classifier(), program.classes(), program.vocabulary(), answer) {
         (Some(classifier), ..) => head::magnitude(StepId::outside("head"), classifier)?,
-        (None, Some(head), AnswerRows::Logits) => largest_logit(program, head)?,
+        (None, Some(classes), ..) => largest_logit(program, classes)?,
+        (None, None, Some(head), AnswerRows::Logits) => largest_logit(program, head)?,
         _ => largest(program, choices)?,
     };
     // Rounded up to a power of two: the largest possible number of a column then reveals little of the weights.
@@ -147,7 +148,7 @@ pub(crate) fn reply_form(
 /// Logits per answer: those of a classifier, or of a decoder that is read at its logits.
 #[must_use]
 pub fn answered_logits(program: &Program, answer: AnswerRows) -> Option<usize> {
-    let classes = program.classifier().map(|c| c.classes.outputs);
+    let classes = program.classes().map(|classes| classes.outputs);
     let tokens = program.vocabulary().map(|head| head.outputs);
     classes.or(tokens.filter(|_| answer == AnswerRows::Logits))
 }
@@ -163,14 +164,14 @@ fn largest_logit(program: &Program, head: &Linear) -> Result<f64, FheError> {
     let at = StepId::outside("head");
     let (weights, norm) = (here(at, &head.weights)?, program.norms().last());
     let (_, norm) = *here(at, &norm)?;
-    let gain = here(at, &norm.gain)?;
-    let length = |row: &[f32]| {
-        let squares = row.iter().zip(gain.iter());
-        let squares = squares.map(|(&w, &g)| (f64::from(w) * f64::from(g)).powi(2));
-        squares.sum::<f64>()
+    let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
+    let most = |row: usize| {
+        let columns = || weights.row(row).iter().map(|&w| f64::from(w));
+        let squares = columns().zip(gain.iter()).map(|(w, &g)| (w * f64::from(g)).powi(2));
+        let constant = columns().zip(offset.iter()).map(|(w, &o)| w * f64::from(o)).sum::<f64>();
+        let bias = head.bias.as_ref().and_then(|bias| bias.get(row)).copied().unwrap_or(0.0);
+        // With room for the error of the norm's inverse root.
+        1.01 * (squares.sum::<f64>() * norm.width as f64).sqrt() + (constant + f64::from(bias)).abs()
     };
-    let longest = (0..weights.rows()).map(|token| length(weights.row(token)));
-    // With room for the error of the norm's inverse root.
-    let most = 1.01 * (longest.fold(0.0, f64::max) * norm.width as f64).sqrt();
-    Ok(most.max(1.0))
+    Ok((0..weights.rows()).map(most).fold(1.0, f64::max))
 }

@@ -13,6 +13,7 @@ use crate::ops::packed::causal::sigmoid_bias;
 use crate::plan::placement::Placement;
 use crate::simulate::{Count, Op, Simulator};
 use crate::slots::Slots;
+use crate::tape::encoder::{begins_with_norm, least_upload};
 
 /// The placement of packed rows for a few texts; `None` (plan a batch instead) if a vector has no room for one head of
 /// each text side by side.
@@ -53,7 +54,7 @@ pub(crate) fn placed(
     columns: usize,
 ) -> Result<Placement, FheError> {
     let on = Simulator::new(params, params.slots())?.counting();
-    let upload = on.floor();
+    let upload = least_upload(&on, program)?;
     let mut at = Placement {
         upload,
         attention: on.floor(),
@@ -70,7 +71,8 @@ pub(crate) fn placed(
     if program.vocabulary().is_none() {
         // For the reader of a plan: a recorded layer refreshes columns to what it reads.
         let counts = dry_run(program, choices, params, options, &at)?.counts;
-        let before = |c: &&Count| c.op == Op::Refreshed && c.site.to_string().ends_with("attention.norm.refresh");
+        let end = if begins_with_norm(program) { "attention.add.refresh" } else { "attention.norm.refresh" };
+        let before = |c: &&Count| c.op == Op::Refreshed && c.site.to_string().ends_with(end);
         at.feed_forward = counts.operations.iter().filter(before).map(|c| c.limbs).max().unwrap_or(upload);
     }
     Ok(at)

@@ -10,6 +10,8 @@ mod deviation;
 mod error;
 mod key;
 mod keys;
+mod manifest;
+mod read;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +20,7 @@ use std::sync::Arc;
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{CkksParams, CkksParamsError, Noise, Scale};
-use hushed_model::{Program, Weigh, without_mark};
+use hushed_model::{Program, Weigh};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -26,9 +28,13 @@ use crate::packing::{Interleave, Layout, Spread};
 use crate::plan::placement::Placement;
 
 pub use crate::hex::hex;
+pub(crate) use check::digits;
 pub use deviation::reply_deviation;
 pub use error::{MAX_PLAN_BYTES, PLAN_VERSION, PlanFileError};
 pub use key::{PlannedKey, PlannedUse};
+pub(crate) use keys::planned;
+pub use manifest::Manifest;
+pub(crate) use read::{from_bytes, same_hash};
 
 /// A parameter set, created once and shared.
 pub type Params = Arc<CkksParams>;
@@ -155,8 +161,17 @@ impl ReplyForm {
     }
 
     /// The error as stated.
-    fn noise(&self) -> Noise {
+    #[must_use]
+    pub fn noise(&self) -> Noise {
         Noise::new(self.magnitude, self.deviation)
+    }
+
+    /// The scale, checked.
+    ///
+    /// # Errors
+    /// [`PlanFileError::Unusable`].
+    pub fn scale(&self) -> Result<Scale, PlanFileError> {
+        Scale::new(self.scale).map_err(|error| PlanFileError::Unusable { what: "reply", given: error.to_string() })
     }
 }
 
@@ -235,19 +250,12 @@ impl FhePlan {
         bytes: &[u8],
         ring: impl FnOnce(&FhePlan) -> Result<Arc<CkksParams>, PlanFileError>,
     ) -> Result<(FhePlan, Arc<CkksParams>), PlanFileError> {
-        if bytes.len() > MAX_PLAN_BYTES {
-            let bytes = bytes.len();
-            return Err(PlanFileError::TooLarge { bytes });
-        }
-        let Sealed { hash, plan } = serde_json::from_slice(without_mark(bytes))?;
+        let Sealed { hash, plan } = from_bytes(bytes)?;
         if plan.version != PLAN_VERSION {
             let given = plan.version;
             return Err(PlanFileError::Version { given });
         }
-        let found = hex(&plan.hash());
-        if found != hash {
-            return Err(PlanFileError::Damaged { found, stated: hash.chars().take(64).collect() });
-        }
+        same_hash(&plan.hash(), &hash)?;
         let params = ring(&plan)?;
         plan.check(&params)?;
         Ok((plan, params))
@@ -258,17 +266,7 @@ impl FhePlan {
     /// # Errors
     /// [`PlanFileError::Parameters`], [`PlanFileError::OtherParameters`].
     pub fn params(&self) -> Result<Arc<CkksParams>, PlanFileError> {
-        let name = || self.parameters.chars().take(60).collect::<String>();
-        let params = named(&self.parameters).map_err(|source| PlanFileError::Parameters { name: name(), source })?;
-        let ours = hex(params.rlwe().hash());
-        if ours != self.parameters_hash {
-            return Err(PlanFileError::OtherParameters {
-                name: name(),
-                theirs: self.parameters_hash.chars().take(32).collect(),
-                ours,
-            });
-        }
-        Ok(params)
+        params_of(&self.parameters, &self.parameters_hash)
     }
 
     /// Places of a batch, the canary's included.
@@ -381,30 +379,27 @@ impl FhePlan {
         self.logits.unwrap_or(self.width)
     }
 
-    /// The scale of a reply.
-    ///
-    /// # Errors
-    /// [`PlanFileError::Unusable`].
-    pub fn reply_scale(&self) -> Result<Scale, PlanFileError> {
-        Scale::new(self.reply.scale)
-            .map_err(|error| PlanFileError::Unusable { what: "reply", given: error.to_string() })
-    }
-
     /// Bits after the binary point that a client keeps of a reply: those that the parameter set certifies for numbers
     /// within the reply's magnitude, or fewer if the declared error leaves fewer. A plan's author cannot ask for more.
     #[must_use]
     pub fn reply_bits(&self, params: &CkksParams) -> u32 {
         self.reply.bits(params)
     }
-
-    /// The reply's error as stated in the plan.
-    #[must_use]
-    pub fn reply_noise(&self) -> Noise {
-        self.reply.noise()
-    }
 }
 
-/// The parameter set of this name: a preset, or in tests also `insecure-test/LOG_N/LEVELS`.
+/// Creates the parameter set of this name and checks that it has the stated hash.
+pub(crate) fn params_of(name: &str, theirs: &str) -> Result<Arc<CkksParams>, PlanFileError> {
+    let short = || name.chars().take(60).collect::<String>();
+    let params = named(name).map_err(|source| PlanFileError::Parameters { name: short(), source })?;
+    let ours = hex(params.rlwe().hash());
+    if ours != theirs {
+        return Err(PlanFileError::OtherParameters { name: short(), theirs: theirs.chars().take(32).collect(), ours });
+    }
+    Ok(params)
+}
+
+/// The parameter set of this name: a preset, or in tests also `insecure-test/LOG_N/LEVELS` (with primes for
+/// bootstraps) and `insecure-shallow/LOG_N/LEVELS` (without).
 ///
 /// # Errors
 /// [`CkksParamsError::UnknownPreset`].
@@ -414,6 +409,12 @@ pub fn named(name: &str) -> Result<Arc<CkksParams>, CkksParamsError> {
         && let (Ok(log_n), Ok(levels)) = (log_n.parse(), levels.parse())
     {
         return CkksParams::insecure_test(log_n, levels);
+    }
+    #[cfg(any(test, feature = "insecure-test-parameters"))]
+    if let Some((log_n, levels)) = name.strip_prefix("insecure-shallow/").and_then(|sizes| sizes.split_once('/'))
+        && let (Ok(log_n), Ok(levels)) = (log_n.parse(), levels.parse())
+    {
+        return CkksParams::insecure_shallow(log_n, levels);
     }
     CkksParams::preset(name)
 }

@@ -2,7 +2,8 @@
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::KeySpecs;
-use hushed_model::{Network, NetworkConfig, Pool, random_network};
+use hushed_model::testing::{long, published_generator_of_all_rows, tiny_generator};
+use hushed_model::{Network, NetworkConfig, Pool, Program, random_network, random_vit, vit_shapes};
 
 use super::*;
 use crate::choices::{ChoicesError, HeadChoice};
@@ -352,4 +353,105 @@ fn prices_are_on_lines_between_what_was_measured() {
     assert!(reference(2).seconds(Op::Bootstrap, 18) < prices.seconds(Op::Bootstrap, 18));
     let text = serde_json::to_string(&prices).unwrap();
     assert_eq!(serde_json::from_str::<Prices>(&text).unwrap(), prices);
+}
+
+/// A vision transformer: the sums after blocks are refreshed and nothing after norms, one norm is after the layers, and
+/// the client's columns are sent with the level that centres them.
+#[test]
+fn images_are_planned_with_norms_before_their_blocks() {
+    let config =
+        NetworkConfig { layers: 2, width: 32, heads: 4, hidden: 64, positions: 17, ..NetworkConfig::vit_base() };
+    let program = random_vit(&config, 1).program_of_all_rows();
+    let params = CkksParams::n16_boot().map_err(hushed_ckks::CkksError::from).unwrap();
+    let choices = assumed_choices(&program, 32);
+    let options = FheOptions { rows: 32, ..options(Lengths::Public) };
+    let plan = FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), &options).unwrap();
+    assert_eq!((plan.layers, plan.logits), (2, Some(1000)));
+    assert!(plan.placement.upload > params.bootstrap_limbs());
+    let wide = plan.steps.iter().filter(|step| step.refreshed.iter().any(|(vectors, _)| *vectors == 32));
+    let wide: Vec<String> = wide.map(|step| step.site.to_string()).collect();
+    let sums = ["attention.add.refresh", "feed_forward.add.refresh"];
+    let expected: Vec<String> = (0..2).flat_map(|i| sums.map(|sum| format!("layer.{i}.{sum}"))).collect();
+    let inside = |site: &&String| site.starts_with("layer");
+    assert_eq!(wide.iter().filter(inside).cloned().collect::<Vec<_>>(), expected);
+    let sees = plan.exposures.iter().map(|e| e.sees.as_str()).collect::<Vec<_>>().join("\n");
+    assert!(sees.contains("map of patches") && !sees.contains("number of tokens"));
+}
+
+/// Plans a published model, and prints what it costs.
+fn costs(program: &Program, options: &FheOptions) -> FhePlanReport {
+    let params = CkksParams::n16_boot().unwrap();
+    let choices = assumed_choices(program, options.rows);
+    let (_, keys) = crate::run::job::bootstrap(&params).unwrap();
+    let mut options = options.clone();
+    if options.texts == 1 {
+        options.placement = packed_placement(program, &choices, &params, &options).unwrap();
+    }
+    let plan = FhePlanReport::new(program, &choices, true, &params, &keys, &options).unwrap();
+    println!(
+        "{} of {} rows: {:.0} core-seconds, {} bootstraps, {} key switches, {:.1} GiB of memory, {:.2} GiB of keys, {:.1} MiB up, {:.1} MiB down, {:?}",
+        plan.texts,
+        plan.rows,
+        plan.work.seconds,
+        plan.work.bootstraps(),
+        plan.work.key_switches(),
+        plan.memory.total() as f64 / f64::from(1 << 30),
+        plan.key_bytes as f64 / f64::from(1 << 30),
+        plan.bytes_up as f64 / f64::from(1 << 20),
+        plan.bytes_down as f64 / f64::from(1 << 20),
+        plan.placement
+    );
+    plan
+}
+
+/// ViT-base with 1000 classes, a batch and one image: what plans of it cost.
+#[test]
+fn a_published_vision_transformer_is_planned() {
+    if !long() {
+        return;
+    }
+    let config = NetworkConfig::vit_base();
+    let thin = random_vit(&NetworkConfig { layers: 1, hidden: 1, ..config.clone() }, 1);
+    let mut vision = vit_shapes(&config);
+    // Numbers of norms, in the place of shapes alone.
+    let norms = vision.layers.iter_mut().flat_map(|layer| [&mut layer.attention_norm, &mut layer.feed_forward_norm]);
+    norms.chain([&mut vision.norm]).for_each(|norm| norm.clone_from(&thin.norm));
+    vision.classes = thin.classes;
+    let program = vision.program_of_all_rows();
+    for texts in [usize::MAX, 1] {
+        let plan = costs(&program, &FheOptions { rows: 256, texts, ..options(Lengths::Public) });
+        assert_eq!((plan.layers, plan.width, plan.logits), (12, 768, Some(1000)));
+    }
+}
+
+/// A published generator, a batch that is answered with last rows: what a plan of it costs.
+#[test]
+fn a_published_generator_is_planned() {
+    if !long() {
+        return;
+    }
+    let plan = costs(&published_generator_of_all_rows(), &FheOptions { rows: 128, ..options(Lengths::Private) });
+    assert_eq!((plan.layers, plan.width, plan.logits), (12, 768, None));
+}
+
+/// A decoder with LayerNorm: its stream is refreshed after sums, columns are not put in pairs, and one prompt alone is
+/// refused by name. Its logits take a level more.
+#[test]
+fn a_decoder_with_layer_norm_is_planned_for_a_batch() {
+    let program = tiny_generator().program_of_all_rows();
+    let params = CkksParams::n16_boot().unwrap();
+    let choices = assumed_choices(&program, 16);
+    let options = options(Lengths::Private);
+    for (answer, logits) in [(AnswerRows::Last, None), (AnswerRows::Rows, None), (AnswerRows::Logits, Some(263))] {
+        let options = FheOptions { answer, ..options.clone() };
+        let plan = FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), &options).unwrap();
+        assert_eq!((plan.layers, plan.answer, plan.logits), (2, Some(answer), logits));
+        assert!(!plan.placement.pairs && plan.alternatives.iter().all(|tried| !tried.placement.pairs));
+        let wide = plan.steps.iter().filter(|step| step.refreshed.iter().any(|(vectors, _)| *vectors == 32));
+        let sites = wide.map(|step| step.site.to_string()).filter(|site| site.starts_with("layer"));
+        assert!(sites.clone().count() == 4 && sites.clone().all(|site| site.ends_with(".add.refresh")));
+    }
+    let one = FheOptions { texts: 1, ..options };
+    let refused = packed_placement(&program, &choices, &params, &one).unwrap_err().to_string();
+    assert!(refused.contains("in packed rows"), "{refused}");
 }

@@ -31,6 +31,7 @@ use crate::packing::{Layout, PackingError, SequencePacking, Spread};
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths};
 
 pub use arranged::Arranged;
+pub(crate) use shape::REACH;
 
 /// The client's view of a batch: a plan and the public numbers of its model.
 pub struct FheClient {

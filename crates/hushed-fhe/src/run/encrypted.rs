@@ -488,6 +488,8 @@ mod golden;
 #[cfg(test)]
 mod heads_tests;
 #[cfg(test)]
+mod images_tests;
+#[cfg(test)]
 mod lemmas;
 #[cfg(test)]
 mod packed_decoder_tests;

@@ -27,7 +27,7 @@ use crate::error::FheError;
 use crate::files::atomic::Target;
 use crate::files::checkpoint::{self, Run};
 use crate::files::chunked::{Hash, open_file};
-use crate::files::exchange::{self, ReplyHead, RequestHead, RequestReader};
+use crate::files::exchange::{self, RequestHead};
 use crate::files::keys::{KeyProgress, KeyReader};
 use crate::files::spill::SpillFolder;
 use crate::ops::acts::Acts;
@@ -40,7 +40,7 @@ use crate::plan::public_plan::FhePlan;
 use crate::run::clock::Progress;
 use crate::run::encrypted::Encrypted;
 use crate::run::prepared::Prepared;
-use crate::run::reply::{ReplySecret, seal_reply};
+use crate::run::reply::{ReplySecret, Sealing};
 use crate::slots::Slots;
 
 /// Steps of a run outside its plan, as the clock names them.
@@ -135,14 +135,9 @@ impl Batch {
         params: &CkksParams,
         keys: &Hash,
     ) -> Result<Batch, FheError> {
-        let mut reader = RequestReader::begin(source, path, plan, params, Some(keys))?;
-        let head = reader.head().clone();
-        let mut columns = Vec::with_capacity(plan.request_ciphertexts());
-        while let Some(ct) = reader.next_ciphertext()? {
-            columns.push(ct);
-        }
+        let (head, name, mut columns) = exchange::read_request_from(source, path, plan, params, keys)?;
         let mask = plan.masks().then(|| columns.pop()).flatten();
-        Ok(Batch { head, name: reader.finish()?, columns, mask })
+        Ok(Batch { head, name, columns, mask })
     }
 }
 
@@ -288,13 +283,8 @@ impl Engine {
         answer: &[Ciphertext],
         secret: &ReplySecret,
     ) -> Result<Hash, FheError> {
-        let plan = self.plan.hash();
-        let names: [&[u8]; 4] = [&head.id, name, &plan, &self.keys];
-        let form = &self.plan.reply;
-        let sealed = seal_reply(&self.params, &self.public, form, answer, self.error, secret, &names)?;
-        let head = ReplyHead { plan, keys: self.keys, id: head.id, request: *name };
-        let (plan, params) = (&self.plan, &self.params);
-        Ok(exchange::write_reply_to(out, path, plan, params, &head, &sealed)?)
+        let work = Sealing { plan: &self.plan, params: &self.params, public: &self.public, keys: &self.keys };
+        work.write(out, path, (head, name), answer, self.error, secret)
     }
 
     fn rows(&self, batch: &Batch) -> Result<Texts<Ciphertext>, FheError> {

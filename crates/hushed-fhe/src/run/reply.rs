@@ -14,6 +14,7 @@
 //! All randomness is a function of a secret of the server, of the names of the reply and of the data it covers, so that
 //! a retry gives the same bytes, and two replies to one request can neither be averaged nor subtracted from each other.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use hushed_ckks::keys::PublicKey;
@@ -23,7 +24,10 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::error::FheError;
-use crate::plan::public_plan::ReplyForm;
+use crate::files::atomic::Target;
+use crate::files::chunked::Hash;
+use crate::files::exchange::{self, ReplyHead, RequestHead};
+use crate::plan::public_plan::{Manifest, ReplyForm};
 
 /// Bytes of a SHA-256 block.
 const BLOCK: usize = 64;
@@ -144,6 +148,41 @@ pub fn seal_reply(
     let mut rng = secret.rng(&names);
     let seal = |ct: &Ciphertext| Ok(encryptor.rerandomise(ct, form.deviation, &mut rng)?);
     short.iter().map(seal).collect()
+}
+
+/// Whose reply is sealed: a plan, and the keys of a client.
+pub struct Sealing<'a> {
+    /// The plan of model or network.
+    pub plan: &'a dyn Manifest,
+    /// Its parameters.
+    pub params: &'a Arc<CkksParams>,
+    /// The client's public key.
+    pub public: &'a Arc<PublicKey>,
+    /// The id of the client's keys.
+    pub keys: &'a Hash,
+}
+
+impl Sealing<'_> {
+    /// Seals the answer to a request and writes the reply to `out`, which errors call `path`: it has the same bytes
+    /// whenever it is made again. `request`: the head of the request, and the hash of its content.
+    ///
+    /// # Errors
+    /// As [`seal_reply`]; [`FheError::File`].
+    pub fn write(
+        &self,
+        out: impl Target,
+        path: &Path,
+        (head, name): (&RequestHead, &Hash),
+        answer: &[Ciphertext],
+        error: f64,
+        secret: &ReplySecret,
+    ) -> Result<Hash, FheError> {
+        let (plan, keys) = (self.plan.hash(), *self.keys);
+        let names: [&[u8]; 4] = [&head.id, name, &plan, &keys];
+        let sealed = seal_reply(self.params, self.public, self.plan.reply(), answer, error, secret, &names)?;
+        let head = ReplyHead { plan, keys, id: head.id, request: *name };
+        Ok(exchange::write_reply_to(out, path, self.plan, self.params, &head, &sealed)?)
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use hushed_ckks::Complex64;
 use hushed_ckks::poly::PolyError;
-use hushed_model::{Matrix, ModelError, Program, TokenIds, plain};
+use hushed_model::{Item, Matrix, ModelError, Program, TokenIds, plain};
 
 use super::{Simulator, Vector};
 use crate::choices::Choices;
@@ -19,10 +19,17 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::slots::Slots;
 
-/// The rows of a text's tokens, embedded and normalised, as a client computes them. The text's padding is left out.
-pub(crate) fn embedded(program: &Program, text: &TokenIds) -> Result<Matrix<f64>, ModelError> {
-    let bare = text.ids().iter().copied().take(text.rows().real).collect();
-    Ok(plain::start(program, vec![TokenIds::new(bare)])?.values)
+/// The rows of a text's tokens, embedded and normalised, or of an image, as a client computes them.
+pub(crate) fn embedded<T: Clone + Into<Item>>(program: &Program, item: &T) -> Result<Matrix<f64>, ModelError> {
+    Ok(plain::start(program, vec![bare(item)])?.values)
+}
+
+/// A text without its padding, or an image.
+pub(crate) fn bare<T: Clone + Into<Item>>(item: &T) -> Item {
+    match item.clone().into() {
+        Item::Text(text) => TokenIds::new(text.ids().iter().copied().take(text.rows().real).collect()).into(),
+        image => image,
+    }
 }
 
 /// The slots of each column of texts in their places, divided by `bound`; zeros elsewhere.

@@ -36,7 +36,7 @@ use hushed_model::StepId;
 pub use arithmetic::Sum;
 pub(crate) use batch::{Batch, embedded, those_within};
 #[cfg(any(feature = "client", test))]
-pub(crate) use batch::{columns, columns_to_last};
+pub(crate) use batch::{bare, columns, columns_to_last};
 pub use slots::{Hoisted, Partial, Stored};
 pub use tally::{Count, Counts, Op, Peak, Rotations, Tally, Visit};
 

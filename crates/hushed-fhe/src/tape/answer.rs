@@ -1,5 +1,5 @@
-//! The answers of an encoder over a batch: pooled rows ([`crate::ops::pool`]), or the logits of a classifier
-//! ([`crate::ops::head`]).
+//! The answers of a batch: of an encoder pooled rows ([`crate::ops::pool`]) or the logits of a classifier
+//! ([`crate::ops::head`]), of a decoder last rows, their logits, or all rows.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use hushed_lower::LinearMap;
 use hushed_model::{Classifier, Pool, StepId, here, same};
 
 use super::functions::SlotFunction;
-use super::layout::{Columns, Hidden};
+use super::layout::{Columns, Hidden, Layout};
 use super::record::Recorder;
 use super::{Holds, Kept, NodeId};
 use crate::choices::ClassifierChoice;
@@ -47,7 +47,7 @@ pub(crate) fn pool(
         let (gain, offset) = (&x.gain[range.clone()], &x.offset[range]);
         answer.push(match how {
             Pool::Mean => mean(t, layout, block, (gain, offset), counts),
-            _ => first(t, layout, block, (gain, offset)),
+            _ => one_row(t, layout, (0, block), (gain, offset)),
         });
     }
     answer
@@ -108,14 +108,26 @@ fn mean(
     t.add(sum, added)
 }
 
-fn first(t: &mut Recorder, layout: &Columns, block: NodeId, (gain, offset): (&[f64], &[f64])) -> NodeId {
-    let top = |values: &[f64]| values.iter().map(|&value| layout.plain(Holds::Rows(vec![value]))).collect();
-    let kept = t.mul_vectors(block, top(gain));
+/// Row `row` of each text, of at most m columns: column j in row j.
+fn one_row(
+    t: &mut Recorder,
+    layout: &Columns,
+    (row, block): (usize, NodeId),
+    (gain, offset): (&[f64], &[f64]),
+) -> NodeId {
+    let one = |&value: &f64| {
+        let mut rows = vec![0.0; row + 1];
+        rows[row] = value;
+        layout.plain(Holds::Rows(rows))
+    };
+    let kept = t.mul_vectors(block, gain.iter().map(one).collect());
     match layout.hidden(Hidden::Tokens) {
         Some(tokens) => {
-            let offsets = t.mul_vectors(tokens, top(offset));
+            let offsets = t.mul_vectors(tokens, offset.iter().map(one).collect());
             let kept = t.add(kept, offsets);
-            packed(t, layout, kept)
+            let packed = packed(t, layout, kept);
+            // `packed` expects row 0; from row m − 1, every column lands one row too early.
+            if row == 0 { packed } else { layout.turned(t, packed, row) }
         }
         None => {
             let packed = packed(t, layout, kept);
@@ -136,6 +148,74 @@ fn packed(t: &mut Recorder, layout: &Columns, columns: NodeId) -> NodeId {
     packed
 }
 
+/// The last row of each text of a decoder, packed as [`pool`] packs; zeros where there is no text.
+pub(crate) fn last_rows(
+    t: &mut Recorder,
+    layout: &Columns,
+    at: StepId,
+    x: &Acts<NodeId>,
+    columns: NodeId,
+) -> Vec<NodeId> {
+    t.at(at);
+    let (m, width) = (layout.rows(), x.width());
+    let block = |from: usize| {
+        let range = from..width.min(from + m);
+        let block = t.cut(columns, range.clone());
+        one_row(t, layout, (m - 1, block), (&x.gain[range.clone()], &x.offset[range]))
+    };
+    (0..width).step_by(m).map(block).collect()
+}
+
+/// A map of the last row of each text of a decoder, packed as [`pool`] packs; m numbers are in memory at a time.
+pub(crate) fn logits(t: &mut Recorder, layout: &Columns, at: StepId, map: &LinearMap, columns: NodeId) -> Vec<NodeId> {
+    t.at(at);
+    let (m, width, bias) = (layout.rows(), map.rows, map.bias.clone().unwrap_or_default());
+    // Biases are added where there is a text alone: they are the server's.
+    let map = t.map(LinearMap { bias: None, ..map.clone() });
+    let block = |from: usize| {
+        let range = from..width.min(from + m);
+        let numbers = t.linear(map, range.clone(), columns);
+        let bias: Vec<f64> = range.clone().map(|i| bias.get(i).copied().unwrap_or(0.0)).collect();
+        one_row(t, layout, (m - 1, numbers), (&vec![1.0; range.len()], &bias))
+    };
+    (0..width).step_by(m).map(block).collect()
+}
+
+/// All rows of a decoder's texts, columns 2j and 2j + 1 as the parts of vector j; zeros where there is no token.
+pub(crate) fn rows(t: &mut Recorder, layout: &Columns, at: StepId, x: &Acts<NodeId>, columns: NodeId) -> NodeId {
+    t.at(at);
+    let mut kept = t.scaled(columns, x.gain.clone());
+    if let Some(tokens) = layout.hidden(Hidden::Tokens) {
+        let offsets = t.scaled(tokens, x.offset.clone());
+        kept = t.add(kept, offsets);
+    }
+    t.pair(kept, false)
+}
+
+/// Blocks of m of the columns, packed as [`pool`] packs; they are 0 in all rows but the first.
+fn blocks(t: &mut Recorder, layout: &Columns, columns: NodeId) -> Vec<NodeId> {
+    let (m, width) = (layout.rows(), t.count(columns));
+    let block = |from: usize| {
+        let block = t.cut(columns, from..width.min(from + m));
+        packed(t, layout, block)
+    };
+    (0..width).step_by(m).map(block).collect()
+}
+
+/// A map of the first row of each text, packed as [`pool`] packs, from columns that are 0 in all other rows.
+pub(crate) fn classes(t: &mut Recorder, layout: &Columns, at: StepId, map: &LinearMap, columns: NodeId) -> Vec<NodeId> {
+    t.at(at);
+    let (width, bias) = (map.rows, map.bias.clone().unwrap_or_default());
+    // Biases are added in first rows alone: they are the server's.
+    let map = t.map(LinearMap { bias: None, ..map.clone() });
+    let numbers = t.linear(map, 0..width, columns);
+    let numbers = match bias.is_empty() {
+        true => numbers,
+        false => layout.plus_rows(t, numbers, &layout.mask(Kept::First(0)), &bias),
+    };
+    blocks(t, layout, numbers)
+}
+
 /// The logits of each text, packed as [`pool`] packs, from columns that are 0 in all rows but the first. `dense` gives
 /// the arguments of the activation, in units of the reach.
 ///
@@ -154,17 +234,14 @@ pub(crate) fn head(
     let map = t.map(LinearMap { bias: None, ..dense.clone() });
     let arguments = t.linear(map, 0..width, columns);
     t.at(at.part("pack"));
-    let mut blocks = Vec::with_capacity(width.div_ceil(m));
-    for from in (0..width).step_by(m) {
-        let range = from..width.min(from + m);
-        let block = t.cut(arguments, range.clone());
-        let packed = packed(t, layout, block);
-        let bias = dense.bias.as_ref().and_then(|bias| bias.get(range)).unwrap_or_default();
-        let packed = t.add_vectors(packed, vec![layout.plain(Holds::Rows(bias.to_vec()))]);
-        blocks.push(t.within(packed, 1.0));
+    let mut arguments = blocks(t, layout, arguments);
+    for (packed, from) in arguments.iter_mut().zip((0..width).step_by(m)) {
+        let bias = dense.bias.as_ref().and_then(|bias| bias.get(from..width.min(from + m))).unwrap_or_default();
+        *packed = t.add_vectors(*packed, vec![layout.plain(Holds::Rows(bias.to_vec()))]);
+        t.within(*packed, 1.0);
     }
     t.at(at.part("refresh"));
-    let joined = t.join(&blocks);
+    let joined = t.join(&arguments);
     let refreshed = t.mark(joined, 1.0);
     t.at(at.part("activation"));
     let tanh = t.function(SlotFunction::Head(Arc::new(HeadActivation::new(c.activation, choice)?)));

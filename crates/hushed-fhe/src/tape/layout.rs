@@ -122,13 +122,27 @@ pub(crate) struct Columns {
     pub hidden: Option<[NodeId; 4]>,
     /// Baby steps of Q·Kᵀ and of P·V.
     pub baby: [usize; 2],
+    /// Whether rows see no key after them, as in a decoder.
+    causal: bool,
 }
 
 impl Columns {
     /// Texts whose lengths the server knows, or not.
     pub fn new(t: &mut Recorder, texts: &Arc<Texts>, hidden: bool, baby: [usize; 2]) -> Columns {
         let hidden = hidden.then(|| Hidden::ALL.map(|which| t.input(which.name(), 1)));
-        Columns { texts: Arc::clone(texts), hidden, baby }
+        Columns { texts: Arc::clone(texts), hidden, baby, causal: false }
+    }
+
+    /// Texts of a decoder, of which the server knows no length. They end in the last row; of what is made of the
+    /// client's mask only the tokens are read.
+    pub fn causal(t: &mut Recorder, texts: &Arc<Texts>, baby: [usize; 2]) -> Columns {
+        let tokens = t.input(Hidden::Tokens.name(), 1);
+        Columns { texts: Arc::clone(texts), hidden: Some([tokens; 4]), baby, causal: true }
+    }
+
+    /// For circuits that read nothing of lengths.
+    pub fn bare(texts: &Arc<Texts>) -> Columns {
+        Columns { texts: Arc::clone(texts), hidden: None, baby: [1, 1], causal: false }
     }
 
     /// One of the vectors of hidden lengths.
@@ -174,9 +188,10 @@ impl Columns {
         self.texts.packing.most()
     }
 
-    /// Whether texts share the rows of places, so that keys of other texts are masked.
-    fn shares(&self) -> bool {
-        self.most() > 1
+    /// Whether rows see only some of the tokens of a place, so that scores of other keys are masked: those of other
+    /// texts, or of later tokens.
+    fn masks(&self) -> bool {
+        self.most() > 1 || self.causal
     }
 
     /// Sums the rows of each place into every row of it.
@@ -193,16 +208,19 @@ impl Columns {
     }
 }
 
-/// Makes what [`Columns`] reads of hidden lengths from the client's mask.
+/// Makes what [`Columns`] reads of hidden lengths from the client's mask; for a decoder, the tokens alone.
 ///
 /// # Errors
 /// None for a layout.
-pub(crate) fn hidden(t: &mut Recorder, layout: Interleave) -> Result<(), FheError> {
+pub(crate) fn hidden(t: &mut Recorder, layout: Interleave, decodes: bool) -> Result<(), FheError> {
     t.at(StepId::outside(REAL_ROWS));
-    let texts = Arc::new(Texts::alone(layout, Vec::new())?);
-    let columns = Columns { texts, hidden: None, baby: [1, 1] };
+    let columns = Columns::bare(&Arc::new(Texts::alone(layout, Vec::new())?));
     let sent = t.input(REAL_ROWS, 1);
     let tokens = t.mark(sent, 1.0);
+    if decodes {
+        t.output(tokens);
+        return Ok(());
+    }
     let part = t.read_as(tokens, 1.0 / layout.rows() as f64);
     let part = columns.over_rows(t, part);
     t.within(part, 1.0);
@@ -217,10 +235,10 @@ pub(crate) fn hidden(t: &mut Recorder, layout: Interleave) -> Result<(), FheErro
 }
 
 impl Layout for Columns {
-    /// Keys of another text are not 0, as those of padding are, and their exponential is: it vanishes at −1, where
+    /// Keys that are masked are not 0, as those of padding are, and their exponential is: it vanishes at −1, where
     /// [`Layout::scores`] puts them.
     fn softmax<S: Slots>(&self, on: &S, head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
-        match self.shares() {
+        match self.masks() {
             true => Softmax::masked(on, head, choice),
             false => Softmax::new(on, head, choice),
         }
@@ -266,11 +284,12 @@ impl Layout for Columns {
                 let row = t.row(grid, i);
                 let row = self.turned(t, row, giant);
                 let keys = |token: f64, other: f64| {
-                    let keys = |r| self.plain(Holds::Keys { diagonal: giant + r, token, other });
+                    let causal = self.causal;
+                    let keys = |r| self.plain(Holds::Keys { diagonal: giant + r, causal, token, other });
                     (0..baby).map(keys).collect()
                 };
-                // Scores of padding are 0, and those of another text may be anything.
-                let row = if self.shares() { t.mul_vectors(row, keys(1.0, 0.0)) } else { row };
+                // Scores of padding are 0, and those of keys that are not seen may be anything.
+                let row = if self.masks() { t.mul_vectors(row, keys(1.0, 0.0)) } else { row };
                 let row = t.real(row);
                 let argument = match self.hidden {
                     None => t.add_vectors(row, keys(offset, -1.0)),
@@ -285,7 +304,10 @@ impl Layout for Columns {
 
     fn row_sum(&self, t: &mut Recorder, weights: NodeId, each: f64) -> NodeId {
         let (sum, m) = (t.total(&[weights]), self.rows());
-        let each = if self.shares() { 0.0 } else { each };
+        if self.causal {
+            return sum;
+        }
+        let each = if self.masks() { 0.0 } else { each };
         match self.hidden(Hidden::Part) {
             None => {
                 let padding = |tokens: usize| match m - tokens {
@@ -311,7 +333,7 @@ impl Layout for Columns {
         each: f64,
     ) -> NodeId {
         let (sum, m) = (t.total(&[weights]), self.rows());
-        if self.shares() {
+        if self.masks() {
             // Masked keys have no share.
             return sum;
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hushed_model::{Norm, StepId};
 
+use super::attention::refreshed;
 use super::functions::SlotFunction;
 use super::layout::Layout;
 use super::record::Recorder;
@@ -30,6 +31,12 @@ pub(crate) fn residual<L: Layout>(
     t.add_numbers(sum, x.offset.iter().map(|offset| kappa * (offset - mean)).collect())
 }
 
+/// Margin above the largest inverse root of a calibrated variance, for its refresh.
+pub(crate) const ROOM: f64 = 1.5;
+
+/// The part of a norm that is the refresh of its root.
+pub(crate) const ROOT: &str = "root";
+
 /// A norm, and what was chosen for it.
 pub(crate) struct NormBlock<'a> {
     pub at: StepId,
@@ -37,6 +44,8 @@ pub(crate) struct NormBlock<'a> {
     pub choice: &'a NormChoice,
     /// The rows that get a result; the others get 0.
     pub rows: &'a RowMask,
+    /// Whether a block reads its results before they are refreshed: then the root, which arrives low, is refreshed.
+    pub read: bool,
     /// Constants in place of its results, in the rows of another mask.
     pub frozen: Option<(Vec<f64>, RowMask)>,
 }
@@ -52,7 +61,7 @@ pub(crate) fn norm<S: Slots, L: Layout>(
     centred: NodeId,
     block: NormBlock<'_>,
 ) -> Result<NodeId, FheError> {
-    let NormBlock { at, norm, choice, rows, frozen } = block;
+    let NormBlock { at, norm, choice, rows, read, frozen } = block;
     has_means(at, norm)?;
     t.at(at);
     let squares = layout.squares(t, centred);
@@ -67,7 +76,16 @@ pub(crate) fn norm<S: Slots, L: Layout>(
     t.within(v, 1.0);
     let root = t.function(SlotFunction::Root(Arc::new(inverse_root(on, choice)?)));
     let inverse = t.apply(root, v);
-    let inverse = layout.masked(t, inverse, rows, (norm.width as f64).sqrt() / choice.bound);
+    let factor = (norm.width as f64).sqrt() / choice.bound;
+    let inverse = if read {
+        // The largest root, and so the message of the refresh, is below 1.
+        let most = ROOM / choice.low.sqrt();
+        let root = layout.masked(t, inverse, rows, 1.0 / most);
+        let root = refreshed(t, at, ROOT, &[root], 1.0);
+        t.read_as(root[0], most * factor)
+    } else {
+        layout.masked(t, inverse, rows, factor)
+    };
     let y = t.mul(centred, inverse);
     t.within(y, 1.0);
     Ok(match frozen {

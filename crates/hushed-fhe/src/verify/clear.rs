@@ -1,24 +1,25 @@
 //! The first rung: the model in the clear, with the result of each step.
 
-use hushed_model::{Kind, Matrix, ModelError, PlainActs, Program, TokenIds, plain};
+use hushed_model::{Item, Kind, Matrix, ModelError, PlainActs, Program, plain};
 
 use super::rung::Shown;
 use crate::error::FheError;
+use crate::simulate::bare;
+use crate::tape::encoder::recorded;
 
 /// A run between two layers.
 pub(super) struct Clear {
     x: PlainActs,
-    /// Whether only sums are shown, as for a decoder.
+    /// Whether only sums are shown, as by a run that is not recorded.
     sums: bool,
 }
 
 impl Clear {
     /// Embedded and normalised.
-    pub fn new(program: &Program, texts: &[TokenIds]) -> Result<Clear, FheError> {
+    pub fn new(program: &Program, texts: &[Item]) -> Result<Clear, FheError> {
         // Padding in a text would add rows that no other rung has.
-        let bare = |t: &TokenIds| TokenIds::new(t.ids().iter().copied().take(t.rows().real).collect());
         let x = plain::start(program, texts.iter().map(bare).collect())?;
-        let sums = program.vocabulary().is_some();
+        let sums = !recorded(program);
         Ok(Clear { x, sums })
     }
 
@@ -32,8 +33,8 @@ impl Clear {
         blocks.map(text).collect()
     }
 
-    /// Runs layer `i` step by step. Before a norm of an encoder the mean of each row is subtracted: a norm ignores it,
-    /// and the other rungs do not have it. For a decoder the rungs show the sums.
+    /// Runs layer `i` step by step. Before a norm that ignores it the mean of each row is subtracted: the other rungs
+    /// do not have it. Without a recorded circuit the rungs show the sums.
     pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
         let mut shown = Shown::new();
         let layers = program.layers();
@@ -55,7 +56,7 @@ impl Clear {
     /// The pooled rows, or the last rows before a decoder's head.
     pub fn pool(&self, program: &Program) -> Result<Vec<Vec<f64>>, FheError> {
         let after = program.layers().last().map_or(0, |layer| layer.end);
-        let range = after..program.steps().len() - usize::from(self.sums);
+        let range = after..program.steps().len() - usize::from(program.vocabulary().is_some());
         let pooled = plain::run_range(program, range, self.x.clone(), |_, _| ())?;
         Ok(pooled.each_text().map(<[f64]>::to_vec).collect())
     }

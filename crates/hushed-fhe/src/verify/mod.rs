@@ -24,6 +24,10 @@
 mod answers;
 mod clear;
 mod compare;
+#[cfg(test)]
+mod decoder_tests;
+#[cfg(test)]
+mod images_tests;
 mod key;
 mod options;
 mod packed;
@@ -39,7 +43,7 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::keys::KeySpecs;
-use hushed_model::{Model, StepId, TokenIds};
+use hushed_model::{Item, Model, StepId};
 
 pub use answers::{Answer, Retrieval, retrieval};
 pub use compare::{Difference, Stage};
@@ -65,14 +69,15 @@ use subject::Subject;
 /// model, [`FheError::Levels`] for parameters with too few levels, [`FheError::Unsupported`] for too little memory,
 /// [`FheError::File`] for a folder or disk that cannot be written. Values out of range are not an error: see
 /// [`Report::out_of_range`].
-pub fn verify(
+pub fn verify<T: Clone + Into<Item>>(
     model: &Model,
     choices: &Choices,
     params: &Arc<CkksParams>,
-    texts: &[TokenIds],
+    texts: &[T],
     options: &Options,
     progress: &(dyn Fn(Event) + Sync),
 ) -> Result<Report, FheError> {
+    let texts: &[Item] = &texts.iter().cloned().map(T::into).collect::<Vec<_>>();
     if let Some(together) = options.together {
         return packed::verify(model, choices, params, texts, (options, together), progress);
     }
@@ -86,7 +91,7 @@ pub fn verify(
 impl Subject<'_> {
     fn compare(
         &self,
-        texts: &[TokenIds],
+        texts: &[Item],
         (bootstrapper, keys): (Arc<Bootstrapper>, KeySpecs),
         on_key: Option<&OnKey>,
         progress: &(dyn Fn(Event) + Sync),
@@ -105,7 +110,7 @@ impl Subject<'_> {
 
     fn walk(
         &self,
-        texts: &[TokenIds],
+        texts: &[Item],
         mut key: Option<&mut TestKey>,
         progress: &(dyn Fn(Event) + Sync),
     ) -> Result<Report, FheError> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Matrix, Model, TokenIds};
+use hushed_model::{Item, Matrix, Model};
 
 use super::answers::answers;
 use super::clear::Clear;
@@ -27,7 +27,7 @@ pub(super) fn verify(
     model: &Model,
     choices: &Choices,
     params: &Arc<CkksParams>,
-    texts: &[TokenIds],
+    texts: &[Item],
     (options, together): (&Options, usize),
     progress: &(dyn Fn(Event) + Sync),
 ) -> Result<Report, FheError> {

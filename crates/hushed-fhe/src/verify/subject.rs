@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::KeySpecs;
-use hushed_model::{Matrix, Model, Program, TokenIds};
+use hushed_model::{Item, Matrix, Model, Program};
 
 use super::options::Options;
 use crate::choices::Choices;
@@ -77,7 +77,7 @@ impl<'a> Subject<'a> {
         model: &'a Model,
         choices: &Choices,
         params: &Arc<CkksParams>,
-        texts: &[TokenIds],
+        texts: &[Item],
         options: &Options,
     ) -> Result<Subject<'a>, FheError> {
         let program = model.program_of_all_rows();

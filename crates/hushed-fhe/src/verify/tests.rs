@@ -13,7 +13,7 @@ const TEXTS: [&str; 8] = ["a b c d", "c a", "b b b a c d a", "d", "a c a c a c",
 /// The tiny model, its calibration on the texts, and the insecure ring for tests.
 struct Tiny {
     model: Model,
-    texts: Vec<TokenIds>,
+    texts: Vec<Item>,
     choices: Choices,
     params: Arc<CkksParams>,
 }
@@ -25,7 +25,7 @@ impl Tiny {
         let sample = Sample { texts: &texts, hostile: &[], broad: &[], sha256: "", model_sha256: "" };
         let search = Search { rows: 16, ..Search::default() };
         let choices = intervals(&model, &sample, &search, 15, 15).unwrap();
-        Tiny { params: named("insecure-test/9/14").unwrap(), texts: texts.to_vec(), model, choices }
+        Tiny { params: named("insecure-test/9/14").unwrap(), texts: texts.map(Item::from).to_vec(), model, choices }
     }
 
     /// Everything that is fixed before a run with these choices, not placed.
@@ -199,7 +199,7 @@ fn a_batch_that_does_not_fit_is_refused() {
     let Tiny { model, choices, params, texts, .. } = &tiny;
     let mut options =
         Options { rows: 4, layers: None, lengths: Lengths::Public, seed: 1, together: None, encrypted: None };
-    let run = |texts: &[TokenIds], options: &Options| verify(model, choices, params, texts, options, &|_| ()).map(drop);
+    let run = |texts: &[Item], options: &Options| verify(model, choices, params, texts, options, &|_| ()).map(drop);
     // 256 slots.
     assert!(matches!(run(texts, &options), Err(FheError::Packing(PackingError::RowCount { .. }))));
     options.rows = 16;

@@ -33,12 +33,12 @@ pub fn json_fault(error: &serde_json::Error) -> &'static str {
 
 const HALF: &str = "half of a surrogate pair (\\ud800 to \\udfff), which is no character";
 
-/// A number with its noun: "1 text", "2 texts", "2 classes", "2 queries".
+/// A number with its noun: "1 text", "2 texts", "2 classes", "2 queries", "2 keys".
 pub fn counted<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     if number == N::from(1) {
         return format!("1 {noun}");
     }
-    match noun.strip_suffix('y') {
+    match noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u'])) {
         Some(stem) => format!("{number} {stem}ies"),
         None if noun.ends_with('s') => format!("{number} {noun}es"),
         None => format!("{number} {noun}s"),
@@ -83,6 +83,7 @@ mod tests {
         assert_eq!([1, 3].map(|n| counted(n, "class")), ["1 class", "3 classes"]);
         assert_eq!([1, 3].map(|n| counted(n, "query")), ["1 query", "3 queries"]);
         assert_eq!((counted(1u64, "pass"), counted(2u32, "pass")), ("1 pass".to_owned(), "2 passes".to_owned()));
+        assert_eq!((counted(2u32, "key"), counted(2u32, "query")), ("2 keys".to_owned(), "2 queries".to_owned()));
     }
 
     #[test]

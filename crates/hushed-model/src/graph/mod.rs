@@ -12,9 +12,11 @@ mod run;
 mod weights;
 
 pub use faults::{GRAPH, MAX_ELEMENTS, MAX_NODES, NodeFault};
-pub use inputs::InputError;
+pub use inputs::{InputError, read_inputs, to_npy};
 pub use ops::{BatchNorm, Conv2d, Function, Op, Size, Window};
 pub use run::Tensor;
+
+use serde::{Deserialize, Serialize};
 
 /// A network as data, with its numbers or as shapes only.
 #[derive(Clone)]
@@ -37,6 +39,28 @@ pub struct Node {
     pub operands: Vec<usize>,
     /// The shape of its value.
     pub shape: Vec<usize>,
+}
+
+/// An input or output of a network, as its clients know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// The shape of its value, without a batch dimension.
+    pub shape: Vec<usize>,
+}
+
+impl Port {
+    /// That of a node.
+    pub fn of(node: &Node) -> Port {
+        Port { name: node.name.clone(), shape: node.shape.clone() }
+    }
+
+    /// Numbers in its value; `None` if that many cannot be counted.
+    pub fn size(&self) -> Option<usize> {
+        ops::product(&self.shape)
+    }
 }
 
 impl Graph {

@@ -95,13 +95,13 @@ pub fn run_rounded<T: Into<Item>>(program: &Program, items: Vec<T>) -> Result<Pl
     program.run(all, None, |_, step, values| run.step(step, values))
 }
 
-/// The client's part of a model with a public token table: everything before the first layer.
+/// The client's part of a model with a public token table or map of patches: everything before the first layer.
 ///
 /// # Errors
 /// Those of [`run`].
-pub fn start(program: &Program, texts: Vec<TokenIds>) -> Result<PlainActs, ModelError> {
-    let texts = texts.into_iter().map(Item::from).collect();
-    steps_of(program, program.before_layers(), texts, None, |_, _| ())
+pub fn start<T: Into<Item>>(program: &Program, items: Vec<T>) -> Result<PlainActs, ModelError> {
+    let items = items.into_iter().map(T::into).collect();
+    steps_of(program, program.before_layers(), items, None, |_, _| ())
 }
 
 /// Runs only the steps of `range`, which read nothing but the value `x` of the step before it.

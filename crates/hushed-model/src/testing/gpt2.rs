@@ -79,6 +79,16 @@ pub fn published_generator() -> Program {
     gpt2_shapes(&NetworkConfig::gpt2()).program()
 }
 
+/// The same with all rows in its last layer, and numbers in its norms, for plans under encryption.
+pub fn published_generator_of_all_rows() -> Program {
+    let config = NetworkConfig::gpt2();
+    let thin = random_gpt2(&NetworkConfig { layers: 1, hidden: 1, vocabulary: 1, positions: 1, ..config.clone() }, 1);
+    let mut network = gpt2_shapes(&config);
+    let norms = network.layers.iter_mut().flat_map(|layer| [&mut layer.attention_norm, &mut layer.feed_forward_norm]);
+    norms.chain([&mut network.norm]).for_each(|norm| norm.clone_from(&thin.norm));
+    network.program_of_all_rows()
+}
+
 /// A generator of these sizes with random numbers and a position table.
 pub fn random_generator(config: &NetworkConfig) -> Program {
     random_gpt2(config, 3).program()

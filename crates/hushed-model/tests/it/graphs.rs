@@ -246,7 +246,10 @@ fn inputs_are_json_lines_or_arrays_of_numpy() {
     let f4: Vec<u8> = one.iter().chain(&two).flat_map(|&v| (v as f32).to_le_bytes()).collect();
     let f8: Vec<u8> = one.iter().flat_map(|v: &f64| v.to_le_bytes()).collect();
     assert_eq!(read(&npy("<f4", "False", "(2, 6)", &f4)).unwrap(), [one.clone(), two]);
-    assert_eq!(read(&npy("<f8", "False", "(6,)", &f8)).unwrap(), [one]);
+    assert_eq!(read(&npy("<f8", "False", "(6,)", &f8)).unwrap(), std::slice::from_ref(&one));
+    // What is written is read, and its numbers begin where numpy expects them.
+    let written = hushed_model::graph::to_npy(&[1, 6], &one);
+    assert_eq!((read(&written).unwrap(), (written.len() - 48) % 64), (vec![one], 0));
     let refused = |bytes: &[u8]| read(bytes).err().unwrap();
     let numbers = |line| InputError::Numbers { line, input: "x".to_owned(), count: 6, shape: vec![6] };
     assert_eq!(refused(b"[1, 2, 3, 4, 5, 6]\n[1, 2]"), numbers(2));

@@ -23,6 +23,7 @@ from ._errors import (
     UsageError,
 )
 from ._generator import Drafted, Generation, Generator
+from ._network import Compiled, compile
 from ._plan import plan
 from ._searcher import Hit, Searcher
 from ._server import Server, serve
@@ -34,6 +35,7 @@ __all__ = [
     "BatchEncoder",
     "Choice",
     "Classifier",
+    "Compiled",
     "Cost",
     "CrossEncoder",
     "DefectError",
@@ -56,6 +58,7 @@ __all__ = [
     "Server",
     "UnpinnedWarning",
     "UsageError",
+    "compile",
     "from_torch",
     "plan",
     "serve",

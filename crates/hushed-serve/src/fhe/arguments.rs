@@ -52,8 +52,9 @@ impl ContextArguments {
 /// The arguments of `hushed run` and `hushed-server run`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
+    /// The model, the manifest and what a run may use.
     #[command(flatten)]
-    context: ContextArguments,
+    pub context: ContextArguments,
 
     /// The client's evaluation.keys
     #[arg(long, value_name = "FILE", env = "HUSHED_KEYS")]

@@ -24,6 +24,7 @@ mod client;
 mod context;
 mod error;
 mod ledger;
+mod network;
 #[cfg(test)]
 #[path = "../../tests/common/offered.rs"]
 mod offered;
@@ -40,14 +41,16 @@ pub mod wire;
 pub use arguments::{RunArguments, WorkArguments};
 #[cfg(feature = "client")]
 pub use client::{
-    Answer, CanaryOutcome, Chosen, ClientModel, EncryptOptions, Encrypted, Head, Item, KeyOrder, KeygenOptions, Likely,
-    MemoryKeys, OnEvent, Remote, RemoteEvent, RemoteOptions, SaveState, Scored, StoredParts, Texts, Wanted, Warning,
-    check_items, chosen_in_clear, decrypt, encrypt, keygen, perplexity, scored_in_clear, scored_in_clear_rounded,
+    Answer, CanaryOutcome, Chosen, ClientModel, EncryptOptions, Encrypted, EncryptedInputs, Head, Item, KeyOrder,
+    KeygenOptions, Likely, MemoryKeys, NetworkAnswer, OnEvent, Remote, RemoteEvent, RemoteOptions, SaveState, Scored,
+    StoredParts, Texts, Wanted, Warning, check_items, chosen_in_clear, decrypt, decrypt_outputs, encrypt,
+    encrypt_inputs, keygen, network_client, perplexity, scored_in_clear, scored_in_clear_rounded,
     tokens_scored_in_clear,
 };
 pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;
 pub use ledger::StepTime;
+pub use network::{NetworkReport, network_choices, run_network};
 pub use progress::{JobEvent, Lines, duration, step_words};
 pub use public::PublicModel;
 pub use record::{KeyRecord, NotRight};
@@ -60,20 +63,51 @@ pub use system::{free_memory, memory, peak_memory};
 
 use std::path::Path;
 
-use hushed_fhe::FhePlan;
-use hushed_fhe::plan::public_plan::MAX_PLAN_BYTES;
+use hushed_fhe::network::{AnyManifest, NetworkChoices, NetworkPlan};
+use hushed_fhe::plan::public_plan::{MAX_PLAN_BYTES, Params};
+use hushed_fhe::{FhePlan, PlanFileError};
 
 use crate::error::ServeError;
 use crate::files;
 pub use crate::files::now;
 
-/// Reads a run manifest.
-pub fn read_plan(path: &Path) -> Result<(FhePlan, hushed_fhe::plan::public_plan::Params), ServeError> {
+/// Reads the run manifest of a model.
+pub fn read_plan(path: &Path) -> Result<(FhePlan, Params), ServeError> {
+    match read_manifest(path)? {
+        (AnyManifest::Model(plan), params) => Ok((*plan, params)),
+        (AnyManifest::Network(_), _) => Err(other_kind("a network; a model's is needed here")),
+    }
+}
+
+/// Reads the run manifest of a network.
+pub fn read_network_plan(path: &Path) -> Result<(NetworkPlan, Params), ServeError> {
+    match read_manifest(path)? {
+        (AnyManifest::Network(plan), params) => Ok((*plan, params)),
+        (AnyManifest::Model(_), _) => Err(other_kind("a model; a network's is needed here")),
+    }
+}
+
+/// Reads a run manifest, of a model or of a network.
+pub fn read_manifest(path: &Path) -> Result<(AnyManifest, Params), ServeError> {
     let bytes = files::read(path, MAX_PLAN_BYTES as u64)?;
-    Ok(FhePlan::from_json(&bytes).map_err(FheJobError::from)?)
+    Ok(AnyManifest::from_json(&bytes).map_err(FheJobError::from)?)
+}
+
+fn other_kind(given: &str) -> ServeError {
+    FheJobError::Plan(PlanFileError::Unusable { what: "kind", given: given.to_owned() }).into()
 }
 
 /// Writes a run manifest, as a whole or not at all.
 pub fn write_plan(path: &Path, plan: &FhePlan) -> Result<(), ServeError> {
     files::write(path, &plan.to_json().map_err(FheJobError::from)?)
+}
+
+/// Writes the run manifest of a network, as a whole or not at all.
+pub fn write_network_plan(path: &Path, plan: &NetworkPlan) -> Result<(), ServeError> {
+    files::write(path, &plan.to_json().map_err(FheJobError::from)?)
+}
+
+/// Writes the calibration of a network, as a whole or not at all.
+pub fn write_calibration(path: &Path, choices: &NetworkChoices) -> Result<(), ServeError> {
+    files::write(path, &choices.to_json().map_err(FheJobError::from)?)
 }

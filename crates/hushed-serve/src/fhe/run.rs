@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use hushed_fhe::files::atomic::{self, Access, AtomicFile, Target};
+use hushed_fhe::files::chunked::Hash;
 use hushed_fhe::files::exchange::{self, RequestReader};
 use hushed_fhe::files::keys::{KeyFile, KeyReader};
 use hushed_fhe::files::spill::{SpillFolder, SpillUse};
 use hushed_fhe::files::{FileError, checkpoint};
 use hushed_fhe::plan::FhePlanReport;
-use hushed_fhe::plan::public_plan::Params;
-use hushed_fhe::plan::public_plan::hex;
+use hushed_fhe::plan::public_plan::{Manifest, Params, hex};
 use hushed_fhe::run::job::{Batch, Counts, Engine, Event};
 use hushed_fhe::run::reply::{ReplySecret, covers};
 use hushed_fhe::{FheError, FhePlan};
@@ -120,7 +120,7 @@ pub fn run(options: &RunOptions, watch: &(dyn Fn(JobEvent) + Sync)) -> Result<Jo
 
 impl RunFiles {
     /// Makes the checks that need no model. Returns the keys, which have not been read yet.
-    fn check(&self, plan: &FhePlan, params: &Params) -> Result<KeyFile, ServeError> {
+    pub(super) fn check(&self, plan: &dyn Manifest, params: &Params) -> Result<KeyFile, ServeError> {
         if self.out.symlink_metadata().is_err() {
             // A missing or unwritable folder is found now, not when there is an answer. Leaves nothing behind.
             let draft = AtomicFile::create(&self.out, Access::Usual);
@@ -135,8 +135,28 @@ impl RunFiles {
         Ok(keys)
     }
 
+    /// Whether the reply to this request, by its id and the hash of its content, is there already.
+    ///
+    /// # Errors
+    /// [`FheJobError::OtherReply`] if another file is there.
+    pub(super) fn answered(
+        &self,
+        plan: &dyn Manifest,
+        params: &Params,
+        keys: &Hash,
+        (id, name): (&[u8], &Hash),
+    ) -> Result<bool, ServeError> {
+        if self.out.symlink_metadata().is_err() {
+            return Ok(false);
+        }
+        match exchange::read_reply(&self.out, plan, params, keys) {
+            Ok((reply, _)) if reply.id == id && reply.request == *name => Ok(true),
+            _ => Err(FheJobError::OtherReply { path: self.out.clone() }.into()),
+        }
+    }
+
     /// The folder of the reply.
-    fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         self.out.parent().unwrap_or(Path::new("."))
     }
 
@@ -200,19 +220,13 @@ impl RunContext {
         let keys = file.id();
         let batch = Batch::read(&files.request, plan, params, &keys).map_err(FheJobError::from)?;
         let (head, name) = (batch.head().clone(), batch.name());
-        if files.out.symlink_metadata().is_ok() {
-            let there = exchange::read_reply(&files.out, plan, params, &keys);
-            return match there {
-                Ok((reply, _)) if reply.id == head.id && reply.request == name => {
-                    if let Some(folder) = &files.checkpoint {
-                        // Left by a run that ended after its reply and before this.
-                        let _ = fs::remove_file(checkpoint_path(folder, &head.id));
-                    }
-                    let report = self.report(&head.id, began, Default::default())?;
-                    Ok(JobReport { done_before: true, ..report })
-                }
-                _ => Err(FheJobError::OtherReply { path: files.out.clone() }.into()),
-            };
+        if files.answered(plan, params, &keys, (&head.id, &name))? {
+            if let Some(folder) = &files.checkpoint {
+                // Left by a run that ended after its reply and before this.
+                let _ = fs::remove_file(checkpoint_path(folder, &head.id));
+            }
+            let report = self.report(&head.id, began, Default::default())?;
+            return Ok(JobReport { done_before: true, ..report });
         }
         let saved =
             files.checkpoint.as_deref().map(|folder| Saved::open(folder, plan, params, &head.id)).transpose()?;
@@ -397,7 +411,7 @@ pub(super) fn secret_hash(path: &Path) -> Result<Digest, ServeError> {
 
 /// Reads the secret of replies, or creates it. If several processes do so at once, all get the one that was there
 /// first: two secrets for one request would mask one computation twice.
-fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
+pub(super) fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
     if !path.exists() {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;

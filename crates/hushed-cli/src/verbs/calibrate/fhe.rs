@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use hushed_fhe::calibrate::{Options, Quantity, Reach, Sample, calibrate, reaches, vocabulary, weights_sha256};
 use hushed_fhe::{Candidate, FheError};
-use hushed_model::{Model, ModelError, TokenIds, counted};
+use hushed_model::{Item, Model, ModelError, Task, counted};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::write::write;
 use crate::error::CliError;
+use crate::images::Read;
 use crate::input::{self, Truncate};
 use crate::output::Output;
 
@@ -46,38 +47,39 @@ impl Args {
         &self,
         out: &Output,
         dir: &Path,
-        input: &Path,
+        (given, mut digest): (Read, Sha256),
         path: &Path,
         too_long: &Truncate,
     ) -> Result<(), CliError> {
         let model = Model::load(dir)?;
-        let mut digest = Sha256::new();
-        let lines = |bytes: Vec<u8>, path: &Path| -> Result<Vec<TokenIds>, CliError> {
-            let texts = input::lines(bytes, path)?;
-            let texts: Vec<String> = texts.into_iter().filter(|t| !t.trim().is_empty()).collect();
-            too_long.tokens_within(&model.public, &texts, self.rows, false)
-        };
-        let mut tokens = |path: &Path| -> Result<Vec<TokenIds>, CliError> {
-            let bytes = input::read(path)?;
-            digest.update(&bytes);
-            lines(bytes, path)
-        };
-        let texts = tokens(input)?;
+        let items = |given: &Read| given.within(&model.public, self.rows, too_long);
+        let given = given.without_blanks();
+        let texts = items(&given)?;
         let hostile = match &self.hostile {
-            Some(path) => tokens(path)?,
+            Some(path) => {
+                let bytes = input::read(path)?;
+                digest.update(&bytes);
+                items(&Read::Texts(input::lines(bytes, path)?).without_blanks())?
+            }
             None => Vec::new(),
         };
         let weights = weights_sha256(dir)
             .map_err(|source| CliError::ReadInput { path: dir.join("model.safetensors"), source })?;
-        let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
+        let broad: Vec<Item> = match given {
+            Read::Texts(_) => {
+                let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
+                vocabulary(tokenizer, self.rows).into_iter().map(Item::from).collect()
+            }
+            Read::Images(_) => Vec::new(),
+        };
         let sample = Sample {
             texts: &texts,
             hostile: &hostile,
-            broad: &vocabulary(tokenizer, self.rows),
+            broad: &broad,
             sha256: &hushed_serve::Digest(digest.finalize().into()).to_string(),
             model_sha256: &weights,
         };
-        if self.unseen.is_some() {
+        if self.unseen.is_some() && model.public.task() == Task::Generate {
             // Only an encoder's unseen texts can be measured. Refused before the work, not after it.
             model.encoder()?;
         }
@@ -89,7 +91,7 @@ impl Args {
         }
         write(&choices.to_json().map_err(FheError::from)?, path)?;
         if let Some(path) = &self.unseen {
-            let texts = lines(input::read(path)?, path)?;
+            let texts = items(&Read::Texts(input::read_lines(path)?).without_blanks())?;
             out.note("looking at other texts");
             unseen(out, &reaches(&model, &choices, &texts, &options.params()?)?)?;
         }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::encrypt::Files;
 use crate::connect::at_least_one;
 use crate::error::CliError;
+use crate::graphs;
 use crate::input::{Given, items, read_lines};
 use crate::output::{Output, answer, answer_text};
 
@@ -40,7 +41,8 @@ Examples:
   hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply \\
     --choices items.jsonl
   hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply \\
-    --perplexity texts.txt --json"
+    --perplexity texts.txt --json
+  hushed decrypt --manifest manifest.json --keys keys --reply reply --npy answers.npy     a network"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -53,6 +55,10 @@ pub struct Args {
     /// Print the answers even if the canary's is wrong
     #[arg(long)]
     anyway: bool,
+
+    /// Of a network: also write the answers to FILE as an array of numpy, one entry of its first dimension per input
+    #[arg(long, value_name = "FILE.npy")]
+    npy: Option<PathBuf>,
 
     #[command(flatten)]
     next: Next,
@@ -99,6 +105,13 @@ pub struct Next {
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let files = &self.files;
+        if files.of_network() {
+            let npy = self.npy.as_deref();
+            return graphs::decrypt(&files.plan, &files.keys, &self.reply, npy, out);
+        }
+        if self.npy.is_some() {
+            return Err(CliError::OtherTask { given: "--npy", instead: "--json" });
+        }
         // Read before the key is used: a file that cannot be read costs no decryption.
         let given = match (&self.choices, &self.perplexity) {
             (Some(path), _) => Some(Given::Items(items(path)?)),
@@ -108,7 +121,7 @@ impl Args {
         if given.is_some() {
             Wanted::Likelihoods.check_file(&files.plan)?;
         }
-        let opened = fhe::decrypt(&files.plan, &files.public, &files.keys, &self.reply)?;
+        let opened = fhe::decrypt(&files.plan, files.public()?, &files.keys, &self.reply)?;
         let view = given.as_ref().map_or(View::Next(&self.next), View::of);
         show(out, &opened, self.anyway, &view)
     }

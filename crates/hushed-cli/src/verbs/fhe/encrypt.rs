@@ -1,12 +1,14 @@
 //! `hushed encrypt`: a batch of private texts, encrypted for a run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use hushed_fhe::network::AnyManifest;
 use hushed_model::counted;
 use hushed_serve::fhe::{self, Item, Warning};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
+use crate::graphs;
 use crate::input::{Given, Scorable, Truncate};
 use crate::lengths::Learns;
 use crate::output::Output;
@@ -24,7 +26,8 @@ Examples:
   hushed encrypt --manifest manifest.json --public model.public --keys keys --out request \\
     --lengths private \"a private question\"
   hushed encrypt --manifest manifest.json --public model.public --keys keys --choices items.jsonl \\
-    --out request"
+    --out request
+  hushed encrypt --manifest manifest.json --keys keys --input numbers.npy --out request   a network"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -52,21 +55,39 @@ pub struct Files {
     #[arg(long = "manifest", alias = "plan", value_name = "FILE", env = "HUSHED_MANIFEST")]
     pub plan: PathBuf,
 
-    /// The public model that belongs to it
+    /// The public model that belongs to it; a network (docs/networks.md) has none
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC")]
-    pub public: PathBuf,
+    public: Option<PathBuf>,
 
     /// The folder of keys that `hushed keygen` made
     #[arg(long, value_name = "DIR", env = "HUSHED_KEYS")]
     pub keys: PathBuf,
 }
 
+impl Files {
+    /// The public model, for a manifest that is of a model.
+    pub fn public(&self) -> Result<&Path, CliError> {
+        self.public.as_deref().ok_or(CliError::NoPublic)
+    }
+
+    /// Whether the manifest is of a network. One that cannot be read is not: whoever reads it next says why.
+    pub fn of_network(&self) -> bool {
+        matches!(fhe::read_manifest(&self.plan), Ok((AnyManifest::Network(_), _)))
+    }
+}
+
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if self.files.of_network() {
+            let numbers = self.texts.numbers()?.filter(|_| self.lengths.is_none());
+            let (given, instead) = ("choices and lengths", "numbers: --input with JSON Lines or a .npy file");
+            let numbers = numbers.ok_or(CliError::OtherTask { given, instead })?;
+            return graphs::encrypt(&self.files.plan, &self.files.keys, &numbers, &self.out, out);
+        }
         let texts = match self.texts.read()? {
             Given::Texts(texts) => texts,
             Given::Items(items) => {
-                fhe::check_items(&self.files.plan, &self.files.public, &items)?;
+                fhe::check_items(&self.files.plan, self.files.public()?, &items)?;
                 Item::texts(&items)
             }
         };
@@ -74,7 +95,7 @@ impl Args {
         let sent = fhe::encrypt(
             &fhe::EncryptOptions {
                 plan: &self.files.plan,
-                public: &self.files.public,
+                public: self.files.public()?,
                 keys: &self.files.keys,
                 texts: &texts,
                 too_long: self.too_long.choice(),

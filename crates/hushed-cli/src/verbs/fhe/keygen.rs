@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hushed_fhe::network::AnyManifest;
 use hushed_fhe::plan::public_plan::Lengths;
 use hushed_model::counted;
 use hushed_serve::fhe::{self, KeyOrder, KeygenOptions};
@@ -73,8 +74,12 @@ impl Args {
         })?;
         shown.end();
         // A client compares the hash with its server's operator, and the lengths are what the server will learn.
-        let (plan, _) = fhe::read_plan(&self.plan)?;
-        let learns = match plan.lengths {
+        let lengths = match fhe::read_manifest(&self.plan)? {
+            (AnyManifest::Model(plan), _) => plan.lengths,
+            // All inputs have one length, which the manifest states.
+            (AnyManifest::Network(_), _) => Lengths::Private,
+        };
+        let learns = match lengths {
             Lengths::Public => "the length of each text".to_owned(),
             Lengths::Bucket(multiple) => {
                 format!("the length of each text, rounded up to a multiple of {multiple}")
@@ -82,7 +87,7 @@ impl Args {
             Lengths::Private => "no lengths".to_owned(),
         };
         let object = json!({
-            "id": record.id, "plan": record.plan, "parameters": record.parameters, "lengths": plan.lengths,
+            "id": record.id, "plan": record.plan, "parameters": record.parameters, "lengths": lengths,
             "created": record.created, "expires": record.expires, "bytes": record.bytes,
         });
         out.result(object, || {

@@ -19,16 +19,20 @@ use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, answer_in_clear, can_run, head_is_public};
 use hushed_model::{Model, ModelError, PublicFiles, TooLong, random_model, without_mark};
 use hushed_mpc::Link;
-use hushed_serve::fhe::{PublicModel, write_plan};
+use hushed_serve::fhe::{PublicModel, default_calibration, write_network_plan, write_plan};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::CliError;
+use crate::graphs::{self, Subject};
 use crate::lengths::Learns;
 use crate::output::Output;
 use crate::overwrite::Overwrite;
 use crate::verbs::plan::machines;
 use crate::verbs::plan::words::{describe, priced, summary};
+
+/// The parameter set of models.
+pub const DEFAULT_SET: &str = "n16-boot-14x40";
 
 /// The least cosine between a canary's answer and the clear one.
 const LEAST_COSINE: f64 = 0.999;
@@ -46,8 +50,8 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "HUSHED_ROWS", help_heading = "With --protocol fhe")]
     rows: Option<usize>,
 
-    /// fhe: number of texts at a time; a few are packed into rows, for the latency of one text (docs/one-text.md)
-    /// [default: a batch, as many as fit]
+    /// fhe: number of texts at a time, of a network inputs of a request; a few are packed into rows, for the latency of
+    /// one text (docs/one-text.md) [default: a batch, as many as fit]
     #[arg(long, value_name = "N", env = "HUSHED_TEXTS", help_heading = "With --protocol fhe")]
     texts: Option<usize>,
 
@@ -164,15 +168,9 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "last", env = "HUSHED_ANSWER", help_heading = "With --protocol fhe")]
     answer: Rows,
 
-    /// fhe: the parameter set
-    #[arg(
-        long,
-        value_name = "SET",
-        default_value = "n16-boot-14x40",
-        env = "HUSHED_PARAMETERS",
-        help_heading = "With --protocol fhe"
-    )]
-    parameters: String,
+    /// fhe: the parameter set [default: n16-boot-14x40; of a network the cheapest that can run it]
+    #[arg(long, value_name = "SET", env = "HUSHED_PARAMETERS", help_heading = "With --protocol fhe")]
+    parameters: Option<String>,
 }
 
 /// The rows of a text at which a decoder is read.
@@ -236,6 +234,25 @@ pub struct Request<'a> {
 }
 
 impl Args {
+    /// The parameter set of a model.
+    fn set(&self) -> &str {
+        self.parameters.as_deref().unwrap_or(DEFAULT_SET)
+    }
+
+    /// Whether the rows of texts are given.
+    pub fn sized(&self) -> bool {
+        self.rows.is_some() || self.token_counts.is_some()
+    }
+
+    /// The plan of a network.
+    pub fn graph(&self, dir: &Path, out: &Output) -> Result<(), CliError> {
+        self.public_plan.as_ref().map_or(Ok(()), |path| self.overwrite.check(path))?;
+        let calibration = self.calibration.clone().unwrap_or_else(|| default_calibration(dir));
+        let subject = Subject { dir, calibration: &calibration, parameters: self.parameters.as_deref() };
+        let circuit = graphs::plan(&subject, self.texts.unwrap_or(1), out)?;
+        self.public_plan.as_ref().map_or(Ok(()), |path| Ok(write_network_plan(path, circuit.plan())?))
+    }
+
     pub fn run(&self, request: &Request<'_>, out: &Output) -> Result<(), CliError> {
         let written = [&self.public_plan, &self.public_model];
         written.into_iter().flatten().try_for_each(|path| self.overwrite.check(path))?;
@@ -243,19 +260,27 @@ impl Args {
         let public = files.parse().map_err(hushed_model::ModelError::from)?;
         let counts = self.token_counts.as_deref().map(read_counts).transpose()?;
         let all = request.tokens.iter().chain(counts.iter().flatten());
-        let longest = all.copied().max().unwrap_or(0);
+        let longest = match &public.images {
+            Some(images) => images.patches() + 1,
+            None => all.copied().max().unwrap_or(0),
+        };
         let rows = self.rows.unwrap_or(longest).next_power_of_two();
         let limit = public.max_tokens;
         if longest > limit || rows < 4 || rows > limit.next_power_of_two() {
             let given = longest.max(rows);
             return Err(CliError::Tokens { given, least: 3, limit });
         }
-        let params = CkksParams::preset(&self.parameters)
-            .map_err(|source| CliError::Preset { name: self.parameters.clone(), source })?;
+        let offers = self.public_plan.is_some() || self.public_model.is_some();
+        if offers && public.images.is_some() {
+            let what = "a request of images".to_owned();
+            return Err(FheError::Unsupported { what, remedy: "plan, calibrate and verify take images" }.into());
+        }
+        let name = self.set();
+        let params = CkksParams::preset(name).map_err(|source| CliError::Preset { name: name.to_owned(), source })?;
         can_run(&Model::shapes_only(&public).program_of_all_rows())?;
         // Counts do not depend on weights; if the folder has none, random ones are used.
         let shapes = |_| random_model(&public);
-        let model = match self.public_plan.is_some() || self.public_model.is_some() {
+        let model = match offers {
             true => Model::load(request.dir)?,
             false => Model::load(request.dir).unwrap_or_else(shapes),
         };
@@ -318,7 +343,7 @@ impl Args {
         }
         let made = Made { choices: used, params: &params, bootstrap: &bootstrap, options: &options, report: &plan };
         // What a manifest declares depends on the weights, and is printed as it is written.
-        if self.public_plan.is_some() || self.public_model.is_some() {
+        if offers {
             out.note("planned; reading the weights and packing the public model …");
         }
         let public = self.public(request.dir, &model)?;
@@ -376,7 +401,7 @@ impl Args {
         let offer = Offer {
             program: &model.program_of_all_rows(),
             choices: made.choices,
-            parameters: &self.parameters,
+            parameters: self.set(),
             params: made.params,
             bootstrap: made.bootstrap,
             options: made.options,

@@ -10,11 +10,14 @@ use hushed_fhe::verify::{
     Answer, Difference, Event, OnKey, Options, OutOfRange, Report, Stage, Which, retrieval, verify,
 };
 use hushed_model::{Matrix, Model, cosine, counted, likeliest};
+use hushed_serve::fhe::default_calibration;
 use serde_json::{Map, Value, json};
 
 use super::plot;
 use crate::connect::at_least_one;
 use crate::error::CliError;
+use crate::graphs::{self, Subject};
+use crate::images::Read;
 use crate::input::{self, Truncate};
 use crate::labels::rank_correlation;
 use crate::lengths::Learns;
@@ -22,7 +25,7 @@ use crate::machine::Machine;
 use crate::output::Output;
 use crate::overwrite::Overwrite;
 use crate::running::Running;
-use crate::verbs::plan::read_choices;
+use crate::verbs::plan::{DEFAULT_SET, read_choices};
 
 /// Arguments of this protocol only.
 #[derive(clap::Args)]
@@ -92,15 +95,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "HUSHED_SPILL", help_heading = "With --protocol fhe")]
     spill: Option<PathBuf>,
 
-    /// fhe: the parameter set
-    #[arg(
-        long,
-        value_name = "SET",
-        default_value = "n16-boot-14x40",
-        env = "HUSHED_PARAMETERS",
-        help_heading = "With --protocol fhe"
-    )]
-    parameters: String,
+    /// fhe: the parameter set [default: n16-boot-14x40; of a network the cheapest that can run it]
+    #[arg(long, value_name = "SET", env = "HUSHED_PARAMETERS", help_heading = "With --protocol fhe")]
+    parameters: Option<String>,
 }
 
 /// The answers of a stage: its name, and how to find them.
@@ -113,21 +110,35 @@ const RUNGS: [Rung; 3] = [
 ];
 
 impl Args {
+    /// The parameter set of a model.
+    fn set(&self) -> &str {
+        self.parameters.as_deref().unwrap_or(DEFAULT_SET)
+    }
+
+    /// A network's answers under a key beside those in the clear.
+    pub fn graph(&self, dir: &Path, bytes: &[u8], out: &Output) -> Result<(), CliError> {
+        let calibration = self.calibration.clone().unwrap_or_else(|| default_calibration(dir));
+        let subject = Subject { dir, calibration: &calibration, parameters: self.parameters.as_deref() };
+        graphs::verify(&subject, bytes, out)
+    }
+
     pub fn run(
         &self,
         out: &Output,
         dir: &Path,
-        mut texts: Vec<String>,
+        mut given: Read,
         scores: &[f64],
         too_long: &Truncate,
     ) -> Result<(), CliError> {
         self.plot.as_ref().map_or(Ok(()), |path| self.overwrite.check(path))?;
-        let documents = texts.len();
+        let documents = given.len();
         if let Some(path) = &self.queries {
+            let mut texts = given.texts()?;
             texts.extend(input::read_lines(path)?);
+            given = Read::Texts(texts);
         }
-        let params =
-            named(&self.parameters).map_err(|source| CliError::Preset { name: self.parameters.clone(), source })?;
+        let parameters = self.set();
+        let params = named(parameters).map_err(|source| CliError::Preset { name: parameters.to_owned(), source })?;
         let beside = dir.join("calibration-fhe.json");
         let choices = read_choices(self.calibration.as_deref().unwrap_or(&beside))?;
         let model = Model::load(dir)?;
@@ -138,20 +149,20 @@ impl Args {
         made_for.and_then(|()| choices.check_model(&weights)).map_err(FheError::from)?;
         let rows = self.rows.map(|n| usize::from(n).next_power_of_two());
         let limit = rows.unwrap_or(choices.rows).min(choices.rows);
-        let tokens = too_long.tokens_within(&model.public, &texts, limit, false)?;
-        let longest = tokens.iter().map(|t| t.ids().len()).max().unwrap_or(0);
+        let items = given.within(&model.public, limit, too_long)?;
+        let longest = items.iter().map(|item| item.rows().real).max().unwrap_or(0);
         let rows = rows.unwrap_or(longest.next_power_of_two().max(4));
         if rows > choices.rows {
             let (given, limit) = (rows, choices.rows);
             return Err(CliError::Tokens { given, least: 3, limit });
         }
-        if self.parameters.starts_with("insecure") {
+        if parameters.starts_with("insecure") {
             out.result(
-                json!({ "insecure": true, "parameters": self.parameters }),
+                json!({ "insecure": true, "parameters": parameters }),
                 || {
                     format!(
                         "INSECURE: {} is a ring for tests; what is measured on it says nothing of the time or the security of a run",
-                        self.parameters
+                        parameters
                     )
                 },
             )?;
@@ -176,16 +187,16 @@ impl Args {
                 // Not with --encrypted.
                 Event::Text { .. } => {}
             };
-            let report = verify(&model, &choices, &params, &tokens, &options, &progress)?;
+            let report = verify(&model, &choices, &params, &items, &options, &progress)?;
             bar.end();
             report
         } else {
             let (steps, what) = match self.texts {
-                Some(_) => (2 * tokens.len(), "runs"),
+                Some(_) => (2 * items.len(), "runs"),
                 None => (2 * layers, "layers"),
             };
             let bar = out.progress(steps as u64, what);
-            let report = verify(&model, &choices, &params, &tokens, &options, &|_| bar.inc(1))?;
+            let report = verify(&model, &choices, &params, &items, &options, &|_| bar.inc(1))?;
             bar.finish_and_clear();
             report
         };
@@ -194,7 +205,7 @@ impl Args {
             out.result(json!({ "out_of_range": gone }), || left(gone))?;
         }
         for answer in &report.answers {
-            let tokens = tokens[answer.text].ids().len();
+            let tokens = items[answer.text].rows().real;
             let cosines = cosines(answer);
             let shown: Vec<String> = cosines.iter().map(|(name, c)| format!("{name} {c:.6}")).collect();
             let cosine: Map<String, Value> = cosines.into_iter().map(|(name, c)| (name.to_owned(), json!(c))).collect();
@@ -205,15 +216,15 @@ impl Args {
         if let Some(path) = &self.plot {
             let title = format!(
                 "{}, {rows} rows a text, {} ({})",
-                counted(tokens.len(), "text"),
-                self.parameters,
+                counted(items.len(), "text"),
+                self.set(),
                 counted(layers, "layer")
             );
             fs::write(path, plot::svg(&report.stages, &title))
                 .map_err(|source| CliError::WriteFile { path: path.clone(), source })?;
         }
         let head = program.vocabulary().and_then(|head| head.weights.as_deref());
-        self.end(out, &report, &Texts { documents, texts: tokens.len(), scores, head })
+        self.end(out, &report, &Texts { documents, texts: items.len(), scores, head })
     }
 
     fn on_key(&self) -> OnKey {
@@ -248,7 +259,7 @@ impl Args {
         // None without an encrypted run.
         let (encrypted, measured) = (worst(|s| s.encrypted), worst(|s| s.encrypted_noise));
         let mut end = json!({
-            "texts": texts, "left_out": texts - answers.len(), "parameters": self.parameters, "seed": self.seed,
+            "texts": texts, "left_out": texts - answers.len(), "parameters": self.set(), "seed": self.seed,
             "worst_layer": { "polynomial": approximations, "noise": noise, "encrypted": encrypted, "measured_noise": measured },
         });
         let named = |name: &Option<String>| name.clone().unwrap_or("no layer".to_owned());

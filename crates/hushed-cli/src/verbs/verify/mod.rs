@@ -7,7 +7,7 @@ mod twopc;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::Model;
+use hushed_model::{Graph, Model};
 
 use crate::error::CliError;
 use crate::images::{self, Read};
@@ -33,6 +33,8 @@ root mean square of the clear values of the step. A text that leaves a calibrate
 out from there. --encrypted takes as long as `hushed run`, layer by layer, and two simulations more. It places \
 the circuit as `hushed plan` does, in --max-memory, of which the comparison takes up to 2 GiB.
 
+A network (docs/networks.md) is run under a key that is made for it, input by input.
+
 --labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation \
 of the cosines with the scores, in the clear and privately, and that of private with clear cosines: their \
 agreement.
@@ -47,6 +49,7 @@ Examples:
       --rows 32 --truncate --plot verify.svg
   hushed verify DIR --protocol fhe --input data/search/documents.txt \\
     --queries data/search/queries.txt
+  hushed verify data/vit-digits --protocol fhe --image 7.png --image 3.png
   hushed verify DIR --protocol fhe --input data/unseen.txt --truncate --rows 128 --texts 1
   hushed verify DIR --protocol fhe --input data/sample.txt --rows 32 --truncate --layers 1 \\
     --encrypted --max-memory 20"
@@ -69,7 +72,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.tsv", env = "HUSHED_LABELS")]
     labels: Option<PathBuf>,
 
-    /// With a model of images, which `fhe` does not support: a PNG or JPEG file; may be given more than once
+    /// With a model of images: a PNG or JPEG file; may be given more than once
     #[arg(long, value_name = "FILE")]
     image: Vec<PathBuf>,
 
@@ -97,6 +100,9 @@ enum Protocol {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if let (true, Protocol::Fhe, Some(input)) = (Graph::is_in(&self.dir), self.protocol, &self.input) {
+            return self.fhe.graph(&self.dir, &input::read(input)?, out);
+        }
         let (given, scores) = self.read()?;
         match self.protocol {
             Protocol::TwoPc => {
@@ -105,10 +111,7 @@ impl Args {
                 let head = self.head.of(&model.public);
                 twopc::run(out, &model, (&items, head), &scores)
             }
-            Protocol::Fhe => {
-                let texts = given.texts()?;
-                self.fhe.run(out, &self.dir, texts, &scores, &self.too_long)
-            }
+            Protocol::Fhe => self.fhe.run(out, &self.dir, given, &scores, &self.too_long),
         }
     }
 

@@ -4,7 +4,7 @@
 use hushed_ckks::CkksParams;
 
 use super::deviation::reply_deviation;
-use super::{AnswerRows, Canary, FhePlan, Lengths, PlanFileError};
+use super::{AnswerRows, Canary, FhePlan, Lengths, PlanFileError, ReplyForm};
 
 /// Maximum columns and maximum layers of a model: limits what a plan can make a reader hold.
 const MOST: usize = 1 << 16;
@@ -58,25 +58,13 @@ impl FhePlan {
         let fits = |limbs: usize| limbs >= 1 && limbs <= params.max_limbs();
         require(fits(self.placement.upload), "primes of the upload", self.placement.upload.to_string())?;
         let packed = self.packed_answers(params)?;
-        let reply = &self.reply;
         // Exactly as many as the outputs fill: each additional one would cost the key another decryption.
         let ciphertexts = match (packed, self.answer) {
             (Some(answers), _) => answers.vectors(),
             (None, Some(AnswerRows::Rows)) => self.width.div_ceil(2),
             (None, _) => per_place * self.outputs().div_ceil(self.rows.max(1)),
         };
-        // A smaller error than any run declares would let a reply be opened to more bits than are certified.
-        let deviations = reply_deviation(params, reply.magnitude)..=reply.magnitude;
-        let scale = reply.scale / params.default_scale().value();
-        require(
-            reply.ciphertexts == ciphertexts
-                && fits(reply.limbs)
-                && (1.0..f64::INFINITY).contains(&reply.magnitude)
-                && deviations.contains(&reply.deviation)
-                && (SCALE_FACTOR.recip()..=SCALE_FACTOR).contains(&scale),
-            "reply",
-            format!("{reply:?}"),
-        )?;
+        self.reply.check(params, ciphertexts)?;
         require(self.texts(params)? >= 1, "places", "none but the canary's".to_owned())?;
         if let Some(canary) = &self.canary {
             let numbers = canary.embedding.len();
@@ -98,13 +86,38 @@ impl FhePlan {
                 canary.least_cosine.to_string(),
             )?;
         }
-        for (what, hash) in
-            [("hash of the public model", &self.public_sha256), ("hash of the calibration", &self.calibration_sha256)]
-        {
-            let digits = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
-            require(digits, what, hash.chars().take(64).collect())?;
-        }
+        digits("hash of the public model", &self.public_sha256)?;
+        digits("hash of the calibration", &self.calibration_sha256)?;
         self.key_specs(params)?;
         Ok(())
+    }
+}
+
+impl ReplyForm {
+    /// Checks that it has this many ciphertexts, and numbers that this program accepts.
+    ///
+    /// # Errors
+    /// [`PlanFileError::Unusable`].
+    pub(crate) fn check(&self, params: &CkksParams, ciphertexts: usize) -> Result<(), PlanFileError> {
+        // A smaller error than any run declares would let a reply be opened to more bits than are certified.
+        let deviations = reply_deviation(params, self.magnitude)..=self.magnitude;
+        let scale = self.scale / params.default_scale().value();
+        let good = self.ciphertexts == ciphertexts
+            && (1..=params.max_limbs()).contains(&self.limbs)
+            && (1.0..f64::INFINITY).contains(&self.magnitude)
+            && deviations.contains(&self.deviation)
+            && (SCALE_FACTOR.recip()..=SCALE_FACTOR).contains(&scale);
+        match good {
+            true => Ok(()),
+            false => Err(PlanFileError::Unusable { what: "reply", given: format!("{self:?}") }),
+        }
+    }
+}
+
+/// Checks that a hash is one, in hexadecimal.
+pub(crate) fn digits(what: &'static str, hash: &str) -> Result<(), PlanFileError> {
+    match hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()) {
+        true => Ok(()),
+        false => Err(PlanFileError::Unusable { what, given: hash.chars().take(64).collect() }),
     }
 }

@@ -12,26 +12,36 @@ impl FhePlan {
     /// The evaluation keys.
     ///
     /// # Errors
-    /// [`PlanFileError::Unusable`] for keys that are out of order, too many, or not of the parameter set.
+    /// As [`super::Manifest::key_specs`].
     pub fn key_specs(&self, params: &CkksParams) -> Result<KeySpecs, PlanFileError> {
-        let refused = |given: String| PlanFileError::Unusable { what: "evaluation keys", given };
-        if self.keys.len() > MAX_KEYS {
-            return Err(refused(format!("{} of at most {MAX_KEYS}", self.keys.len())));
-        }
-        let mut specs = KeySpecs::new();
-        for key in &self.keys {
-            specs.insert(key.key_use(), key.limbs, key.special);
-        }
-        // Sorted and without duplicates: a plan has one encoding.
-        if !specs.iter().map(PlannedKey::from).eq(self.keys.iter().copied()) {
-            return Err(refused("not in order, or twice".to_owned()));
-        }
-        specs.gadgets(params.rlwe()).map_err(|error| refused(error.to_string()))?;
-        Ok(specs)
+        key_specs(&self.keys, params)
     }
 
     /// Sets the evaluation keys of a run.
     pub fn set_keys(&mut self, specs: &KeySpecs) {
-        self.keys = specs.iter().map(PlannedKey::from).collect();
+        self.keys = planned(specs);
     }
+}
+
+/// Keys as a plan lists them.
+pub(crate) fn planned(specs: &KeySpecs) -> Vec<PlannedKey> {
+    specs.iter().map(PlannedKey::from).collect()
+}
+
+/// The keys that a plan lists.
+pub(super) fn key_specs(keys: &[PlannedKey], params: &CkksParams) -> Result<KeySpecs, PlanFileError> {
+    let refused = |given: String| PlanFileError::Unusable { what: "evaluation keys", given };
+    if keys.len() > MAX_KEYS {
+        return Err(refused(format!("{} of at most {MAX_KEYS}", keys.len())));
+    }
+    let mut specs = KeySpecs::new();
+    for key in keys {
+        specs.insert(key.key_use(), key.limbs, key.special);
+    }
+    // Sorted and without duplicates: a plan has one encoding.
+    if !specs.iter().map(PlannedKey::from).eq(keys.iter().copied()) {
+        return Err(refused("not in order, or twice".to_owned()));
+    }
+    specs.gadgets(params.rlwe()).map_err(|error| refused(error.to_string()))?;
+    Ok(specs)
 }

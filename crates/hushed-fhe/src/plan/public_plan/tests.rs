@@ -81,7 +81,7 @@ fn a_reply_that_would_not_be_rounded_is_refused() {
     assert_eq!(wide.reply_bits(&params), certified - 3);
     // A larger declared error leaves fewer bits.
     let exact = wide.reply.deviation;
-    let kept = wide.reply_noise().kept_bits(params.slots()).unwrap();
+    let kept = wide.reply.noise().kept_bits(params.slots()).unwrap();
     wide.reply.deviation *= 2f64.powi(kept as i32 - 2);
     assert_eq!(wide.reply_bits(&params), 2);
     wide.reply.deviation = f64::INFINITY;

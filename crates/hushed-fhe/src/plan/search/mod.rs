@@ -50,6 +50,8 @@ pub struct Alternative {
 pub(super) struct Bounds {
     /// Fewest primes of a vector.
     pub floor: usize,
+    /// Fewest primes of an upload.
+    pub upload: usize,
     /// Most primes of a vector.
     pub top: usize,
     /// Rows per text.
@@ -81,7 +83,7 @@ pub(super) fn search(
     // The quickest statistics for each placement of columns.
     let mut found: Vec<Priced> = Vec::new();
     let mut at =
-        Placement { upload: bounds.floor, attention: bounds.floor, feed_forward: bounds.floor, ..start.clone() };
+        Placement { upload: bounds.upload, attention: bounds.floor, feed_forward: bounds.floor, ..start.clone() };
     for statistics in (bounds.floor + 1..=bounds.top).rev() {
         // With fewer primes for statistics, columns need at least as many as before.
         at.statistics = statistics;
@@ -155,7 +157,7 @@ impl Walk<'_> {
     /// The quickest placement with these columns and statistics, regardless of memory.
     fn quickest(&mut self, mut at: Priced, bounds: &Bounds) -> Priced {
         self.quicker("columns uploaded at the lowest level", &mut at, |p| {
-            p.upload = bounds.floor;
+            p.upload = bounds.upload;
         });
         // The encrypted mask of real rows is uploaded with as many primes, and then needs no refresh.
         self.quicker("rows of tokens uploaded as norms need them", &mut at, |p| {
@@ -289,7 +291,7 @@ const CHANGES: [Change; 5] = [
     |p, _| p.scores_baby = (p.scores_baby / 2).max(1),
     |p, _| p.attend_baby = (p.attend_baby / 2).max(1),
     |p, _| p.heads_together = 1,
-    |p, bounds| p.upload = bounds.floor,
+    |p, bounds| p.upload = bounds.upload,
 ];
 
 /// Raises `at` to the fewest primes before attention and before the feed-forward with which both run.

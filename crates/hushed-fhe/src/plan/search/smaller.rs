@@ -1,6 +1,6 @@
 //! Smaller models that a search may ask instead of the whole one.
 
-use hushed_model::{Block, NetworkConfig, Pool, Program, random_network};
+use hushed_model::{Block, NetworkConfig, Pool, Program, random_network, random_vit};
 
 use crate::choices::{Choices, HeadChoice};
 
@@ -10,7 +10,9 @@ pub(in crate::plan) const THIN_ROWS: usize = 2;
 /// A model with one head and a few columns that needs as many levels: levels depend only on degrees and steps, which
 /// the heads of a layer share.
 pub(in crate::plan) fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
-    let labels = program.classifier().map(|_| vec![String::new(); 2]);
+    let labels = program.classes().map(|_| vec![String::new(); 2]);
+    let images = program.patches().is_some();
+    let like = if images { NetworkConfig::vit_base() } else { NetworkConfig::large() };
     let config = NetworkConfig {
         layers: choices.layers.len(),
         width: 2,
@@ -19,8 +21,9 @@ pub(in crate::plan) fn thin(program: &Program, choices: &Choices) -> (Program, C
         merged: merged_layers(program),
         vocabulary: 1,
         positions: THIN_ROWS,
+        patch_side: 1,
         labels,
-        ..NetworkConfig::large()
+        ..like
     };
     let mut choices = choices.clone();
     for layer in &mut choices.layers {
@@ -30,6 +33,9 @@ pub(in crate::plan) fn thin(program: &Program, choices: &Choices) -> (Program, C
         heads.truncate(1);
         layer.activation.columns.truncate(1);
         layer.frozen_row = None;
+    }
+    if images {
+        return (random_vit(&config, 1).program_of_all_rows(), choices);
     }
     let pool = pool_of(program).unwrap_or(Pool::Mean);
     (random_network(&config, pool, 1).program(), choices)
@@ -53,6 +59,10 @@ fn pool_of(program: &Program) -> Option<Pool> {
 /// The first layers of a model and their choices.
 pub(crate) fn shortened(program: &Program, choices: &Choices, layers: usize) -> (Program, Choices) {
     let mut choices = choices.clone();
+    if let (Some(norm), Some(next)) = (&mut choices.norm, choices.layers.get(layers.max(1))) {
+        // It reads what the next layer would read.
+        *norm = next.attention_norm.clone();
+    }
     choices.layers.truncate(layers.max(1));
     if let Some(decoder) = &mut choices.decoder {
         decoder.layers.truncate(layers.max(1));

@@ -13,7 +13,7 @@ use crate::plan::public_plan::{AnswerRows, FhePlan};
 
 /// Declared deviations that noise may reach. The error and the noise that covers it are at most √2 of them together, so
 /// these are 8.5 deviations of what arrives, which an honest reply of 2^24 numbers exceeds with probability 2^-31.
-const REACH: f64 = 12.0;
+pub(crate) const REACH: f64 = 12.0;
 
 /// Where numbers of an answer lie in each vector of a reply.
 pub(super) struct Places<'a> {

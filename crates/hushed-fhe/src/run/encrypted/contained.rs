@@ -235,7 +235,7 @@ fn refreshed_norm<S: Slots>(
     choice: &NormChoice,
 ) -> Result<NodeId, FheError> {
     let (at, rows) = (StepId::outside("layer.0.feed_forward.norm"), layout.mask(Kept::All));
-    let block = NormBlock { at, norm: &shape(), choice, rows: &rows, frozen: None };
+    let block = NormBlock { at, norm: &shape(), choice, rows: &rows, read: false, frozen: None };
     let normed = norm(t, on, layout, centred, block)?;
     t.at(StepId::outside("refresh"));
     Ok(t.mark(normed, 1.0))

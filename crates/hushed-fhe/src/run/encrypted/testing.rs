@@ -151,7 +151,7 @@ pub(crate) fn received(
 ) -> Vec<Ciphertext> {
     let secret = ReplySecret::from_bytes(Zeroizing::new([9; 32]));
     let sealed = seal_reply(params, public, &plan.reply, answer, 0.0, &secret, &[b"a"]);
-    let noise = plan.reply_noise();
+    let noise = plan.reply.noise();
     let sealed = sealed.unwrap();
     sealed.iter().map(|ct| ct.clone().with_noise(noise)).collect()
 }

@@ -193,7 +193,7 @@ impl Subject {
         let reply =
             seal_reply(&self.params, &public, &self.plan.reply, &pooled.vectors, 0.0, &secret, &[b"request"]).unwrap();
         // The client again, which knows of errors only what the plan says.
-        let noise = self.plan.reply_noise();
+        let noise = self.plan.reply.noise();
         let received: Vec<Ciphertext> = reply.iter().map(|ct| ct.clone().with_noise(noise)).collect();
         let rows = client.open(keys.decryptor(), &received, upload.lengths()).unwrap();
         let raw: Vec<Vec<f64>> = reply.iter().map(|ct| keys.open(ct)).collect();

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use hushed_lower::LinearMap;
-use hushed_model::{Classifier, Pool, StepId};
+use hushed_model::{Classifier, Linear, Pool, StepId};
 
-use super::Packed;
 use super::attention::Read;
+use super::{Packed, Term};
 use crate::choices::ClassifierChoice;
 use crate::error::FheError;
 use crate::ops::acts::reading;
@@ -88,12 +88,33 @@ pub(crate) fn head<S: Slots>(
     let pooled = t.pair(pooled, false);
     let site = at.part("classes");
     t.at(site);
-    let classes = Arc::new(match on.only_shapes() {
+    let map = Arc::new(match on.only_shapes() {
         true => LinearMap::shape(c.classes.outputs, c.classes.inputs),
         false => LinearMap::of(site, &c.classes)?,
     });
-    let out = layout.spread(c.classes.outputs, 1)?;
-    let logits = p.linear(t, out, &[(inner, pooled, &classes)], Kept::First)?;
+    logits(t, p, (inner, pooled, &map))
+}
+
+/// A map of the first row of each text, in its first row, from columns that are 0 in all other rows.
+///
+/// # Errors
+/// Layers without numbers.
+pub(crate) fn classes<S: Slots>(
+    t: &mut Recorder,
+    on: &S,
+    p: &Packed,
+    (at, w): (StepId, &Linear),
+    (x, columns): Read<'_>,
+) -> Result<NodeId, FheError> {
+    t.at(at);
+    let map = on.map(at, || reading(on, at, w, columns))?;
+    logits(t, p, (p.places.columns, x, &map))
+}
+
+/// Two numbers per place, in first rows alone.
+fn logits(t: &mut Recorder, p: &Packed, term: Term<'_>) -> Result<NodeId, FheError> {
+    let out = p.rows.layout().spread(term.2.rows, 1)?;
+    let logits = p.linear(t, out, &[term], Kept::First)?;
     let mask = |vector: usize| {
         p.in_rows(Kept::First, move |place| f64::from(u8::from(out.columns_at(vector, place).is_some())))
     };

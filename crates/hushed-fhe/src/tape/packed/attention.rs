@@ -7,7 +7,7 @@ use hushed_model::{Attention, StepId, same};
 
 use super::products::{attend, scores};
 use super::softmax::PackedSoftmax;
-use super::{Packed, Term, residual};
+use super::{After, Packed, Term};
 use crate::choices::AttentionChoice;
 use crate::error::FheError;
 use crate::ops::acts::{centred_output, reading};
@@ -29,7 +29,7 @@ pub(crate) fn attention<S: Slots>(
     p: &Packed,
     (at, block, choice): (StepId, &Attention, &AttentionChoice),
     (x, columns): Read<'_>,
-    (kept, kappa): (Kept, f64),
+    After { kept, kappa, beside, rest }: After,
 ) -> Result<NodeId, FheError> {
     let (heads, spread) = (&p.places.heads, p.places.columns);
     same(at, "heads of the calibration", choice.heads.len(), block.heads.count)?;
@@ -57,14 +57,13 @@ pub(crate) fn attention<S: Slots>(
         let value = reading(on, at.part("value"), &block.value, columns)?;
         centred_output(on, site, &block.output, kappa, &value.bias.unwrap_or_default())
     })?;
-    let rest = Arc::new(residual(on, columns, kappa));
     let y = t.join(&attended);
     // A first row may be far outside the norm's range. Rows of padding are 0.
-    let x = match kept {
-        Kept::Later => t.mul_vectors(x, vec![p.in_rows(kept, |_| 1.0)]),
-        _ => x,
+    let beside = match kept {
+        Kept::Later => t.mul_vectors(beside, vec![p.in_rows(kept, |_| 1.0)]),
+        _ => beside,
     };
-    p.linear(t, spread, &[(spread, y, &output), (spread, x, &rest)], kept)
+    p.linear(t, spread, &[(spread, y, &output), (spread, beside, &Arc::new(rest))], kept)
 }
 
 /// The stacked maps of Q, of the conjugates of K, and of V. K has no bias, as it would not change the softmax, and that

@@ -10,11 +10,10 @@
 
 use std::sync::Arc;
 
-use hushed_lower::LinearMap;
 use hushed_model::{FeedForward, Linear, Norm, StepId, same};
 
 use super::attention::Read;
-use super::{Packed, refreshed as refreshed_pairs, residual};
+use super::{After, Packed, refreshed as refreshed_pairs};
 use crate::choices::{ActivationChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::unit_map;
@@ -27,12 +26,11 @@ use crate::tape::NodeId;
 use crate::tape::attention::refreshed;
 use crate::tape::feed_forward::merged as merged_map;
 use crate::tape::functions::SlotFunction;
+use crate::tape::norm::{ROOM, ROOT};
 use crate::tape::record::Recorder;
 
-/// Margin above the largest inverse root of a calibrated variance, for its refresh.
-const ROOM: f64 = 1.5;
-
-/// x̂ divided by the bound of its choice, from κ·(x − mean of x) in pairs. `low`: the columns have no level left.
+/// x̂ divided by the bound of its choice, from κ·(x − mean of x) in pairs. `low`: the root is refreshed, as the columns
+/// have no level left, or a block reads the result; `fresh`: the columns were refreshed for it.
 ///
 /// # Errors
 /// A norm without means, a range without a fit.
@@ -41,10 +39,10 @@ pub(crate) fn norm<S: Slots>(
     on: &S,
     p: &Packed,
     (at, norm, choice): (StepId, &Norm, &NormChoice),
-    (mut c, kept, low): (NodeId, Kept, bool),
+    (mut c, kept, (low, fresh)): (NodeId, Kept, (bool, bool)),
 ) -> Result<NodeId, FheError> {
     has_means(at, norm)?;
-    if low {
+    if low && !fresh {
         c = refreshed_pairs(t, at.part("refresh"), c);
     }
     t.at(at);
@@ -59,7 +57,7 @@ pub(crate) fn norm<S: Slots>(
         // The largest root, and so the message of the refresh, is below 1.
         let most = ROOM / choice.low.sqrt();
         let root = p.times(t, root, kept, vec![move |_| 1.0 / most]);
-        let root = refreshed(t, at, "root", &[root], 1.0);
+        let root = refreshed(t, at, ROOT, &[root], 1.0);
         t.read_as(root[0], most * factor)
     } else {
         p.times(t, root, kept, vec![move |_| factor])
@@ -101,7 +99,7 @@ pub(crate) fn feed_forward<S: Slots>(
     p: &Packed,
     (at, block, choice): (StepId, &FeedForward, &ActivationChoice),
     (x, columns): Read<'_>,
-    (kept, kappa): (Kept, f64),
+    After { kept, kappa, beside, rest }: After,
 ) -> Result<NodeId, FheError> {
     let (hidden, spread) = (block.up.outputs, p.places.columns);
     same(at, "intervals", choice.columns.len(), hidden)?;
@@ -124,8 +122,7 @@ pub(crate) fn feed_forward<S: Slots>(
     let at = at.part("down");
     t.at(at);
     let down = on.map(at, || centred(on, at, &block.down, kappa))?;
-    let rest = Arc::new(residual(on, columns, kappa));
-    p.linear(t, spread, &[(places, y, &down), (spread, x, &rest)], kept)
+    p.linear(t, spread, &[(places, y, &down), (spread, beside, &Arc::new(rest))], kept)
 }
 
 /// κ·(y + x − mean) in pairs for y = W·x + b: a feed-forward block merged into one map (the
@@ -139,12 +136,14 @@ pub(crate) fn merged<S: Slots>(
     p: &Packed,
     (at, w): (StepId, &Linear),
     (x, columns): Read<'_>,
-    (kept, kappa): (Kept, f64),
+    After { kept, kappa, beside, rest }: After,
 ) -> Result<NodeId, FheError> {
     t.at(at);
-    let map = on.map(at, || {
-        let rest: LinearMap = residual(on, columns, kappa);
-        Ok(merged_map(on, at, w, columns, kappa)?.plus(&rest))
-    })?;
-    p.linear(t, p.places.columns, &[(p.places.columns, x, &map)], kept)
+    let spread = p.places.columns;
+    if beside == x {
+        let map = on.map(at, || Ok(merged_map(on, at, w, columns, kappa)?.plus(&rest)))?;
+        return p.linear(t, spread, &[(spread, x, &map)], kept);
+    }
+    let map = on.map(at, || merged_map(on, at, w, columns, kappa))?;
+    p.linear(t, spread, &[(spread, x, &map), (spread, beside, &Arc::new(rest))], kept)
 }

@@ -129,6 +129,15 @@ impl Packed {
         }
     }
 
+    /// A map of columns.
+    ///
+    /// # Errors
+    /// A map of another shape.
+    pub fn mapped(&self, t: &mut Recorder, x: NodeId, map: LinearMap) -> Result<NodeId, FheError> {
+        let columns = self.places.columns;
+        self.linear(t, columns, &[(columns, x, &Arc::new(map))], Kept::All)
+    }
+
     /// The sum of the terms, plus the biases of their maps in rows `kept`.
     ///
     /// # Errors
@@ -180,8 +189,27 @@ pub(super) fn refreshed(t: &mut Recorder, at: StepId, pairs: NodeId) -> NodeId {
     t.pair(marked, false)
 }
 
+/// What is made of the result of a block: the residual sum, as the norm after it reads it.
+pub(crate) struct After {
+    /// The rows that get a result.
+    pub kept: Kept,
+    /// κ of the norm.
+    pub kappa: f64,
+    /// What is added, and κ·(x − mean of x) as a map of it.
+    pub beside: NodeId,
+    pub rest: LinearMap,
+}
+
+/// `factor` times `width` columns.
+pub(crate) fn scaled<S: Slots>(on: &S, width: usize, factor: f64) -> LinearMap {
+    match on.only_shapes() {
+        true => LinearMap::shape(width, width),
+        false => LinearMap::identity(width).times(factor),
+    }
+}
+
 /// κ·(x − mean of x) of columns with this gain and offset, as a map: the residual of a block that a norm follows.
-fn residual<S: Slots>(on: &S, (gain, offset): (&[f64], &[f64]), kappa: f64) -> LinearMap {
+pub(crate) fn residual<S: Slots>(on: &S, (gain, offset): (&[f64], &[f64]), kappa: f64) -> LinearMap {
     match on.only_shapes() {
         true => LinearMap::shape(gain.len(), gain.len()),
         false => LinearMap::identity(gain.len()).reading(gain, offset).centred().times(kappa),

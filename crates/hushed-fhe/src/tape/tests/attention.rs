@@ -226,7 +226,7 @@ impl Case {
         if private {
             let real = on.vector(token_rows(self.layout, &self.lengths), on.top()).unwrap();
             let mut t = Recorder::new();
-            hidden(&mut t, self.layout).unwrap();
+            hidden(&mut t, self.layout, false).unwrap();
             let sent = Inputs::<Simulator>::from([(Hidden::Tokens.name(), vec![real])]);
             let place = (Heights::Least, Outputs::AtLeast(on.floor()), Vec::new());
             let made = computed(on, t.finish(), sent, place, &mut |_, _| Ok(())).unwrap();

@@ -15,7 +15,7 @@ use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{Matrix, Network, NetworkConfig, Pool, Program, StepId, TokenIds, plain, random_network};
 
 use super::assign::{assign, hash};
-use super::encoder::{COLUMNS, Encoder, InSlots};
+use super::encoder::{Answer, COLUMNS, Encoder, InSlots, choice_of_norm};
 use super::layout::Hidden;
 use super::levels::{Heights, Limits, Outputs};
 use super::run::{Executor, Local};
@@ -28,6 +28,7 @@ use crate::ops::pool::unpack;
 use crate::packing::Interleave;
 use crate::plan::keys::KeyDemand;
 use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
 use crate::run::encrypted::testing::{Keys, distance};
 use crate::simulate::{Op as Count, Simulator, Vector, Watch};
 use crate::testing::{Structure, largest, measure, packed};
@@ -88,6 +89,7 @@ impl Subject {
             split: &self.placement,
             texts: InSlots::Batch(Arc::new(Texts::alone(self.layout(), lengths).unwrap())),
             hidden,
+            answer: AnswerRows::Last,
         }
     }
 
@@ -174,22 +176,22 @@ fn in_the_clear(subject: &Subject, on: &Simulator, hidden: bool) -> Vec<Vec<f64>
         inputs.insert(COLUMNS, vec![columns]);
         inputs
     };
-    let sent = with(complex(subject.columns()).remove(0));
-    let mut columns = outputs(&encoder.start(), &sent, Functions::Exact);
+    let (bound, sent) = (largest(&subject.embedded), with(complex(subject.columns()).remove(0)));
+    let mut columns = outputs(&encoder.start(bound).unwrap(), &sent, Functions::Exact);
     let width = subject.program.width();
-    let (mut gain, mut offset) = (vec![largest(&subject.embedded); width], vec![0.0; width]);
+    let (mut gain, mut offset) = (vec![bound; width], vec![0.0; width]);
     for steps in subject.program.layers() {
         let last = steps.end - 1;
         let layer = encoder.layer(steps, (&gain, &offset)).unwrap();
         columns = outputs(&layer.tape, &with(columns), Functions::Exact);
         let step = &subject.program.steps()[last];
         let hushed_model::Block::Norm(norm) = &step.block else { panic!("no norm") };
-        let (_, choice) = encoder.norm_of(last).unwrap();
+        let choice = choice_of_norm(encoder.program, encoder.choices, last).unwrap();
         let x = crate::Acts::normed(step.id, columns.clone(), norm, choice).unwrap();
         (gain, offset) = (x.gain, x.offset);
     }
-    let (tape, width, factor) = encoder.answer(&gain, &offset).unwrap();
-    let vectors: Vec<Vec<f64>> = outputs(&tape, &with(columns), Functions::Exact)
+    let Answer { circuit, width, factor } = encoder.answer(&gain, &offset).unwrap();
+    let vectors: Vec<Vec<f64>> = outputs(&circuit.tape, &with(columns), Functions::Exact)
         .into_iter()
         .map(|v| v.into_iter().map(|z| z.re).collect())
         .collect();

@@ -114,13 +114,19 @@ impl Case {
         let centred = residual(&mut t, &columns, &x, node, block, c.scale);
         let frozen = constants.map(|numbers| (numbers, columns.mask(Kept::First(0))));
         let rows = columns.mask(rows);
-        let y = norm(&mut t, on, &columns, centred, NormBlock { at, norm: &n, choice: &c, rows: &rows, frozen })?;
+        let y = norm(
+            &mut t,
+            on,
+            &columns,
+            centred,
+            NormBlock { at, norm: &n, choice: &c, rows: &rows, read: false, frozen },
+        )?;
         t.output(y);
         let mut inputs = Inputs::<Simulator>::new();
         if private {
             let real = on.vector(token_rows(layout(), &LENGTHS), on.top())?;
             let mut t = Recorder::new();
-            hidden(&mut t, layout()).unwrap();
+            hidden(&mut t, layout(), false).unwrap();
             let sent = Inputs::<Simulator>::from([(Hidden::Tokens.name(), vec![real])]);
             let place = (Heights::Least, Outputs::AtLeast(on.floor()), Vec::new());
             let made = computed(on, t.finish(), sent, place, &mut |_, _| Ok(()))?;

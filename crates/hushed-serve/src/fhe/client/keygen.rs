@@ -4,16 +4,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use hushed_fhe::FhePlan;
 use hushed_fhe::files::chunked::Hash;
 use hushed_fhe::files::{FileError, atomic, keys::KeyTimes, owner};
-use hushed_fhe::plan::public_plan::Params;
+use hushed_fhe::plan::public_plan::{Manifest, Params};
 
 use super::held::{Held, hold};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::record::{KEYS, KeyRecord, RECORD, REQUESTS, SECRET, VERSION};
-use crate::fhe::{FheJobError, read_plan, system};
+use crate::fhe::{FheJobError, read_manifest, system};
 use crate::files::{make_folder, now};
 
 /// Options of [`keygen`].
@@ -52,11 +51,12 @@ pub struct KeyOrder {
 impl KeyOrder {
     /// What the manifest in this file asks for.
     pub fn read(plan: &Path) -> Result<KeyOrder, ServeError> {
-        let (plan, params) = read_plan(plan)?;
-        Self::of(&plan, &params, Path::new(KEYS))
+        let (plan, params) = read_manifest(plan)?;
+        Self::of(plan.plan(), &params, Path::new(KEYS))
     }
 
-    pub(super) fn of(plan: &FhePlan, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
+    /// What a manifest asks for; errors call the file `keys`.
+    pub fn of(plan: &dyn Manifest, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
         let key_specs = plan.key_specs(params).map_err(FheJobError::from)?;
         let bytes = hushed_fhe::files::keys::file_bytes(keys, params.rlwe(), &key_specs);
         Ok(KeyOrder { keys: key_specs.len(), bytes: bytes.map_err(FheJobError::from)? })
@@ -104,20 +104,21 @@ pub(super) fn keygen_held(
     _: &Held,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<KeyRecord, ServeError> {
-    let (plan, params) = read_plan(plan)?;
+    let (plan, params) = read_manifest(plan)?;
+    let plan = plan.plan();
     let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
     drop_unfinished(folder, [&secret, &keys])?;
     for path in [&secret, &keys] {
         atomic::refuse_existing(path).map_err(FheJobError::from)?;
     }
-    let order = KeyOrder::of(&plan, &params, &keys)?;
+    let order = KeyOrder::of(plan, &params, &keys)?;
     order.check(options)?;
     let bytes = order.bytes;
     system::check_room(folder, bytes)?;
     make_folder(&folder.join(REQUESTS))?;
     let times = times(options);
-    let id = owner::make_keys(&secret, &keys, &plan, &params, times, progress).map_err(FheJobError::from)?;
-    let record = new_record(&plan, &id, times, bytes);
+    let id = owner::make_keys(&secret, &keys, plan, &params, times, progress).map_err(FheJobError::from)?;
+    let record = new_record(plan, &id, times, bytes);
     record.write(folder)?;
     Ok(record)
 }
@@ -148,12 +149,12 @@ pub(super) fn times(options: KeygenOptions) -> KeyTimes {
 }
 
 /// The record of new keys.
-pub(super) fn new_record(plan: &FhePlan, id: &Hash, times: KeyTimes, bytes: u64) -> KeyRecord {
+pub(super) fn new_record(plan: &dyn Manifest, id: &Hash, times: KeyTimes, bytes: u64) -> KeyRecord {
     KeyRecord {
         version: VERSION,
         id: Digest(*id).to_string(),
         plan: Digest(plan.hash()).to_string(),
-        parameters: plan.parameters.clone(),
+        parameters: plan.parameters().to_owned(),
         created: times.created,
         expires: times.expires,
         bytes,

@@ -8,7 +8,7 @@ use hushed_fhe::{AnswerRows, FhePlan};
 use hushed_model::{Task, TextError, TokenIds, Tokenizer, TooLong};
 
 use super::keyring::Keyring;
-use crate::digest::Digest;
+use super::opening::check_keys;
 use crate::error::ServeError;
 use crate::fhe::{FheJobError, PublicModel, read_plan};
 
@@ -112,11 +112,7 @@ impl ClientModel {
 
     /// Checks that keys are for this manifest.
     pub(super) fn check_keys(&self, keys: &impl Keyring) -> Result<(), ServeError> {
-        let (ours, theirs) = (Digest(self.plan().hash()).to_string(), &keys.record().plan);
-        if *theirs == ours {
-            return Ok(());
-        }
-        Err(FheJobError::KeysOfOtherPlan { path: keys.path().to_owned(), theirs: theirs.clone(), ours }.into())
+        check_keys(self.plan(), keys)
     }
 
     /// The tokens of a text, within the manifest's rows.

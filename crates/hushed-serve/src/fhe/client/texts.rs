@@ -1,13 +1,13 @@
 //! The owner of a secret key encrypts texts and decrypts replies. Nothing derived from a decrypted reply leaves this
 //! module for a server.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use hushed_fhe::files::atomic::{Access, AtomicFile, Target};
 use hushed_fhe::files::chunked::open_file;
-use hushed_fhe::files::{FileError, atomic, exchange, owner};
+use hushed_fhe::files::{atomic, exchange, owner};
 use hushed_fhe::plan::public_plan::{AnswerRows, FhePlan, Lengths, hex};
 use hushed_fhe::run::client::Upload;
 use hushed_model::tokens::Decoder;
@@ -16,13 +16,14 @@ use hushed_model::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::held::{RequestRecord, retired};
+use super::held::RequestRecord;
 use super::keyring::{FolderKeys, Keyring};
 use super::model::{ClientModel, encoded};
+use super::opening::{Closed, check_usable};
 use super::warning::{Warning, repetitive};
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::fhe::record::{NotRight, VERSION};
+use crate::fhe::record::VERSION;
 use crate::fhe::{FheJobError, PublicModel, system};
 
 /// Present in every binary that has this code: the build test of the server-only binary looks for it.
@@ -255,11 +256,7 @@ pub(super) struct Prepared<'a> {
 impl Texts<'_> {
     /// Makes all checks that can refuse texts.
     pub(super) fn prepare<'m>(&self, model: &'m ClientModel, keys: &impl Keyring) -> Result<Prepared<'m>, ServeError> {
-        model.check_keys(keys)?;
-        keys.record().check_time()?;
-        if keys.record().is_retired() {
-            return Err(retired(keys.record(), keys.path()));
-        }
+        check_usable(model.plan(), keys)?;
         let (plan, params, client) = (model.plan(), model.params(), model.client());
         let planned = named(plan.lengths);
         if let Some(asked) = self.lengths.filter(|asked| *asked != planned) {
@@ -360,44 +357,16 @@ pub fn decrypt(plan: &Path, public: &Path, folder: &Path, reply: &Path) -> Resul
 pub(super) fn decrypt_with(
     model: &ClientModel,
     keys: &mut impl Keyring,
-    (source, bytes): (impl Read, u64),
+    source: (impl Read, u64),
     path: &Path,
 ) -> Result<Answer, ServeError> {
     model.check_keys(keys)?;
     let (plan, params) = (model.plan(), model.params());
-    // Hashes exactly the bytes that are decrypted.
-    let mut source = Hashed::new(source);
-    let set = keys.record().hash();
-    let read = exchange::read_reply_from((&mut source, bytes), path, plan, params, &set);
-    let (head, ciphertexts) = read.map_err(FheJobError::from)?;
-    let Some(request) = keys.request(&head.id)? else {
-        return Err(FheJobError::UnknownRequest { id: hex(&head.id), path: keys.path().to_owned() }.into());
-    };
-    let theirs = Digest(head.request).to_string();
-    if theirs != request.content {
-        return Err(FheJobError::File(FileError::Other {
-            path: path.to_owned(),
-            what: "request",
-            theirs,
-            ours: request.content,
-        })
-        .into());
-    }
+    let closed = Closed::read((plan, params), keys, source, path)?;
+    let request = &closed.request;
     let arranged = plan.arranged(params, &request.tokens, request.canary).map_err(FheJobError::from)?;
-    let mut record = keys.record().clone();
-    let opening = NotRight { request: request.content.clone(), reply: source.hash().to_string() };
-    let other = |open: &NotRight| open.request == opening.request && *open != opening;
-    if record.not_right.iter().any(other) {
-        return Err(retired(&record, keys.path()));
-    }
-    let before = record.decryptions;
-    record.decryptions = before.saturating_add(plan.reply.ciphertexts as u64);
-    if !record.not_right.contains(&opening) {
-        record.not_right.push(opening.clone());
-    }
-    keys.keep(record)?;
-    let secret = keys.secret(params, before)?;
-    let rows = owner::open(&ciphertexts, model.client(), &secret, &arranged.lengths);
+    let secret = closed.counted(params, keys)?;
+    let rows = owner::open(&closed.ciphertexts, model.client(), &secret, &arranged.lengths);
     let rows = rows.map_err(FheJobError::from)?;
     let public = model.public().public();
     let mut answers: Vec<Option<Vec<f64>>> = rows.into_iter().map(|row| row.map(|row| public.finish(row))).collect();
@@ -415,46 +384,19 @@ pub(super) fn decrypt_with(
     // Without a canary only the shape of the reply was looked at.
     let has_canary = plan.canary.is_some() && request.canary.is_some();
     if canary.map_or(!has_canary, |canary| canary.is_good()) {
-        let mut record = keys.record().clone();
-        record.not_right.retain(|open| *open != opening);
-        keys.keep(record)?;
+        closed.right(keys)?;
     }
     Ok(Answer {
         embeddings: arranged.texts.into_iter().filter_map(take).collect(),
-        tokens: request.tokens,
+        tokens: request.tokens.clone(),
         head: Head::of(model.public(), plan),
         rows: plan.answer,
-        texts: request.texts,
+        texts: request.texts.clone(),
         labels: public.labels().map(<[String]>::to_vec),
         exclusive: public.config.exclusive,
         canary,
         decryptions: keys.record().decryptions,
     })
-}
-
-/// A source whose bytes are hashed as they are read.
-struct Hashed<R> {
-    source: R,
-    hash: Sha256,
-}
-
-impl<R> Hashed<R> {
-    fn new(source: R) -> Hashed<R> {
-        let hash = Sha256::new();
-        Hashed { source, hash }
-    }
-
-    fn hash(self) -> Digest {
-        Digest(self.hash.finalize().into())
-    }
-}
-
-impl<R: Read> Read for Hashed<R> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.source.read(bytes)?;
-        self.hash.update(bytes.get(..count).unwrap_or_default());
-        Ok(count)
-    }
 }
 
 /// The names used in arguments.
