@@ -261,7 +261,7 @@ fn a_plan_for_several_machines() {
     assert!((quick[2]["money"].as_f64().expect("a number") - 0.5 * hours).abs() < 1e-12);
     let slow = rows("1mbit");
     assert_eq!((&slow[3]["on_machines"]["used"], &slow[3]["on_machines"]["machines"]), (&1.into(), &8.into()));
-    assert_eq!(seconds(&slow[3]), seconds(&quick[1]));
+    assert_eq!(seconds(&slow[3]), seconds(&slow[1]));
     for wrong in [&["--machines", "0"][..], &["--machines", "2", "--net", "10"], &["--core-hour", "1"]] {
         assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
     }
