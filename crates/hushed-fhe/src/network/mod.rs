@@ -275,8 +275,10 @@ impl Circuit {
             format!(
                 "the client sees {numbers} numbers of an answer, rounded to {} bits after the point; from the manifest \
                  the shapes of input and outputs, the size of the largest value up to a power of two, the number of \
-                 levels, and the rotations, which follow from the shapes of layers",
-                plan.reply.bits(&self.params)
+                 levels, and the rotations, which follow from the shapes of layers; one that cheats, up to {} numbers of a \
+                 reply, of as many inputs as fit into its slots",
+                plan.reply.bits(&self.params),
+                self.params.slots()
             ),
         ]
     }
