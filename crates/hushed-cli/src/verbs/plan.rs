@@ -49,7 +49,7 @@ Examples:
   hushed plan DIR --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json \\
     --max-memory 22
   hushed plan DIR --protocol fhe --rows 128 --machines 1,4,16,64 --cores 2 --net 10gbit
-  hushed plan DIR --protocol fhe --calibration DIR/calibration-fhe.json --manifest manifest.json   a network"
+  hushed plan DIR --protocol fhe --calibration DIR/calibration-fhe.json --manifest manifest.json"
 )]
 pub struct Args {
     /// The model folder; its weights are not read
