@@ -25,16 +25,10 @@ macro_rules! portable {
                 fn four(modulus: &Modulus, $($argument: $type),*) {
                     portable::$name(modulus, $($argument),*);
                 }
-                #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
-                fn eight(modulus: &Modulus, $($argument: $type),*) {
-                    portable::$name(modulus, $($argument),*);
-                }
-                match self.have.wide() {
-                    // SAFETY: the token proves the instruction set.
-                    true => unsafe { eight(&self.modulus, $($argument),*) },
-                    // SAFETY: as above.
-                    false => unsafe { four(&self.modulus, $($argument),*) },
-                }
+                // Of 256 bits everywhere: longer registers gain nothing on what memory limits.
+                let _ = self.have;
+                // SAFETY: the token proves the instruction set.
+                unsafe { four(&self.modulus, $($argument),*) }
             }
         )*
     };
