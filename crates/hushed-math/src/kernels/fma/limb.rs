@@ -26,8 +26,7 @@ macro_rules! portable {
                     portable::$name(modulus, $($argument),*);
                 }
                 // Of 256 bits everywhere: longer registers gain nothing on what memory limits.
-                let _ = self.have;
-                // SAFETY: the token proves the instruction set.
+                // SAFETY: the token in `self` proves the instruction set.
                 unsafe { four(&self.modulus, $($argument),*) }
             }
         )*
