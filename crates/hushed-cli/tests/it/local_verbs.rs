@@ -242,15 +242,15 @@ fn a_plan_of_texts_that_share_places() {
 fn a_plan_for_several_machines() {
     let dir = tiny_golden("distilbert").to_string_lossy().into_owned();
     let run = |more: &[&str]| {
-        let plan = ["plan", &dir, "--protocol", "fhe", "--rows", "16", "--cores", "1", "--json"];
+        let plan = ["plan", &dir, "--protocol", "fhe", "--rows", "16", "--json"];
         hushed(&[&plan[..], more].concat())
     };
-    let rows = |net: &str| {
-        let output = run(&["--machines", "1,2,8", "--net", net, "--core-hour", "0.5"]);
+    let rows = |net: &str, cores: &str| {
+        let output = run(&["--machines", "1,2,8", "--cores", cores, "--net", net, "--core-hour", "0.5"]);
         assert_eq!(output.status.code(), Some(0));
         json_lines(&output.stdout)
     };
-    let quick = rows("10gbit");
+    let quick = rows("10gbit", "1");
     let seconds = |row: &serde_json::Value| row["on_machines"]["seconds"].as_f64().expect("a number");
     let planned = quick[0]["plan"]["work"]["seconds"].as_f64().expect("a number");
     assert!((seconds(&quick[1]) / planned - 1.0).abs() < 1e-6);
@@ -259,8 +259,8 @@ fn a_plan_for_several_machines() {
     assert!(quick[2]["on_machines"]["moved"].as_u64() > quick[0]["plan"]["bytes_up"].as_u64());
     let hours = quick[2]["on_machines"]["core_hours"].as_f64().expect("a number");
     assert!((quick[2]["money"].as_f64().expect("a number") - 0.5 * hours).abs() < 1e-12);
-    // So slow that no machine's pace makes up for it.
-    let slow = rows("1kbit");
+    // So slow beside so many cores that no machine's pace makes up for it.
+    let slow = rows("1mbit", "256");
     assert_eq!((&slow[3]["on_machines"]["used"], &slow[3]["on_machines"]["machines"]), (&1.into(), &8.into()));
     assert_eq!(seconds(&slow[3]), seconds(&slow[1]));
     for wrong in [&["--machines", "0"][..], &["--machines", "2", "--net", "10"], &["--core-hour", "1"]] {
