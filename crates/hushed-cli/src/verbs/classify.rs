@@ -46,17 +46,14 @@ impl Args {
         let given = self.given.read()?;
         let options = self.passes.options();
         // All are decoded or read before the first request.
-        let (mut client, images) = self.connect.client(out, false, |offer| match &given {
+        let (mut client, (images, ids)) = self.connect.client(out, false, |offer| match &given {
             Read::Images(_) if options.bucket.is_some() || options.public_table => Err(CliError::NotForImages),
             Read::Images(files) => {
                 let images = pixels(offer.public(), files)?;
                 offer.images_to_run(&images, options.batch)?;
-                Ok(Some(images))
+                Ok((Some(images), Vec::new()))
             }
-            Read::Texts(texts) => {
-                offer.texts_to_classify(texts, &options)?;
-                Ok(None)
-            }
+            Read::Texts(texts) => Ok((None, offer.texts_to_classify(texts, &options)?)),
         })?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
@@ -92,7 +89,7 @@ impl Args {
             Some(images) => {
                 client.classify_images_each(&images, options.batch, Some(advance), each)?;
             }
-            None => client.classify_each(&given.texts()?, options, Some(advance), each)?,
+            None => client.classify_tokens(&ids, &options, Some(advance), each)?,
         }
         bar.finish_and_clear();
         let stats = client.close()?;

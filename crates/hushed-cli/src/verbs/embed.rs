@@ -81,13 +81,16 @@ impl Args {
         };
         let options = self.passes.options();
         // All are decoded or read before the first request.
-        let (mut client, images) = self.connect.client(out, false, |offer| {
+        let (mut client, (images, ids)) = self.connect.client(out, false, |offer| {
             let images = images::pixels(offer.public(), &files)?;
-            match images.is_empty() {
-                true => offer.texts_to_embed(&texts, &options).map(|_| ())?,
-                false => offer.images_to_run(&images, options.batch)?,
-            }
-            Ok(images)
+            let ids = match images.is_empty() {
+                true => offer.texts_to_embed(&texts, &options)?,
+                false => {
+                    offer.images_to_run(&images, options.batch)?;
+                    Vec::new()
+                }
+            };
+            Ok((images, ids))
         })?;
         let setup = client.setup();
         out.note(&format!(
@@ -108,7 +111,7 @@ impl Args {
             }
         };
         match images.is_empty() {
-            true => client.embed_each(&texts, options, Some(advance), each)?,
+            true => client.embed_tokens(&ids, &options, Some(advance), each)?,
             false => client.embed_images_each(&images, options.batch, Some(advance), each)?,
         }
         bar.finish_and_clear();

@@ -80,7 +80,7 @@ fn embed(client: &mut Client, shared: &Shared, pass: &Pass, options: Options) ->
         answers.push(answer);
     };
     match client.public().task() {
-        Task::Classify => client.classify_tokens(&ids, &options, |_, answer| {
+        Task::Classify => client.classify_tokens(&ids, &options, None, |_, answer| {
             let hushed_serve::Class { top: labels, logits } = answer.values;
             let values = narrow(logits.unwrap_or_default());
             add(&answer.pass, Answer { values, labels, tokens: answer.tokens });

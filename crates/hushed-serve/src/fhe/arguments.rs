@@ -52,9 +52,8 @@ impl ContextArguments {
 /// The arguments of `hushed run` and `hushed-server run`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
-    /// The model, the manifest and what a run may use.
     #[command(flatten)]
-    pub context: ContextArguments,
+    context: ContextArguments,
 
     /// The client's evaluation.keys
     #[arg(long, value_name = "FILE", env = "HUSHED_KEYS")]

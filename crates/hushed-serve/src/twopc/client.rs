@@ -91,10 +91,7 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub fn greet(config: &ClientConfig) -> Result<Greeted, ServeError> {
-        patiently(config, |left| {
-            Failures::of(config).check()?;
-            greeted(config, left, false)
-        })
+        patiently(config, |left| greeted(config, left, false))
     }
 
     /// What the server offers, from a handshake alone: no session is taken. The server's certificate, bundle and this
@@ -103,7 +100,6 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub fn look(config: &ClientConfig) -> Result<Offer, ServeError> {
-        Failures::of(config).check()?;
         let Greeted { session, offer, .. } = greeted(config, Duration::ZERO, true)?;
         // The handshake is complete: how the connection ends does not matter.
         let _ = session.close();
@@ -223,9 +219,10 @@ impl Client {
         &mut self,
         ids: &[TokenIds],
         options: &Options,
+        progress: Option<OnProgress>,
         each: impl FnMut(usize, Answered<Class>),
     ) -> Result<(), ServeError> {
-        self.classes_of(ids, options, None, each)
+        self.classes_of(ids, options, progress, each)
     }
 
     /// Runs items to their classes, with what else is opened.
@@ -464,8 +461,10 @@ impl Deref for Greeted {
     }
 }
 
-/// Connects and makes the handshake, for a session or to look.
+/// Connects and makes the handshake, for a session or to look, unless too many runs with the server have failed.
 fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<Greeted, ServeError> {
+    let failures = Failures::of(config);
+    failures.check()?;
     let began = Instant::now();
     let pinned = pinned(config.bundle.as_ref())?;
     let (mut session, link) = open(config)?;
@@ -480,7 +479,7 @@ fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<Gre
         offer: Offer::new(model, bundle.hash(), welcome, link),
         cache_dir: config.cache_dir.clone(),
         deadlines: config.deadlines,
-        failures: Failures::of(config),
+        failures,
         began: began + waited,
     })
 }

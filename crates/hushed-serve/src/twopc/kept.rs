@@ -177,7 +177,7 @@ impl Kept {
         for part in ids.chunks(self.max_texts.max(1)) {
             let done = self.run(part.len(), |client| {
                 client.stop_when(Arc::clone(stop));
-                client.classify_tokens(part, options, |_, class| classes.push(class.values))
+                client.classify_tokens(part, options, None, |_, class| classes.push(class.values))
             });
             after_whole_passes(done, &mut fault)?;
         }

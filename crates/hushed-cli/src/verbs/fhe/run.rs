@@ -40,11 +40,12 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        if Graph::is_in(&self.run.context.dir) {
-            return graphs::run(&self.run.options()?, out);
+        let options = self.run.options()?;
+        if Graph::is_in(&options.context.model) {
+            return graphs::run(&options, out);
         }
         let bar = Running::new(out, "checking");
-        let report = fhe::run(&self.run.options()?, &|event| bar.told(&event))?;
+        let report = fhe::run(&options, &|event| bar.told(&event))?;
         bar.end();
         if self.steps {
             for step in &report.steps {
