@@ -22,7 +22,7 @@ pub(crate) mod steps;
 mod table;
 mod ternary;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod timetable;
 
 use std::sync::Arc;

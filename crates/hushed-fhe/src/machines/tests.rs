@@ -2,42 +2,15 @@
 
 use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{Ciphertext, CkksParams};
-use hushed_model::{Network, NetworkConfig, Pool, random_network};
 
 use super::pieces::{Piece, Pieces};
 use super::ranges::{Cuts, WorkRange};
 use super::schedule::{Cluster, Outcome, schedule};
 use super::trace::TracedTape;
 use super::*;
-use crate::plan::public_plan::{AnswerRows, Lengths};
+use crate::plan::public_plan::Lengths;
+use crate::plan::tests::{options, small};
 use crate::plan::{assumed_choices, packed_placement, reference};
-
-fn options(lengths: Lengths, texts: usize) -> FheOptions {
-    FheOptions {
-        rows: 16,
-        texts,
-        lengths,
-        answer: AnswerRows::Last,
-        max_memory: None,
-        per_place: 1,
-        uplink: f64::INFINITY,
-        prices: reference(1),
-        placement: None,
-    }
-}
-
-fn small() -> Network {
-    let config = NetworkConfig {
-        layers: 2,
-        width: 32,
-        heads: 4,
-        hidden: 64,
-        vocabulary: 8,
-        positions: 16,
-        ..NetworkConfig::large()
-    };
-    random_network(&config, Pool::Mean, 1)
-}
 
 /// A plan and what its run takes on each of these numbers of machines.
 fn planned(mut options: FheOptions, machines: &[usize], rate: f64) -> (FhePlanReport, Vec<OnMachines>) {
@@ -57,7 +30,7 @@ fn planned(mut options: FheOptions, machines: &[usize], rate: f64) -> (FhePlanRe
 fn one_machine_takes_what_the_plan_says_and_more_are_not_slower() {
     let sizes = [1, 2, 3, 8, 64, 65];
     for (lengths, texts) in [(Lengths::Public, usize::MAX), (Lengths::Private, usize::MAX), (Lengths::Public, 1)] {
-        let (plan, found) = planned(options(lengths, texts), &sizes, 1.25e9);
+        let (plan, found) = planned(FheOptions { texts, ..options(lengths) }, &sizes, 1.25e9);
         let one = &found[0];
         assert!((one.seconds / plan.work.seconds - 1.0).abs() < 1e-9, "{} {}", one.seconds, plan.work.seconds);
         assert_eq!((one.moved, one.moved_in_all, one.ranges), (0, 0, 1));
@@ -74,7 +47,7 @@ fn one_machine_takes_what_the_plan_says_and_more_are_not_slower() {
         assert!(eight.used == 1 || eight.moved_in_all > (eight.used as u64 - 1) * plan.bytes_up);
         assert_eq!(eight.keys, eight.used as u64 * plan.key_bytes);
         // Over a slow network one machine is the quickest.
-        let (_, slow) = planned(options(lengths, texts), &[8], 1e3);
+        let (_, slow) = planned(FheOptions { texts, ..options(lengths) }, &[8], 1e3);
         assert_eq!((slow[0].machines, slow[0].used, slow[0].seconds), (8, 1, one.seconds));
     }
 }

@@ -13,7 +13,8 @@ use crate::ops::acts::Acts;
 use crate::ops::pool::{Factor, unpack};
 use crate::packing::Interleave;
 use crate::plan::public_plan::{AnswerRows, Lengths};
-use crate::plan::{FheOptions, FhePlanReport, reference};
+use crate::plan::tests::options;
+use crate::plan::{FheOptions, FhePlanReport};
 use crate::simulate::{Op, Vector};
 use crate::tape::Texts;
 use crate::tape::encoder::{COLUMNS, Encoder, InSlots, choice_of_norm};
@@ -232,17 +233,7 @@ fn tanh_is_odd_and_bounded_outside_its_reach() {
 #[test]
 fn a_plan_declares_its_outputs() {
     let (params, network) = (CkksParams::n16_boot().unwrap(), network());
-    let options = FheOptions {
-        rows: M,
-        texts: usize::MAX,
-        lengths: Lengths::Private,
-        answer: AnswerRows::Last,
-        max_memory: None,
-        per_place: 1,
-        uplink: f64::INFINITY,
-        prices: reference(1),
-        placement: None,
-    };
+    let options = FheOptions { rows: M, ..options(Lengths::Private) };
     let choices = crate::plan::assumed_choices(&network.program(), M);
     let none = KeySpecs::new();
     let plan = FhePlanReport::new(&network.program(), &choices, true, &params, &none, &options).unwrap();

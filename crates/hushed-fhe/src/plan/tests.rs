@@ -11,7 +11,7 @@ use crate::plan::public_plan::Lengths;
 use crate::simulate::Op;
 
 /// Two small layers: a dry run takes milliseconds.
-fn small() -> Network {
+pub(crate) fn small() -> Network {
     merged(2, &[])
 }
 
@@ -30,7 +30,7 @@ fn merged(layers: usize, merged: &[usize]) -> Network {
     random_network(&config, Pool::Mean, 1)
 }
 
-pub(super) fn options(lengths: Lengths) -> FheOptions {
+pub(crate) fn options(lengths: Lengths) -> FheOptions {
     FheOptions {
         rows: 16,
         texts: usize::MAX,

@@ -5,6 +5,7 @@ use std::path::Path;
 use hushed_model::testing::tiny_generator;
 use hushed_model::{TokenIds, TooLong, cosine};
 
+use super::tests::assert_steps_err_as_predicted;
 use super::*;
 use crate::calibrate::decoder::{Degrees, measure};
 use crate::calibrate::{Options as Search, Sample, calibrate};
@@ -30,19 +31,7 @@ fn compared(model: &Model, texts: &[TokenIds], layers: usize) -> Report {
     };
     let report = verify(model, &choices, &params, texts, &options, &|_| ()).unwrap();
     assert!(report.out_of_range.is_empty());
-    let steps =
-        ["attention.norm", "attention", "attention.add", "feed_forward.norm", "feed_forward", "feed_forward.add"];
-    let sites: Vec<String> = (0..layers).flat_map(|i| steps.map(|s| format!("layer.{i}.{s}"))).collect();
-    assert_eq!(report.stages.iter().map(|s| s.site.to_string()).collect::<Vec<_>>(), sites);
-    for s in &report.stages {
-        let (measured, predicted) = (s.encrypted_noise.unwrap(), s.predicted_noise);
-        println!(
-            "{:<26} clear {:.3} polynomial {:.2e} noise {:.2e} encrypted {:.2e}",
-            s.site, s.clear_rms, s.polynomial.rms, predicted.rms, measured.rms
-        );
-        assert!(s.polynomial.rms < 0.05, "{s:?}");
-        assert!(measured.rms > predicted.rms / 64.0 && measured.rms < 2.0 * predicted.rms, "{s:?}");
-    }
+    assert_steps_err_as_predicted(&report, layers);
     for answer in &report.answers {
         let near = cosine(&answer.clear, answer.encrypted.as_ref().unwrap());
         assert!(near > 0.999, "{} {near}", answer.text);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use hushed_model::{Pixels, cosine};
 
+use super::tests::assert_steps_err_as_predicted;
 use super::*;
 use crate::calibrate::{Options as Search, Sample, calibrate};
 use crate::plan::public_plan::{Lengths, named};
@@ -47,19 +48,7 @@ fn digits_on_a_key_get_the_labels_of_the_clear_model() {
     let (images, names) = (&images[200..208], &names[200..208]);
     let report = verify(&model, &choices, &params, images, &options, &|_| ()).unwrap();
     assert!(report.out_of_range.is_empty());
-    let steps =
-        ["attention.norm", "attention", "attention.add", "feed_forward.norm", "feed_forward", "feed_forward.add"];
-    let sites: Vec<String> = (0..3).flat_map(|i| steps.map(|s| format!("layer.{i}.{s}"))).collect();
-    assert_eq!(report.stages.iter().map(|s| s.site.to_string()).collect::<Vec<_>>(), sites);
-    for s in &report.stages {
-        let (measured, predicted) = (s.encrypted_noise.unwrap(), s.predicted_noise);
-        println!(
-            "{:<26} clear {:.3} polynomial {:.2e} noise {:.2e} encrypted {:.2e}",
-            s.site, s.clear_rms, s.polynomial.rms, predicted.rms, measured.rms
-        );
-        assert!(s.polynomial.rms < 0.05, "{s:?}");
-        assert!(measured.rms > predicted.rms / 64.0 && measured.rms < 2.0 * predicted.rms, "{s:?}");
-    }
+    assert_steps_err_as_predicted(&report, 3);
     let (mut sure, mut right) = (0, 0);
     for (answer, &name) in report.answers.iter().zip(names) {
         let found = answer.encrypted.as_ref().unwrap();

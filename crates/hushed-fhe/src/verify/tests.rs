@@ -291,3 +291,20 @@ fn texts_in_packed_rows_are_answered_one_by_one() {
     assert!(report.out_of_range.iter().all(|gone| gone.layer.is_none()));
     assert_eq!(report.answers.len() + report.out_of_range.len(), texts.len());
 }
+
+/// Every step of these layers, which begin with norms, is present and errs as predicted, on a key and in the clear.
+pub(super) fn assert_steps_err_as_predicted(report: &Report, layers: usize) {
+    let steps =
+        ["attention.norm", "attention", "attention.add", "feed_forward.norm", "feed_forward", "feed_forward.add"];
+    let sites: Vec<String> = (0..layers).flat_map(|i| steps.map(|s| format!("layer.{i}.{s}"))).collect();
+    assert_eq!(report.stages.iter().map(|s| s.site.to_string()).collect::<Vec<_>>(), sites);
+    for s in &report.stages {
+        let (measured, predicted) = (s.encrypted_noise.unwrap(), s.predicted_noise);
+        println!(
+            "{:<26} clear {:.3} polynomial {:.2e} noise {:.2e} encrypted {:.2e}",
+            s.site, s.clear_rms, s.polynomial.rms, predicted.rms, measured.rms
+        );
+        assert!(s.polynomial.rms < 0.05, "{s:?}");
+        assert!(measured.rms > predicted.rms / 64.0 && measured.rms < 2.0 * predicted.rms, "{s:?}");
+    }
+}

@@ -11,8 +11,9 @@ use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
 use crate::packing::Layout;
 use crate::pass::{ForwardPass, Pass};
-use crate::plan::public_plan::{AnswerRows, Lengths, named};
-use crate::plan::{FheOptions, dry_run, key_specs, packed_placement, reference};
+use crate::plan::public_plan::{Lengths, named};
+use crate::plan::tests::options;
+use crate::plan::{FheOptions, dry_run, key_specs, packed_placement};
 use crate::run::job::bootstrap;
 use crate::simulate::embedded;
 use crate::testing::images;
@@ -29,17 +30,7 @@ fn one_image_gets_its_logits() {
     let sample = Sample { texts: &all, hostile: &[], broad: &[], sha256: "", model_sha256: "" };
     let search = Options { rows: ROWS, ..Options::default() };
     let choices = intervals(&model, &sample, &search, 15, 15).unwrap();
-    let options = FheOptions {
-        rows: ROWS,
-        texts: 1,
-        lengths: Lengths::Public,
-        per_place: 1,
-        answer: AnswerRows::Last,
-        max_memory: None,
-        uplink: 1e7,
-        prices: reference(1),
-        placement: None,
-    };
+    let options = FheOptions { rows: ROWS, texts: 1, uplink: 1e7, ..options(Lengths::Public) };
     let placement = packed_placement(&program, &choices, &params, &options).unwrap().unwrap();
     let run = dry_run(&program, &choices, &params, &options, &placement).unwrap();
     let (_, keys) = bootstrap(&params).unwrap();

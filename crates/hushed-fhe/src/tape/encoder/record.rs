@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hushed_model::{Block, Norm, Pool, Program, Step, StepId, same};
 
 use super::norms::{begins_with_norm, choice_of_norm, kappa_after};
-use crate::choices::{Choices, LayerChoice};
+use crate::choices::{Choices, LayerChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::{any_column, unit_map};
 use crate::ops::acts::{Acts, centred, reading};
@@ -65,6 +65,19 @@ pub(super) enum Value {
     Centred(NodeId, f64),
 }
 
+/// A norm's place in its program.
+struct Place<'a> {
+    choice: &'a NormChoice,
+    /// The constant first row of its layer.
+    frozen_row: Option<&'a [f64]>,
+    /// Whether it ends its layer.
+    ends: bool,
+    /// Whether nothing but first rows is read of its result.
+    only_first: bool,
+    /// Whether its result is refreshed.
+    refreshed: bool,
+}
+
 /// A layer, or an answer, that is being recorded.
 pub(super) struct Record<'a, 'e, S: Slots> {
     pub of: &'a Encoder<'e, S>,
@@ -73,7 +86,7 @@ pub(super) struct Record<'a, 'e, S: Slots> {
     pub shown: Vec<(StepId, Stands)>,
 }
 
-impl<S: Slots> Record<'_, '_, S> {
+impl<'e, S: Slots> Record<'_, 'e, S> {
     fn value(&self, step: &Step, operand: usize) -> Result<&Value, FheError> {
         let edge = step.operands.get(operand);
         let found = edge.and_then(|edge| self.values.get(&edge.from));
@@ -219,18 +232,27 @@ impl<S: Slots> Record<'_, '_, S> {
         }
     }
 
-    /// Whether a norm ends its layer, whether nothing but first rows is read of its result, and whether its result is
-    /// refreshed.
-    fn place(&self, number: usize) -> (bool, bool, bool) {
-        let layers = self.of.program.layers();
+    /// Where the norm of a step is.
+    ///
+    /// # Errors
+    /// As [`choice_of_norm`].
+    fn place(&self, number: usize, step: &Step) -> Result<Place<'e>, FheError> {
+        let (program, choices) = (self.of.program, self.of.choices);
+        let layers = program.layers();
         let ends = layers.iter().any(|steps| number + 1 == steps.end);
         let after = layers.last().map_or(0, |steps| steps.end);
         let last = number + 1 >= after;
         // A classifier reads first rows alone, and packs columns that are 0 in the others.
         let pools = |step: &Step| matches!(step.block, Block::Pool(Pool::First));
-        let pooled = number >= after && self.of.program.steps().iter().skip(after).any(pools);
-        let first = last && (pooled || self.of.program.classes().is_some());
-        (ends, first, !last && !begins_with_norm(self.of.program))
+        let pooled = number >= after && program.steps().iter().skip(after).any(pools);
+        let layer = step.id.layer().and_then(|i| choices.layers.get(i));
+        Ok(Place {
+            choice: choice_of_norm(program, choices, number)?,
+            frozen_row: layer.and_then(|layer| layer.frozen_row.as_deref()),
+            ends,
+            only_first: last && (pooled || program.classes().is_some()),
+            refreshed: !last && !begins_with_norm(program),
+        })
     }
 
     pub fn norm(
@@ -242,9 +264,7 @@ impl<S: Slots> Record<'_, '_, S> {
         n: &Norm,
     ) -> Result<Value, FheError> {
         let (of, at) = (self.of, step.id);
-        let choice = choice_of_norm(of.program, of.choices, number)?;
-        let (ends, only_first, refreshed) = self.place(number);
-        let frozen_row = of.choices.layers.get(at.layer().unwrap_or(usize::MAX)).and_then(|l| l.frozen_row.as_deref());
+        let Place { choice, frozen_row, ends, only_first, refreshed } = self.place(number, step)?;
         let first = layout.mask(Kept::First(0));
         let constants = frozen_row.filter(|_| ends);
         let constants = constants.map(|row| Ok::<_, FheError>((frozen(at, row, n, choice.bound)?, first)));
@@ -281,9 +301,7 @@ impl<S: Slots> Record<'_, '_, S> {
         n: &Norm,
     ) -> Result<Value, FheError> {
         let (of, at) = (self.of, step.id);
-        let choice = choice_of_norm(of.program, of.choices, number)?;
-        let (ends, only_first, refreshed) = self.place(number);
-        let frozen_row = of.choices.layers.get(at.layer().unwrap_or(usize::MAX)).and_then(|l| l.frozen_row.as_deref());
+        let Place { choice, frozen_row, ends, only_first, refreshed } = self.place(number, step)?;
         let kept = match frozen_row {
             _ if only_first => PackedKept::First,
             Some(_) => PackedKept::Later,
