@@ -134,7 +134,7 @@ impl Cpu {
         self.vaes
     }
 
-    /// Token for the counter stream on 256-bit registers.
+    /// Token for AES on 256-bit registers.
     pub fn wide_aes(self) -> Option<HaveWideAes> {
         self.wide_aes
     }

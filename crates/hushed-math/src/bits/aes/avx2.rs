@@ -1,7 +1,9 @@
 //! The counter stream on 256-bit registers, sixteen blocks in flight: two blocks per instruction with VAES, which
 //! client processors have without AVX-512, or one with AES-NI.
 
+use super::register::Pair;
 use super::shared::Rounds;
+use super::wide::permute;
 use crate::bits::Block;
 use crate::machine::cpu::HaveWideAes;
 use core::arch::x86_64::*;
@@ -129,7 +131,6 @@ unsafe fn residues_body<const VAES: bool>(
 unsafe fn sixteen<const VAES: bool>(k: &[Block; 11], [domain, first]: [u64; 2]) -> [__m256i; 8] {
     // SAFETY: guaranteed by the caller; a round key is sixteen bytes.
     unsafe {
-        let key = |round: usize| _mm_loadu_si128(k.as_ptr().add(round).cast());
         let high = |j: u64| first.wrapping_add(j) as i64;
         let mut at = _mm256_set_epi64x(high(1), domain as i64, high(0), domain as i64);
         let two = _mm256_set_epi64x(2, 0, 2, 0);
@@ -139,17 +140,11 @@ unsafe fn sixteen<const VAES: bool>(k: &[Block; 11], [domain, first]: [u64; 2]) 
             at = _mm256_add_epi64(at, two);
         }
         if VAES {
-            // Read anew at each round: eleven keys do not fit beside the blocks.
-            let twice = |round| _mm256_broadcastsi128_si256(key(round));
-            let k = twice(0);
-            s.iter_mut().for_each(|s| *s = _mm256_xor_si256(*s, k));
-            for round in 1..10 {
-                let k = twice(round);
-                s.iter_mut().for_each(|s| *s = _mm256_aesenc_epi128(*s, k));
-            }
-            let k = twice(10);
-            s.iter_mut().for_each(|s| *s = _mm256_aesenclast_epi128(*s, k));
+            let mut pairs = s.map(Pair);
+            permute(k, &mut pairs);
+            s = pairs.map(|pair| pair.0);
         } else {
+            let key = |round: usize| _mm_loadu_si128(k.as_ptr().add(round).cast());
             // Eight blocks at a time: with their key they fill the registers.
             let (low, high) = s.split_at_mut(4);
             for s in [low, high] {

@@ -4,7 +4,7 @@
 //! crate, which has a bitsliced, table-free program where the processor lacks AES-NI. All give the same bytes.
 
 #[cfg(target_arch = "x86_64")]
-use super::{Rounds, aesni, avx2, vaes};
+use super::{Rounds, aesni, avx2, avx512};
 #[cfg(target_arch = "x86_64")]
 use crate::bits::Block;
 use crate::machine::cpu::Cpu;
@@ -51,7 +51,7 @@ impl AesCtr {
             AesCtr::Blocks(cipher) => blocks(cipher, domain, first, out),
             // SAFETY: the token proves AVX-512 F and VAES.
             #[cfg(target_arch = "x86_64")]
-            AesCtr::Vaes(_, rounds) => unsafe { vaes::counter::<4>(rounds, [domain, first], [0, 1], out) },
+            AesCtr::Vaes(_, rounds) => unsafe { avx512::counter::<4>(rounds, [domain, first], [0, 1], out) },
             #[cfg(target_arch = "x86_64")]
             AesCtr::Avx2(token, rounds) => avx2::counter(*token, rounds, [domain, first], out),
         }
@@ -65,7 +65,7 @@ impl AesCtr {
             AesCtr::Blocks(_) => (0, 0),
             // SAFETY: as in `keystream`.
             #[cfg(target_arch = "x86_64")]
-            AesCtr::Vaes(_, rounds) => unsafe { vaes::residues(rounds, [domain, first], [0, 1], [q, mask], out) },
+            AesCtr::Vaes(_, rounds) => unsafe { avx512::residues(rounds, [domain, first], [0, 1], [q, mask], out) },
             #[cfg(target_arch = "x86_64")]
             AesCtr::Avx2(token, rounds) => avx2::residues(*token, rounds, [domain, first], [q, mask], out),
         }

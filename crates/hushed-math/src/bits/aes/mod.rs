@@ -6,11 +6,15 @@
 mod aesni;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod ctr;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod register;
 pub(super) mod shared;
 #[cfg(target_arch = "x86_64")]
-mod vaes;
+mod wide;
 
 pub(crate) use ctr::AesCtr;
 pub(crate) use shared::{GROUP, LevelSums, Tweaks};
@@ -31,7 +35,9 @@ enum Schedule {
     #[cfg(target_arch = "x86_64")]
     AesNi(Rounds),
     #[cfg(target_arch = "x86_64")]
-    Vaes(Rounds),
+    Pairs(Rounds),
+    #[cfg(target_arch = "x86_64")]
+    Quads(Rounds),
 }
 
 /// Up to [`KEYS`] public keys, expanded together, which hides the latency of one key schedule behind the others.
@@ -40,7 +46,9 @@ pub(crate) enum Batch {
     #[cfg(target_arch = "x86_64")]
     AesNi([Four; KEYS / 4]),
     #[cfg(target_arch = "x86_64")]
-    Vaes([Four; KEYS / 4]),
+    Pairs([Four; KEYS / 4]),
+    #[cfg(target_arch = "x86_64")]
+    Quads([Four; KEYS / 4]),
 }
 
 impl AesKey {
@@ -49,16 +57,17 @@ impl AesKey {
         Self::with_cpu(key, Cpu::get())
     }
 
-    /// Expands `key` for the best kernel that `cpu` allows: one block per instruction (AES-NI), four (VAES), or the
-    /// `aes` crate.
+    /// Expands `key` for the best kernel that `cpu` allows: one block per instruction (AES-NI), two or four (VAES),
+    /// or the `aes` crate.
     pub(crate) fn with_cpu(key: Block, cpu: Cpu) -> Self {
         #[cfg(target_arch = "x86_64")]
         if cpu.aesni().is_some() {
             // SAFETY: the token is proof of AES-NI.
             let rounds = unsafe { aesni::expand(key) };
-            return AesKey(match cpu.vaes() {
-                Some(_) => Schedule::Vaes(rounds),
-                None => Schedule::AesNi(rounds),
+            return AesKey(match (cpu.vaes(), cpu.wide_aes()) {
+                (Some(_), _) => Schedule::Quads(rounds),
+                (None, Some(have)) if have.vaes() => Schedule::Pairs(rounds),
+                _ => Schedule::AesNi(rounds),
             });
         }
         AesKey(Schedule::Portable(portable::Key::new(key)))
@@ -73,14 +82,17 @@ impl AesKey {
             Schedule::AesNi(rounds) => unsafe { aesni::encrypt(rounds, blocks) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Schedule::Vaes(rounds) => unsafe { vaes::encrypt(rounds, blocks) },
+            Schedule::Pairs(rounds) => unsafe { wide::pairs::encrypt(rounds, blocks) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Schedule::Quads(rounds) => unsafe { wide::quads::encrypt(rounds, blocks) },
         }
     }
 
     /// `out[j] = AES(start + j)` for the 128-bit counter `start + j`.
     pub(crate) fn counter(&self, start: u128, out: &mut [Block]) {
         #[cfg(target_arch = "x86_64")]
-        if let Schedule::Vaes(rounds) = &self.0
+        if let Schedule::Quads(rounds) = &self.0
             && let Ok(low) = u64::try_from(start)
             && low.checked_add(out.len() as u64).is_some()
         {
@@ -88,7 +100,7 @@ impl AesKey {
             // SAFETY: a block is two words, any two words are a block, and the borrow is exclusive.
             let words: &mut [u64] = unsafe { core::slice::from_raw_parts_mut(words, length) };
             // SAFETY: the variant is built only with the token of its instructions.
-            return unsafe { vaes::counter::<8>(rounds, [low, 0], [1, 0], words) };
+            return unsafe { avx512::counter::<8>(rounds, [low, 0], [1, 0], words) };
         }
         for (j, b) in out.iter_mut().enumerate() {
             *b = Block(start.wrapping_add(j as u128));
@@ -103,9 +115,10 @@ impl Batch {
         #[cfg(target_arch = "x86_64")]
         if cpu.aesni().is_some() {
             let rounds = [[[Block::ZERO; 4]; 11]; KEYS / 4];
-            return match cpu.vaes() {
-                Some(_) => Batch::Vaes(rounds),
-                None => Batch::AesNi(rounds),
+            return match (cpu.vaes(), cpu.wide_aes()) {
+                (Some(_), _) => Batch::Quads(rounds),
+                (None, Some(have)) if have.vaes() => Batch::Pairs(rounds),
+                _ => Batch::AesNi(rounds),
             };
         }
         Batch::Portable(Vec::with_capacity(KEYS))
@@ -124,7 +137,10 @@ impl Batch {
             Batch::AesNi(rounds) => unsafe { aesni::expand_many(keys, rounds) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Batch::Vaes(rounds) => unsafe { vaes::expand_many(keys, rounds) },
+            Batch::Pairs(rounds) => unsafe { wide::pairs::expand_many(keys, rounds) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Batch::Quads(rounds) => unsafe { wide::quads::expand_many(keys, rounds) },
         }
     }
 
@@ -157,7 +173,10 @@ impl Batch {
             Batch::AesNi(keys) => unsafe { aesni::hash_groups(keys, from, tweaks, offsets, x, y) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Batch::Vaes(keys) => unsafe { vaes::hash_groups(keys, from, tweaks, offsets, x, y) },
+            Batch::Pairs(keys) => unsafe { wide::pairs::hash_groups(keys, from, tweaks, offsets, x, y) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Batch::Quads(keys) => unsafe { wide::quads::hash_groups(keys, from, tweaks, offsets, x, y) },
         }
     }
 
@@ -177,10 +196,15 @@ impl Batch {
             }
             // SAFETY: the variant is built only with the token of its instructions.
             #[cfg(target_arch = "x86_64")]
-            Batch::Vaes(keys) if share == 1 && skip == 0 => unsafe { vaes::hash_each_alone(keys, first, x, y) },
+            Batch::Pairs(keys) if share == 1 && skip == 0 => unsafe { wide::pairs::hash_each_alone(keys, first, x, y) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Batch::Quads(keys) if share == 1 && skip == 0 => unsafe { wide::quads::hash_each_alone(keys, first, x, y) },
             // SAFETY: the variants are built only with the token of AES-NI.
             #[cfg(target_arch = "x86_64")]
-            Batch::AesNi(keys) | Batch::Vaes(keys) => unsafe { aesni::hash_each(keys, first, share, skip, x, y) },
+            Batch::AesNi(keys) | Batch::Pairs(keys) | Batch::Quads(keys) => unsafe {
+                aesni::hash_each(keys, first, share, skip, x, y)
+            },
         }
     }
 
@@ -200,7 +224,10 @@ impl Batch {
             Batch::AesNi(keys) => unsafe { aesni::half_tree_level(keys, g, nodes, fix_at, fix) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Batch::Vaes(keys) => unsafe { vaes::half_tree_level(keys, g, nodes, fix_at, fix) },
+            Batch::Pairs(keys) => unsafe { wide::pairs::half_tree_level(keys, g, nodes, fix_at, fix) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Batch::Quads(keys) => unsafe { wide::quads::half_tree_level(keys, g, nodes, fix_at, fix) },
         }
     }
 }
