@@ -49,7 +49,10 @@ impl CoeffsToSlots {
         let chain = params.chain();
         let direction = Direction::CoeffsToSlots;
         let slots = group.as_ref().map_or(params.slots(), |group| group.slots());
-        let layers = DftFactors::even_layers(direction, slots, chain.cts.len());
+        let layers = match params.literal().cts_layers {
+            layers if group.is_none() && !layers.is_empty() => layers.to_vec(),
+            _ => DftFactors::even_layers(direction, slots, chain.cts.len()),
+        };
         // Real and imaginary parts are computed as w ± w̄, twice the wanted values.
         let map = DftFactors::new(direction, slots, &layers, scaling / 2.0)?;
         // The ciphertext is read as u/q_0, at scale q_0. The factors share the ratio to the target.

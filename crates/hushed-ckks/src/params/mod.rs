@@ -63,6 +63,9 @@ pub struct CkksLiteral {
     pub wide_square: bool,
     /// Levels of CoeffsToSlots.
     pub cts: PrimeGroup,
+    /// Butterfly layers of each factor of CoeffsToSlots over all slots, in order of application; none for nearly equal
+    /// factors. The first factor is applied to a raised ciphertext, whose key switches have one digit.
+    pub cts_layers: &'static [usize],
     /// Special primes of key switching.
     pub special: PrimeGroup,
     /// Bits of the first special prime, p0, if it differs from the others: the ephemeral secret sees q0·p0.
@@ -374,6 +377,7 @@ mod tests {
         for (params, bits, levels) in [
             (CkksParams::n16_boot().unwrap(), 1680.0, 14),
             (CkksParams::n16_boot_precise().unwrap(), 1660.0, 14),
+            (CkksParams::n16_boot_fast().unwrap(), 1640.0, 14),
             (CkksParams::n15_boot().unwrap(), 840.0, 3),
             (CkksParams::n15_shallow().unwrap(), 840.0, 16),
             (CkksParams::n14_shallow().unwrap(), 390.0, 6),
@@ -391,6 +395,7 @@ mod tests {
         use hushed_rlwe::hybrid::Gadget;
         for (params, digits) in [
             (CkksParams::n16_boot().unwrap(), 4),
+            (CkksParams::n16_boot_fast().unwrap(), 4),
             (CkksParams::n15_boot().unwrap(), 8),
             (CkksParams::n15_shallow().unwrap(), 6),
             (CkksParams::n14_shallow().unwrap(), 4),
@@ -465,6 +470,7 @@ mod tests {
             eval_mod: PrimeGroup::new(8, 26),
             wide_square: false,
             cts: PrimeGroup::new(1, 30),
+            cts_layers: &[],
             special: PrimeGroup::new(1, 40),
             p0_bits: None,
             log_scale: 40,

@@ -6,6 +6,7 @@
 //! |---|---|---|---|---|---|---|---|---|
 //! | `n16-boot-14x40` | 50 | 3×40 | 14×40 | 8×50 | 3×50 | 8×50 to 12×50 | 1680 | 1684 |
 //! | `n16-boot-14x40-precise` | 50 | 3×40 | 14×40 | 6×50, 2×30, 45 | 3×50 | 7×50 to 12×50 | 1660 | 1684 |
+//! | `n16-boot-14x35` | 45 | 3×35 | 14×35 | 8×50 | 4×50 | 8×50 to 12×50 | 1640 | 1684 |
 //! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 46, 2×32 | 840 | 841 |
 //! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
 //! | `n14-shallow-6x40` | 50 | – | 6×40 | – | – | 2×50 | 390 | 417 |
@@ -13,6 +14,9 @@
 //! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: after a bootstrap with full slots the
 //! worst slot has one bit more than with `n16-boot-14x40` ([`MEASURED`]), at the price of larger keys and slower first
 //! steps.
+//!
+//! `n16-boot-14x35` has levels of 35 bits, so a bootstrap has room for a fourth factor of CoeffsToSlots: it is faster,
+//! and every rescale adds an error that is 2^5 times as large.
 //!
 //! The sum is the largest for any key. Keys for the whole chain have room for eight special primes (seven in the
 //! precise set), those for shorter ciphertexts for up to twelve
@@ -31,16 +35,26 @@ use super::{CkksLiteral, CkksParams, PrimeGroup};
 use crate::error::CkksParamsError;
 
 /// Names of the presets, for [`CkksParams::preset`].
-pub const PRESETS: &[&str] =
-    &["n16-boot-14x40", "n16-boot-14x40-precise", "n15-boot-3x40", "n15-shallow-16x40", "n14-shallow-6x40"];
+pub const PRESETS: &[&str] = &[
+    "n16-boot-14x40",
+    "n16-boot-14x40-precise",
+    "n16-boot-14x35",
+    "n15-boot-3x40",
+    "n15-shallow-16x40",
+    "n14-shallow-6x40",
+];
 
 /// Names of the presets without bootstrapping, the cheapest first.
 pub const SHALLOW: &[&str] = &["n14-shallow-6x40", "n15-shallow-16x40"];
 
 /// Bits left after a bootstrap of full slots, uniform in the unit square: in the worst slot and on average. Measured
 /// once (docs/benchmarks.md), not computed. Only `certified_bits` is promised.
-const MEASURED: [(&str, [f64; 2]); 3] =
-    [("n16-boot-14x40", [16.4, 20.2]), ("n16-boot-14x40-precise", [17.5, 20.3]), ("n15-boot-3x40", [15.3, 19.9])];
+const MEASURED: [(&str, [f64; 2]); 4] = [
+    ("n16-boot-14x40", [16.4, 20.2]),
+    ("n16-boot-14x40-precise", [17.5, 20.3]),
+    ("n16-boot-14x35", [15.0, 18.5]),
+    ("n15-boot-3x40", [15.3, 19.9]),
+];
 
 /// The measurement for the preset of this name.
 pub(super) fn measured_bits(name: &str) -> Option<[f64; 2]> {
@@ -57,6 +71,7 @@ const N16_BOOT: CkksLiteral = CkksLiteral {
     eval_mod: PrimeGroup::new(8, 50),
     wide_square: false,
     cts: PrimeGroup::new(3, 50),
+    cts_layers: &[],
     special: PrimeGroup::new(12, 50),
     p0_bits: None,
     log_scale: 40,
@@ -64,6 +79,17 @@ const N16_BOOT: CkksLiteral = CkksLiteral {
 };
 
 const N16_PRECISE: CkksLiteral = CkksLiteral { name: "n16-boot-14x40-precise", wide_square: true, ..N16_BOOT };
+
+const N16_FAST: CkksLiteral = CkksLiteral {
+    name: "n16-boot-14x35",
+    q0_bits: 45,
+    stc: PrimeGroup::new(3, 35),
+    levels: PrimeGroup::new(14, 35),
+    cts: PrimeGroup::new(4, 50),
+    cts_layers: &[5, 4, 3, 3],
+    log_scale: 35,
+    ..N16_BOOT
+};
 
 const N15_SHALLOW: CkksLiteral = CkksLiteral {
     name: "n15-shallow-16x40",
@@ -74,6 +100,7 @@ const N15_SHALLOW: CkksLiteral = CkksLiteral {
     eval_mod: PrimeGroup::NONE,
     wide_square: false,
     cts: PrimeGroup::NONE,
+    cts_layers: &[],
     special: PrimeGroup::new(3, 50),
     p0_bits: None,
     log_scale: 40,
@@ -97,6 +124,7 @@ impl CkksParams {
         match name {
             "n16-boot-14x40" => Self::n16_boot(),
             "n16-boot-14x40-precise" => Self::n16_boot_precise(),
+            "n16-boot-14x35" => Self::n16_boot_fast(),
             "n15-boot-3x40" => Self::n15_boot(),
             "n15-shallow-16x40" => Self::n15_shallow(),
             "n14-shallow-6x40" => Self::n14_shallow(),
@@ -114,6 +142,11 @@ impl CkksParams {
         Self::new(N16_PRECISE)
     }
 
+    /// As [`CkksParams::n16_boot`], with levels of 35 bits and a faster bootstrap.
+    pub fn n16_boot_fast() -> Result<Arc<Self>, CkksParamsError> {
+        Self::new(N16_FAST)
+    }
+
     /// For exercising everything at real security in half the ring: N = 2^15, 3 levels after a bootstrap.
     pub fn n15_boot() -> Result<Arc<Self>, CkksParamsError> {
         Self::new(CkksLiteral {
@@ -125,6 +158,7 @@ impl CkksParams {
             eval_mod: PrimeGroup::new(8, 48),
             wide_square: false,
             cts: PrimeGroup::new(2, 48),
+            cts_layers: &[],
             special: PrimeGroup::new(3, 32),
             p0_bits: Some(46),
             log_scale: 40,
