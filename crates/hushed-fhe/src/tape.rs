@@ -26,6 +26,7 @@ pub(crate) mod scales;
 pub(crate) mod schedule;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tiles;
 pub(crate) mod values;
 
 use std::ops::Range;
@@ -128,7 +129,7 @@ pub(crate) enum Op {
     ReadAs { factor: f64 },
     /// A row of a block.
     Row { row: usize },
-    /// Some vectors of a row.
+    /// Some vectors of a block, numbered row by row.
     Cut { range: Range<usize> },
     /// A row as rows of this many vectors.
     Split { columns: usize },

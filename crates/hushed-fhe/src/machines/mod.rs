@@ -9,7 +9,6 @@
 
 mod pieces;
 mod ranges;
-pub(crate) mod rules;
 mod schedule;
 #[cfg(test)]
 mod tests;

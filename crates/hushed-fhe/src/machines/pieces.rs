@@ -1,4 +1,4 @@
-//! The pieces of work of a dry run: nodes, the wide ones in tiles of a few vectors, with what each reads and makes.
+//! The pieces of work of a dry run: the nodes of tapes in tiles, with what each reads and makes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -6,14 +6,16 @@ use std::ops::Range;
 use hushed_ckks::CkksParams;
 use hushed_model::StepId;
 
-use super::trace::{Moved, Rule, TracedNode, TracedTape};
+use super::trace::TracedTape;
 use crate::plan::Prices;
 use crate::plan::steps::{Done, operations_of, seconds};
 use crate::simulate::{Counts, Op};
 use crate::slots::REFRESH_TILE;
 use crate::tape::encoder::COLUMNS;
+use crate::tape::schedule::Placed;
+use crate::tape::{self, Node};
 
-/// Vectors of a tile: a wide node is computed that many at a time, as refreshes are.
+/// Terms of a sum that are added together, and results that are finished together.
 const TILE: usize = REFRESH_TILE;
 
 /// Work that one machine does.
@@ -57,8 +59,8 @@ impl Pieces {
         let mut clock = Clock { counts, params, prices, steps: HashMap::new(), next: 0 };
         let (mut made, mut columns) = (Pieces::default(), None);
         for tape in tapes {
-            let reads = |node: &TracedNode| node.rule == Rule::Input(COLUMNS);
-            if !tape.nodes.iter().any(reads) {
+            let reads = |node: &Node| node.op == tape::Op::Input(COLUMNS);
+            if !tape.tape.nodes.iter().any(reads) {
                 // Of masks that all layers read.
                 made.before += clock.until(tape.end);
                 continue;
@@ -70,82 +72,62 @@ impl Pieces {
     }
 
     /// Adds a tape that reads these columns; none are given to the first. Returns those that leave it.
-    fn tape(&mut self, tape: &TracedTape, columns: Option<Vec<u32>>, clock: &mut Clock<'_>) -> Vec<u32> {
+    fn tape(&mut self, traced: &TracedTape, columns: Option<Vec<u32>>, clock: &mut Clock<'_>) -> Vec<u32> {
+        let tape = &traced.tape;
         let mut values: Vec<Made> = Vec::with_capacity(tape.nodes.len());
-        for node in &tape.nodes {
-            let seconds = clock.until(node.visits);
-            let operands: Vec<&Made> = node.inputs.iter().filter_map(|&of| values.get(of)).collect();
-            let value = match (&node.rule, &columns) {
-                (Rule::Input(COLUMNS), Some(columns)) => {
+        for ((node, placed), &visits) in tape.nodes.iter().zip(&traced.schedule.nodes).zip(&traced.visits) {
+            let seconds = clock.until(visits);
+            let operands: Vec<&Made> = node.inputs.iter().filter_map(|of| values.get(of.0)).collect();
+            let value = match (&node.op, &columns) {
+                (tape::Op::Input(COLUMNS), Some(columns)) => {
                     self.before += seconds;
                     Made::Vectors(columns.clone())
                 }
-                (Rule::Input(_), _) => {
+                (tape::Op::Input(_), _) => {
                     self.before += seconds;
-                    let given: Vec<u32> = self.vectors(node).collect();
+                    let given: Vec<u32> = self.vectors(node, placed).collect();
                     self.given.extend(&given);
                     Made::Vectors(given)
                 }
-                _ => self.node(node, &operands, seconds),
+                _ => self.node((node, placed), &operands, seconds),
             };
             values.push(value);
         }
-        let outputs = values.iter().zip(&tape.nodes).filter(|(_, node)| node.rule == Rule::Output);
+        let outputs = values.iter().zip(&tape.nodes).filter(|(_, node)| node.op == tape::Op::Output);
         outputs.flat_map(|(value, _)| value.vectors()).copied().collect()
     }
 
-    fn vectors(&mut self, node: &TracedNode) -> Range<u32> {
+    fn vectors(&mut self, node: &Node, placed: &Placed) -> Range<u32> {
         let from = self.vectors.len();
-        self.vectors.resize(from + node.shape.0 * node.shape.1, node.limbs);
+        self.vectors.resize(from + node.shape.0 * node.shape.1, placed.limbs);
         from as u32..self.vectors.len() as u32
     }
 
-    fn node(&mut self, node: &TracedNode, operands: &[&Made], seconds: f64) -> Made {
+    fn node(&mut self, (node, placed): (&Node, &Placed), operands: &[&Made], seconds: f64) -> Made {
         let of: Vec<&[u32]> = operands.iter().map(|made| made.vectors()).collect();
         let count = node.shape.0 * node.shape.1;
-        let alone = |k: usize| move |of: &&[u32]| of.get(k.min(of.len().saturating_sub(1))).copied();
-        let all = || of.iter().flat_map(|of| of.iter().copied()).collect::<Vec<u32>>();
-        match &node.rule {
-            Rule::Same(moved) => {
-                let all = all();
-                return Made::Vectors(match moved {
-                    Moved::All => all,
-                    Moved::Range(range) => all.get(range.clone()).unwrap_or_default().to_vec(),
-                    Moved::Turned => {
-                        let (rows, columns) = node.shape;
-                        let at = |i: usize, j: usize| all.get(j * rows + i).copied();
-                        (0..rows).flat_map(|i| (0..columns).filter_map(move |j| at(i, j))).collect()
-                    }
-                });
+        let all = of.concat();
+        match &node.op {
+            tape::Op::Join | tape::Op::Split { .. } | tape::Op::Output => return Made::Vectors(all),
+            tape::Op::Cut { range } => return Made::Vectors(all.get(range.clone()).unwrap_or_default().to_vec()),
+            tape::Op::Row { row } => {
+                return Made::Vectors(all.into_iter().skip(row * count).take(count).collect());
             }
-            Rule::Output => return Made::Vectors(all()),
-            Rule::Each if seconds == 0.0 && of.len() == 1 && of[0].len() == count => return Made::Vectors(all()),
-            Rule::Begun => {
-                let x = operands.last().map(|made| made.vectors()).unwrap_or_default();
+            tape::Op::LinearSum { .. } => {
                 let sums = match operands.first() {
                     Some(Made::Sums(begun)) => *begun,
-                    _ => self.sum(count, node.limbs),
+                    _ => self.sum(count, placed.limbs),
                 };
-                self.terms(node, &[x], sums, seconds);
+                let x = operands.last().map(|made| made.vectors()).unwrap_or_default();
+                self.terms(placed, &[x], sums, seconds);
                 return Made::Sums(sums);
             }
-            Rule::Sum if of.iter().map(|of| of.len()).sum::<usize>() > TILE => {
-                let sums = self.sum(1, node.reads);
-                // Operands side by side, or one after the other.
-                let side = of.len() == 2 && of[0].len() == of[1].len();
-                let joined = all();
-                let of = if side { of.clone() } else { vec![joined.as_slice()] };
-                self.terms(node, &of, sums, seconds);
-                let makes = self.vectors(node);
-                self.finish(node, sums, makes.clone());
-                return Made::Vectors(makes.collect());
-            }
-            Rule::Finished => {
-                let makes = self.vectors(node);
+            tape::Op::Finished => {
+                let makes = self.vectors(node, placed);
                 if let Some(Made::Sums(sums)) = operands.first() {
                     let share = seconds / count.max(1) as f64;
                     for tile in tiles(makes.clone()) {
-                        self.finish(node, *sums, tile.clone());
+                        self.finish(placed, *sums, tile.clone());
                         if let Some(last) = self.all.last_mut() {
                             last.seconds = share * tile.len() as f64;
                         }
@@ -153,42 +135,29 @@ impl Pieces {
                 }
                 return Made::Vectors(makes.collect());
             }
+            tape::Op::DotProduct | tape::Op::Combine { .. } | tape::Op::CombineVectors { .. } | tape::Op::Total
+                if all.len() > TILE =>
+            {
+                let sums = self.sum(1, placed.reads);
+                match node.op {
+                    // Vectors with the same number.
+                    tape::Op::DotProduct => self.terms(placed, &of, sums, seconds),
+                    _ => self.terms(placed, &[&all], sums, seconds),
+                }
+                let makes = self.vectors(node, placed);
+                self.finish(placed, sums, makes.clone());
+                return Made::Vectors(makes.collect());
+            }
+            // Nothing is computed.
+            _ if seconds == 0.0 && of.len() == 1 && all.len() == count => return Made::Vectors(all),
             _ => {}
         }
-        let makes = self.vectors(node);
-        let columns = node.shape.1.max(1);
-        // The vectors that vector k is made of.
-        let sources = |k: usize| -> Vec<u32> {
-            let from = |of: &[u32], range: Range<usize>| of.get(range).unwrap_or_default().to_vec();
-            let grid = |of: &[u32], column: usize, wide: usize| {
-                of.iter().copied().skip(column).step_by(wide.max(1)).collect::<Vec<u32>>()
-            };
-            match &node.rule {
-                Rule::Each => of.iter().filter_map(alone(k)).collect(),
-                Rule::Pairs => of.iter().flat_map(|of| from(of, 2 * k..(2 * k + 2).min(of.len()))).collect(),
-                Rule::Parts => of.iter().filter_map(alone(k / 2)).collect(),
-                Rule::Rows => of.iter().filter_map(alone(k / columns)).collect(),
-                Rule::Grid if of.len() == 2 => {
-                    let left = grid(of[0], k / columns, node.shape.0);
-                    left.into_iter().chain(grid(of[1], k % columns, columns)).collect()
-                }
-                _ => all(),
-            }
-        };
-        let whole = matches!(node.rule, Rule::All | Rule::Sum) || count <= TILE;
-        let tiles = if whole { vec![makes.clone()] } else { tiles(makes.clone()).collect() };
-        for tile in tiles {
-            let within = (tile.start - makes.start) as usize..(tile.end - makes.start) as usize;
-            let share = within.len() as f64 / count.max(1) as f64;
-            let mut reads: Vec<u32> = match node.rule {
-                Rule::Linear => all(),
-                _ => within.flat_map(sources).collect(),
-            };
-            reads.sort_unstable();
-            reads.dedup();
-            let (finishes, adds) = (None, None);
-            self.all.push(Piece { seconds: share * seconds, reads, limbs: node.reads, finishes, adds, makes: tile });
-        }
+        let makes = self.vectors(node, placed);
+        let mut reads = all;
+        reads.sort_unstable();
+        reads.dedup();
+        let (finishes, adds) = (None, None);
+        self.all.push(Piece { seconds, reads, limbs: placed.reads, finishes, adds, makes: makes.clone() });
         Made::Vectors(makes.collect())
     }
 
@@ -198,7 +167,7 @@ impl Pieces {
     }
 
     /// Pieces that add terms of vectors with the same number to sums.
-    fn terms(&mut self, node: &TracedNode, of: &[&[u32]], sums: u32, seconds: f64) {
+    fn terms(&mut self, placed: &Placed, of: &[&[u32]], sums: u32, seconds: f64) {
         let count = of.first().map_or(0, |of| of.len());
         let share = seconds / count.max(1) as f64;
         for tile in tiles(0..count as u32) {
@@ -209,7 +178,7 @@ impl Pieces {
             self.all.push(Piece {
                 seconds: share * tile.len() as f64,
                 reads,
-                limbs: node.reads,
+                limbs: placed.reads,
                 finishes: None,
                 adds: Some(sums),
                 makes: 0..0,
@@ -217,9 +186,9 @@ impl Pieces {
         }
     }
 
-    fn finish(&mut self, node: &TracedNode, sums: u32, makes: Range<u32>) {
+    fn finish(&mut self, placed: &Placed, sums: u32, makes: Range<u32>) {
         let finishes = Some((sums, makes.len()));
-        self.all.push(Piece { seconds: 0.0, reads: Vec::new(), limbs: node.reads, finishes, adds: None, makes });
+        self.all.push(Piece { seconds: 0.0, reads: Vec::new(), limbs: placed.reads, finishes, adds: None, makes });
     }
 }
 

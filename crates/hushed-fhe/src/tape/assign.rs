@@ -26,18 +26,30 @@ pub(crate) fn assign<S: Slots>(tape: &mut Tape, on: &S, limits: &Limits<'_>) -> 
         nodes.push(Placed { reads: level.reads, limbs: level.limbs, refresh, ..Placed::default() });
     }
     scales(tape, on, (&found, limits), &mut nodes)?;
+    let readers = readers(tape, &mut nodes);
+    let spills = spills(tape, &phases, &nodes, &readers);
+    Ok(Schedule { hoists: hoists(tape), nodes, spills })
+}
+
+/// The readers of each node, from which follow when it is released and whether it is taken apart.
+fn readers(tape: &Tape, nodes: &mut [Placed]) -> Vec<Vec<usize>> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (i, node) in tape.nodes.iter().enumerate() {
         for id in &node.inputs {
-            nodes[id.0].last = Some(i);
             readers[id.0].push(i);
         }
     }
     for (placed, readers) in nodes.iter_mut().zip(&readers) {
+        placed.last = readers.last().copied();
         placed.taken_apart = taken_apart(tape, readers);
     }
-    let spills = spills(tape, &phases, &nodes, &readers);
-    Ok(Schedule { hoists: hoists(tape), nodes, spills })
+    readers
+}
+
+/// The schedule of nodes that have their levels and scales: when they are released, and what is decomposed once.
+pub(super) fn released(tape: &Tape, mut nodes: Vec<Placed>) -> Schedule {
+    readers(tape, &mut nodes);
+    Schedule { hoists: hoists(tape), nodes, spills: BTreeMap::new() }
 }
 
 /// Whether each of these takes other rows, or the vectors that follow those of the one before.

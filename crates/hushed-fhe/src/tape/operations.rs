@@ -224,13 +224,17 @@ impl<S: Slots> Work<'_, S> {
             Op::Cut { range } => {
                 if self.placed(node.inputs[0].0)?.taken_apart
                     && let Some(Held::Block(x)) = values.get_mut(&node.inputs[0])
-                    && let Some(row) =
-                        Arc::get_mut(x).and_then(|x| x.first_mut()).filter(|row| row.len() >= range.len())
+                    && let Some([row]) = Arc::get_mut(x).map(Vec::as_mut_slice)
+                    && row.len() >= range.len()
                 {
                     return block(vec![row.drain(..range.len()).collect()]);
                 }
                 let x = self.take(values, i, 0)?;
-                block(vec![x[0].get(range.clone()).ok_or(PackingError::Mismatch)?.to_vec()])
+                let cut: Vec<S::Value> = x.iter().flatten().take(range.end).skip(range.start).cloned().collect();
+                if cut.len() != range.len() {
+                    return Err(PackingError::Mismatch.into());
+                }
+                block(vec![cut])
             }
             Op::Split { columns } => {
                 let x = self.owned(values, i, 0, reads)?.into_iter().flatten().collect();

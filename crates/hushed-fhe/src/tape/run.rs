@@ -10,10 +10,10 @@ use rayon::prelude::*;
 use super::assign::assign;
 use super::levels::{Heights, Limits, Outputs};
 use super::schedule::{Placed, Schedule};
+use super::tiles::tiled;
 use super::values::{Held, Rows, each, owned, owned_rows};
 use super::{NodeId, Op, Tape};
 use crate::error::FheError;
-use crate::machines::rules;
 use crate::machines::trace::TracedTape;
 use crate::packing::PackingError;
 use crate::slots::Slots;
@@ -105,32 +105,34 @@ pub(crate) fn computed<S: Slots>(
         Some((name, (on.limbs(first), on.scale(first))))
     };
     let limits = Limits { heights, inputs: inputs.iter().filter_map(place).collect(), outputs, spilled };
-    let schedule = assign(&mut tape, on, &limits)?;
+    let mut schedule = assign(&mut tape, on, &limits)?;
+    let tracing = on.visit().is_some();
+    if tracing {
+        (tape, schedule) = tiled(tape, &schedule)?;
+    }
     let mut values: BTreeMap<NodeId, Held<S>> = BTreeMap::new();
     for (i, node) in tape.nodes.iter().enumerate() {
         if let Op::Input(name) = node.op {
             values.insert(NodeId(i), Held::row(inputs.remove(name).ok_or(PackingError::Mismatch)?));
         }
     }
-    let mut traced = on.visit().map(|_| Vec::with_capacity(tape.nodes.len()));
+    let mut visits = Vec::new();
     let watch = &mut |id: NodeId, held: &Held<S>| {
-        if let (Some(traced), Some(placed), Some(visits)) = (&mut traced, schedule.nodes.get(id.0), on.visit()) {
-            traced.extend(rules::traced(&tape, id.0, placed, visits));
-        }
+        visits.extend(on.visit());
         match (tape.shown.iter().position(|shown| *shown == id), held) {
             (Some(number), Held::Block(rows)) => look(number, rows.first().map(Vec::as_slice).unwrap_or_default()),
             _ => Ok(()),
         }
     };
     Local(on).run(&tape, &schedule, 0..tape.nodes.len(), &mut values, watch)?;
-    if let (Some(nodes), Some(end)) = (traced, on.visit()) {
-        on.trace(TracedTape { nodes, end });
-    }
     let mut made = Vec::new();
     for (i, _) in tape.nodes.iter().enumerate().filter(|(_, node)| node.op == Op::Output) {
         if let Some(Held::Block(rows)) = values.remove(&NodeId(i)) {
             made.extend(owned_rows(rows).into_iter().flatten());
         }
+    }
+    if let (true, Some(end)) = (tracing, on.visit()) {
+        on.trace(TracedTape { tape, schedule, visits, end });
     }
     Ok(made)
 }

@@ -162,7 +162,7 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
                     [a, b] => a.iter().zip(b).map(|(a, b)| a + times_i(*b) * sign).collect(),
                     _ => two[0].clone(),
                 };
-                vec![of(0)?[0].chunks(2).map(pair).collect()]
+                vec![of(0)?.concat().chunks(2).map(pair).collect()]
             }
             Op::Parts { width } => {
                 let part = |v: &Vec<Complex64>, part: fn(&Complex64) -> f64| v.iter().map(|z| part(z).into()).collect();
@@ -172,8 +172,8 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
             Op::Real => each(&|_, _, z| z.re.into())?,
             Op::ReadAs { factor } => each(&|_, _, z| z * *factor)?,
             Op::Row { row } => vec![of(0)?[*row].clone()],
-            Op::Cut { range } => vec![of(0)?[0][range.clone()].to_vec()],
-            Op::Split { columns } => of(0)?[0].chunks(*columns).map(<[_]>::to_vec).collect(),
+            Op::Cut { range } => vec![of(0)?.concat()[range.clone()].to_vec()],
+            Op::Split { columns } => of(0)?.concat().chunks(*columns).map(<[_]>::to_vec).collect(),
             Op::Join => vec![all().flatten().flatten().cloned().collect()],
             Op::Turn => {
                 let x = of(0)?;

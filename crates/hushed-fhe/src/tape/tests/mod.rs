@@ -4,6 +4,7 @@ mod answer;
 mod attention;
 mod exact;
 mod norm;
+mod tiles;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
