@@ -248,17 +248,19 @@ unsafe fn hash_each_alone<R: Register>(keys: &[Four], first: u64, x: &[Block], y
             padded[..x.len()].copy_from_slice(x);
         }
         let keys = &keys[chunk * each / 4..];
+        let mut fours = [&keys[0]; REGS];
+        for (i, four) in fours.iter_mut().enumerate() {
+            *four = &keys[(i * R::BLOCKS / 4).min(keys.len() - 1)];
+        }
         let tweak = first.wrapping_add((chunk * each) as u64);
         // SAFETY: guaranteed by the caller; the last keys of a batch are repeated, and a register of keys is a part of
         // four.
         unsafe {
             let m = relabelled::<R, REGS>(if whole { x } else { &padded }, R::zero(), tweak, 1);
             let mut s = m;
-            #[expect(clippy::needless_range_loop, reason = "a round of keys that are in several places")]
             for round in 0..11 {
-                for (i, s) in s.iter_mut().enumerate() {
-                    let four = &keys[(i * R::BLOCKS / 4).min(keys.len() - 1)][round];
-                    *s = step(*s, round, R::load(four.as_ptr().add(i * R::BLOCKS % 4)));
+                for (i, (s, four)) in s.iter_mut().zip(fours).enumerate() {
+                    *s = step(*s, round, R::load(four[round].as_ptr().add(i * R::BLOCKS % 4)));
                 }
             }
             for (s, m) in s.iter_mut().zip(&m) {
@@ -311,11 +313,12 @@ unsafe fn half_tree_level<R: Register>(
             }
             let mut s = m;
             permute(&k, &mut s);
-            for (i, (s, (m, p))) in s.iter().zip(m.iter().zip(&p)).enumerate() {
+            let children = nodes[2 * begin..2 * end].chunks_exact_mut(2 * R::BLOCKS);
+            for (children, (s, (m, p))) in children.zip(s.iter().zip(m.iter().zip(&p))) {
                 let left = s.xor(*m);
                 left_sum = left_sum.xor(left);
                 all_sum = all_sum.xor(*p);
-                store(&R::in_turn(left, left.xor(*p)), &mut nodes[2 * (begin + i * R::BLOCKS)..]);
+                store(&R::in_turn(left, left.xor(*p)), children);
             }
             end = begin;
         }
