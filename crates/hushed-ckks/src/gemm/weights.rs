@@ -6,6 +6,7 @@ use hushed_math::digits_limit;
 use zeroize::Zeroize;
 
 use super::error::GemmError;
+use crate::params::CkksParams;
 use crate::scale::Scale;
 
 /// Largest integer weight.
@@ -24,6 +25,11 @@ pub struct GemmWeights {
     factor: u64,
     scale: Scale,
     bound: f64,
+}
+
+/// What brings integers up to `whole` down to `most`.
+fn factor(whole: f64, most: u64) -> f64 {
+    (whole / most as f64).ceil().max(1.0)
 }
 
 impl GemmWeights {
@@ -58,6 +64,18 @@ impl GemmWeights {
         Self::rounded(values, rows, columns, bound, scale, digits_limit(digits))
     }
 
+    /// The digits that are enough for a model's weights: three, as precise as an f32, or two where the primes of levels
+    /// are so short that a term of narrow weights takes one multiply-add.
+    pub fn usual_digits(params: &CkksParams) -> u32 {
+        if params.literal().levels.bits <= 36 { 2 } else { 3 }
+    }
+
+    /// The factor f that [`GemmWeights::with_digits`] takes out of the scale: weights are rounded to multiples of f
+    /// over the scale.
+    pub fn common_factor(bound: f64, scale: f64, digits: u32) -> f64 {
+        factor((bound * scale).ceil(), digits_limit(digits))
+    }
+
     fn rounded(
         values: &[f64],
         rows: usize,
@@ -72,7 +90,7 @@ impl GemmWeights {
         if !(1.0..=MAX_LIMIT).contains(&whole) {
             return Err(refused);
         }
-        let factor = (whole / most as f64).ceil().max(1.0);
+        let factor = factor(whole, most);
         let limit = ((whole / factor).ceil() as u64).min(most);
         let step = scale.value() / factor;
         let mut beyond = false;

@@ -218,7 +218,8 @@ impl Subject {
         let gemm = ModularGemm::new(params);
         let scale = gemm.weight_scale(self.plain.limbs());
         let values: Vec<f64> = (0..ROWS * COLUMNS).map(|i| spread(i) / 8.0).collect();
-        let weights = GemmWeights::with_digits(&values, ROWS, COLUMNS, 0.0625, scale, 3)?;
+        let digits = GemmWeights::usual_digits(params);
+        let weights = GemmWeights::with_digits(&values, ROWS, COLUMNS, 0.0625, scale, digits)?;
         let inputs: Vec<_> = self.left.iter().cycle().take(COLUMNS).cloned().collect();
         let seconds = once(|| Ok(gemm.multiply_all(&weights, &inputs, None).map(drop)?))?;
         Ok(seconds / ((ROWS * COLUMNS) as f64 * self.limbs()))

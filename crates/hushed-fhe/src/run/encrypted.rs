@@ -3,8 +3,9 @@
 //! Levels, scales and ranges are chosen by the caller, and the same calls run in the clear in the simulator. This
 //! module decides how the operations are computed:
 //!
-//! * linear maps are one modular matrix product per prime ([`ModularGemm`]) with weights of three digits in base 256:
-//!   off by at most 2^-23 of the declared bound, the precision of an f32;
+//! * linear maps are one modular matrix product per prime ([`ModularGemm`]) with weights of three digits in base 256,
+//!   off by at most 2^-23 of the declared bound, the precision of an f32; or of two
+//!   ([`GemmWeights::usual_digits`]), off by 2^-15;
 //! * sums of products are computed in strips that stay in the cache ([`Evaluator::dot_grid`]);
 //! * refreshes take two vectors per bootstrap, and release their inputs tile by tile: at N = 2^16 a vector has as many
 //!   MiB as it has primes, and hundreds of them come at once.
@@ -25,9 +26,6 @@ use crate::ops::folded::Folded;
 use crate::run::clock::Clock;
 use crate::slots::{REFRESH_TILE, Slots};
 use hushed_lower::LinearMap;
-
-/// Base-256 digits of a weight.
-const WEIGHT_DIGITS: u32 = 3;
 
 /// Ciphertexts of one key set. Shared by threads; work goes to the caller's rayon pool, and results do not depend on
 /// its number of threads.
@@ -393,7 +391,8 @@ impl Slots for Encrypted {
     ) -> Result<EncryptedPartial, FheError> {
         let x = MemorySource::at(self.evaluator.params(), x, limbs)?;
         let scale = self.factor_scale_at(x.shape().scale, limbs, target)?;
-        let weights = GemmWeights::with_digits(&map.weights, map.rows, map.columns, map.bound, scale, WEIGHT_DIGITS)?;
+        let digits = GemmWeights::usual_digits(self.evaluator.params());
+        let weights = GemmWeights::with_digits(&map.weights, map.rows, map.columns, map.bound, scale, digits)?;
         let Some(EncryptedPartial(mut outputs)) = partial else {
             let outputs = self.gemm.product(&weights, &x, map.bias.as_deref())?;
             return Ok(EncryptedPartial(outputs));

@@ -3,6 +3,7 @@
 use std::mem::discriminant;
 use std::sync::{Mutex, PoisonError};
 
+use hushed_ckks::gemm::GemmWeights;
 use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::poly::Ladder;
 use hushed_ckks::{Ciphertext, CkksError, Complex64, Scale};
@@ -326,7 +327,9 @@ impl Slots for Simulator {
             sums.imaginary = Some(sums.rows.iter().map(|row| vec![0.0; row.len()]).collect());
         }
         if !self.counting {
-            let weights: Vec<f64> = map.weights.iter().map(|&w| rounded(w, factor)).collect();
+            // To the multiples that weights of so many digits are.
+            let step = factor / GemmWeights::common_factor(map.bound, factor, GemmWeights::usual_digits(&self.params));
+            let weights: Vec<f64> = map.weights.iter().map(|&w| rounded(w, step)).collect();
             let views: Vec<&[f64]> = x.iter().map(|x| x.slots.as_slice()).collect();
             linear::accumulate(&mut sums.rows, &weights, &views);
             if let Some(rows) = &mut sums.imaginary {
