@@ -64,7 +64,8 @@ fn linear_maps_in_blocks_are_linear_maps() {
         assert!(on.scale(whole).matches(target) && on.limbs(whole) == on.top() - 1);
         for (slot, (a, b)) in whole.values().iter().zip(blocks.values()).enumerate() {
             let terms = (0..5).map(|i| map.weights[row * 5 + i] * x[i].values()[slot]);
-            assert!((row as f64 + terms.sum::<f64>() - a).abs() < 1e-9 && (a - b).abs() < 1e-9);
+            // Weights are rounded as those of a run.
+            assert!((row as f64 + terms.sum::<f64>() - a).abs() < 1e-5 && (a - b).abs() < 1e-9);
         }
     }
     assert_eq!(on.tally().counts().total(Op::LinearTerm), 2 * 35);
