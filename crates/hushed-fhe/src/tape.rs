@@ -26,7 +26,6 @@ pub(crate) mod scales;
 pub(crate) mod schedule;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tiles;
 pub(crate) mod values;
 
 use std::ops::Range;

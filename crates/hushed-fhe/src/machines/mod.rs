@@ -9,9 +9,11 @@
 
 mod pieces;
 mod ranges;
+pub(crate) mod rules;
 mod schedule;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tiles;
 pub mod trace;
 
 use std::sync::Arc;

@@ -6,14 +6,12 @@ use std::ops::Range;
 use hushed_ckks::CkksParams;
 use hushed_model::StepId;
 
-use super::trace::TracedTape;
+use super::trace::{Moved, Rule, TracedNode, TracedTape};
 use crate::plan::Prices;
 use crate::plan::steps::{Done, operations_of, seconds};
 use crate::simulate::{Counts, Op};
 use crate::slots::REFRESH_TILE;
 use crate::tape::encoder::COLUMNS;
-use crate::tape::schedule::Placed;
-use crate::tape::{self, Node};
 
 /// Terms of a sum that are added together, and results that are finished together.
 const TILE: usize = REFRESH_TILE;
@@ -59,8 +57,8 @@ impl Pieces {
         let mut clock = Clock { counts, params, prices, steps: HashMap::new(), next: 0 };
         let (mut made, mut columns) = (Pieces::default(), None);
         for tape in tapes {
-            let reads = |node: &Node| node.op == tape::Op::Input(COLUMNS);
-            if !tape.tape.nodes.iter().any(reads) {
+            let reads = |node: &TracedNode| node.rule == Rule::Input(COLUMNS);
+            if !tape.nodes.iter().any(reads) {
                 // Of masks that all layers read.
                 made.before += clock.until(tape.end);
                 continue;
@@ -72,62 +70,72 @@ impl Pieces {
     }
 
     /// Adds a tape that reads these columns; none are given to the first. Returns those that leave it.
-    fn tape(&mut self, traced: &TracedTape, columns: Option<Vec<u32>>, clock: &mut Clock<'_>) -> Vec<u32> {
-        let tape = &traced.tape;
+    fn tape(&mut self, tape: &TracedTape, columns: Option<Vec<u32>>, clock: &mut Clock<'_>) -> Vec<u32> {
         let mut values: Vec<Made> = Vec::with_capacity(tape.nodes.len());
-        for ((node, placed), &visits) in tape.nodes.iter().zip(&traced.schedule.nodes).zip(&traced.visits) {
-            let seconds = clock.until(visits);
-            let operands: Vec<&Made> = node.inputs.iter().filter_map(|of| values.get(of.0)).collect();
-            let value = match (&node.op, &columns) {
-                (tape::Op::Input(COLUMNS), Some(columns)) => {
+        for node in &tape.nodes {
+            let seconds = clock.until(node.visits);
+            let operands: Vec<&Made> = node.inputs.iter().filter_map(|&of| values.get(of)).collect();
+            let value = match (&node.rule, &columns) {
+                (Rule::Input(COLUMNS), Some(columns)) => {
                     self.before += seconds;
                     Made::Vectors(columns.clone())
                 }
-                (tape::Op::Input(_), _) => {
+                (Rule::Input(_), _) => {
                     self.before += seconds;
-                    let given: Vec<u32> = self.vectors(node, placed).collect();
+                    let given: Vec<u32> = self.vectors(node).collect();
                     self.given.extend(&given);
                     Made::Vectors(given)
                 }
-                _ => self.node((node, placed), &operands, seconds),
+                _ => self.node(node, &operands, seconds),
             };
             values.push(value);
         }
-        let outputs = values.iter().zip(&tape.nodes).filter(|(_, node)| node.op == tape::Op::Output);
+        let outputs = values.iter().zip(&tape.nodes).filter(|(_, node)| node.rule == Rule::Output);
         outputs.flat_map(|(value, _)| value.vectors()).copied().collect()
     }
 
-    fn vectors(&mut self, node: &Node, placed: &Placed) -> Range<u32> {
+    fn vectors(&mut self, node: &TracedNode) -> Range<u32> {
         let from = self.vectors.len();
-        self.vectors.resize(from + node.shape.0 * node.shape.1, placed.limbs);
+        self.vectors.resize(from + node.shape.0 * node.shape.1, node.limbs);
         from as u32..self.vectors.len() as u32
     }
 
-    fn node(&mut self, (node, placed): (&Node, &Placed), operands: &[&Made], seconds: f64) -> Made {
+    fn node(&mut self, node: &TracedNode, operands: &[&Made], seconds: f64) -> Made {
         let of: Vec<&[u32]> = operands.iter().map(|made| made.vectors()).collect();
         let count = node.shape.0 * node.shape.1;
-        let all = of.concat();
-        match &node.op {
-            tape::Op::Join | tape::Op::Split { .. } | tape::Op::Output => return Made::Vectors(all),
-            tape::Op::Cut { range } => return Made::Vectors(all.get(range.clone()).unwrap_or_default().to_vec()),
-            tape::Op::Row { row } => {
-                return Made::Vectors(all.into_iter().skip(row * count).take(count).collect());
+        let mut all = of.concat();
+        match &node.rule {
+            Rule::Same(Moved::Range(range)) => {
+                return Made::Vectors(all.get(range.clone()).unwrap_or_default().to_vec());
             }
-            tape::Op::LinearSum { .. } => {
+            Rule::Same(Moved::All) | Rule::Output => return Made::Vectors(all),
+            // Nothing is computed.
+            Rule::Own if seconds == 0.0 && of.len() == 1 && all.len() == count => return Made::Vectors(all),
+            Rule::Begun => {
+                let x = operands.last().map(|made| made.vectors()).unwrap_or_default();
                 let sums = match operands.first() {
                     Some(Made::Sums(begun)) => *begun,
-                    _ => self.sum(count, placed.limbs),
+                    _ => self.sum(count, node.limbs),
                 };
-                let x = operands.last().map(|made| made.vectors()).unwrap_or_default();
-                self.terms(placed, &[x], sums, seconds);
+                self.terms(node, &[x], sums, seconds);
                 return Made::Sums(sums);
             }
-            tape::Op::Finished => {
-                let makes = self.vectors(node, placed);
+            Rule::Sum if all.len() > TILE => {
+                let sums = self.sum(1, node.reads);
+                // Operands side by side, or one after the other.
+                let side = of.len() == 2 && of[0].len() == of[1].len();
+                let of = if side { of.clone() } else { vec![all.as_slice()] };
+                self.terms(node, &of, sums, seconds);
+                let makes = self.vectors(node);
+                self.finish(node, sums, makes.clone());
+                return Made::Vectors(makes.collect());
+            }
+            Rule::Finished => {
+                let makes = self.vectors(node);
                 if let Some(Made::Sums(sums)) = operands.first() {
                     let share = seconds / count.max(1) as f64;
                     for tile in tiles(makes.clone()) {
-                        self.finish(placed, *sums, tile.clone());
+                        self.finish(node, *sums, tile.clone());
                         if let Some(last) = self.all.last_mut() {
                             last.seconds = share * tile.len() as f64;
                         }
@@ -135,29 +143,13 @@ impl Pieces {
                 }
                 return Made::Vectors(makes.collect());
             }
-            tape::Op::DotProduct | tape::Op::Combine { .. } | tape::Op::CombineVectors { .. } | tape::Op::Total
-                if all.len() > TILE =>
-            {
-                let sums = self.sum(1, placed.reads);
-                match node.op {
-                    // Vectors with the same number.
-                    tape::Op::DotProduct => self.terms(placed, &of, sums, seconds),
-                    _ => self.terms(placed, &[&all], sums, seconds),
-                }
-                let makes = self.vectors(node, placed);
-                self.finish(placed, sums, makes.clone());
-                return Made::Vectors(makes.collect());
-            }
-            // Nothing is computed.
-            _ if seconds == 0.0 && of.len() == 1 && all.len() == count => return Made::Vectors(all),
             _ => {}
         }
-        let makes = self.vectors(node, placed);
-        let mut reads = all;
-        reads.sort_unstable();
-        reads.dedup();
+        let makes = self.vectors(node);
+        all.sort_unstable();
+        all.dedup();
         let (finishes, adds) = (None, None);
-        self.all.push(Piece { seconds, reads, limbs: placed.reads, finishes, adds, makes: makes.clone() });
+        self.all.push(Piece { seconds, reads: all, limbs: node.reads, finishes, adds, makes: makes.clone() });
         Made::Vectors(makes.collect())
     }
 
@@ -167,7 +159,7 @@ impl Pieces {
     }
 
     /// Pieces that add terms of vectors with the same number to sums.
-    fn terms(&mut self, placed: &Placed, of: &[&[u32]], sums: u32, seconds: f64) {
+    fn terms(&mut self, node: &TracedNode, of: &[&[u32]], sums: u32, seconds: f64) {
         let count = of.first().map_or(0, |of| of.len());
         let share = seconds / count.max(1) as f64;
         for tile in tiles(0..count as u32) {
@@ -178,7 +170,7 @@ impl Pieces {
             self.all.push(Piece {
                 seconds: share * tile.len() as f64,
                 reads,
-                limbs: placed.reads,
+                limbs: node.reads,
                 finishes: None,
                 adds: Some(sums),
                 makes: 0..0,
@@ -186,9 +178,9 @@ impl Pieces {
         }
     }
 
-    fn finish(&mut self, placed: &Placed, sums: u32, makes: Range<u32>) {
+    fn finish(&mut self, node: &TracedNode, sums: u32, makes: Range<u32>) {
         let finishes = Some((sums, makes.len()));
-        self.all.push(Piece { seconds: 0.0, reads: Vec::new(), limbs: placed.reads, finishes, adds: None, makes });
+        self.all.push(Piece { seconds: 0.0, reads: Vec::new(), limbs: node.reads, finishes, adds: None, makes });
     }
 }
 

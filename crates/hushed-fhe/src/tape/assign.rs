@@ -47,7 +47,7 @@ fn readers(tape: &Tape, nodes: &mut [Placed]) -> Vec<Vec<usize>> {
 }
 
 /// The schedule of nodes that have their levels and scales: when they are released, and what is decomposed once.
-pub(super) fn released(tape: &Tape, mut nodes: Vec<Placed>) -> Schedule {
+pub(crate) fn released(tape: &Tape, mut nodes: Vec<Placed>) -> Schedule {
     readers(tape, &mut nodes);
     Schedule { hoists: hoists(tape), nodes, spills: BTreeMap::new() }
 }

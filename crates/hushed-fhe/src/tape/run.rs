@@ -10,10 +10,11 @@ use rayon::prelude::*;
 use super::assign::assign;
 use super::levels::{Heights, Limits, Outputs};
 use super::schedule::{Placed, Schedule};
-use super::tiles::tiled;
 use super::values::{Held, Rows, each, owned, owned_rows};
 use super::{NodeId, Op, Tape};
 use crate::error::FheError;
+use crate::machines::rules;
+use crate::machines::tiles::tiled;
 use crate::machines::trace::TracedTape;
 use crate::packing::PackingError;
 use crate::slots::Slots;
@@ -116,9 +117,11 @@ pub(crate) fn computed<S: Slots>(
             values.insert(NodeId(i), Held::row(inputs.remove(name).ok_or(PackingError::Mismatch)?));
         }
     }
-    let mut visits = Vec::new();
+    let mut traced = Vec::new();
     let watch = &mut |id: NodeId, held: &Held<S>| {
-        visits.extend(on.visit());
+        if let (true, Some(placed), Some(visits)) = (tracing, schedule.nodes.get(id.0), on.visit()) {
+            traced.extend(rules::traced(&tape, id.0, placed, visits));
+        }
         match (tape.shown.iter().position(|shown| *shown == id), held) {
             (Some(number), Held::Block(rows)) => look(number, rows.first().map(Vec::as_slice).unwrap_or_default()),
             _ => Ok(()),
@@ -132,7 +135,7 @@ pub(crate) fn computed<S: Slots>(
         }
     }
     if let (true, Some(end)) = (tracing, on.visit()) {
-        on.trace(TracedTape { tape, schedule, visits, end });
+        on.trace(TracedTape { nodes: traced, end });
     }
     Ok(made)
 }

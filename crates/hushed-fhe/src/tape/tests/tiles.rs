@@ -1,8 +1,8 @@
 //! A tape in tiles is the tape.
 
 use super::*;
+use crate::machines::tiles::tiled;
 use crate::slots::REFRESH_TILE;
-use crate::tape::tiles::tiled;
 
 /// The first layer of a subject, placed, and the same in tiles.
 fn both(subject: &Subject, on: &Simulator, hidden: bool) -> ([(Tape, Schedule); 2], BTreeMap<&'static str, Block>) {

@@ -16,7 +16,7 @@ const MOST: usize = 4 * REGS;
 macro_rules! compiled {
     ($name:ident, $register:ty, $features:literal) => {
         pub(super) mod $name {
-            use super::*;
+            use super::{Block, Four, GROUP, LevelSums, Rounds, Tweaks};
 
             #[target_feature(enable = $features)]
             pub(in super::super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
@@ -64,8 +64,8 @@ macro_rules! compiled {
     };
 }
 
-compiled!(pairs, Pair, "avx2,aes,vaes");
-compiled!(quads, Quad, "avx512f,avx512bw,aes,vaes");
+compiled!(pairs, super::Pair, "avx2,aes,vaes");
+compiled!(quads, super::Quad, "avx512f,avx512bw,aes,vaes");
 
 /// `N` registers from the front of `blocks`.
 ///

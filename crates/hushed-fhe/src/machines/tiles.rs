@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::assign::released;
-use super::functions::SlotFunction;
-use super::schedule::{Placed, Schedule};
-use super::{Mark, Node, NodeId, Op, Tape};
 use crate::error::FheError;
 use crate::packing::PackingError;
 use crate::slots::REFRESH_TILE;
+use crate::tape::assign::released;
+use crate::tape::functions::SlotFunction;
+use crate::tape::schedule::{Placed, Schedule};
+use crate::tape::{Mark, Node, NodeId, Op, Tape};
 
 /// Vectors of a tile: as many as are refreshed together.
 const TILE: usize = REFRESH_TILE;
