@@ -450,6 +450,10 @@ impl<S: Shares> Pass<'_, S> {
                 let y = maximum(on, &y, &x.rows, x.width, padded)?;
                 return Ok(Acts::new(y, LINEAR, rows, x.width));
             }
+            if how == Pool::Mean && x.norm.is_none() {
+                let what = "the mean of rows that no norm has made";
+                return Err(RunError::Unsupported { site: step.id.to_string(), what });
+            }
             // Before the norm's gain and offset: γ∘mean(y) + β is the mean of γ∘y + β.
             let y = pool(on, &x.share, &x.rows, x.width, how, padded)?;
             let mut pooled = Acts::new(y, x.format, rows, x.width);
