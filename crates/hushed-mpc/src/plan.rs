@@ -18,8 +18,9 @@ use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
 use serde::Serialize;
 
+use crate::circuit::answer::open_places;
 use crate::circuit::cache::Cache;
-use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens, tokens_of_rows};
+use crate::circuit::token::{Adds, next_tokens, predicts_tokens, tokens_of_rows};
 use crate::weights::factors::factors_of;
 use crate::{Answers, Counting, Index, Input, Prefix, RunError, SessionTerms, Terms, Wanted, open, run, search};
 use memory::Memory;
@@ -247,9 +248,9 @@ impl Plan {
         let mut counting = Counting::over(link)?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let logits = run(&mut counting, program, &input, |_, _| ())?;
-        match answers.top() {
-            Some(top) => drop(open_largest(&mut counting, &logits, Adds::default(), top)?),
-            None => drop(open(&mut counting, &logits, None)?),
+        match answers {
+            Answers::Logits => drop(open(&mut counting, &logits, None)?),
+            _ => drop(open_places(&mut counting, &logits, answers)?),
         }
         let opened = Opened::Classes { answers, classes };
         Ok(Plan::of(program, counting, 0, tokens, terms, opened))
@@ -282,7 +283,7 @@ impl Plan {
         let SessionTerms { terms, link } = terms.into();
         let top = answers.top().ok_or_else(|| RunError::Unsupported {
             site: "the answer".to_owned(),
-            what: "logits: the model is not a classifier",
+            what: "logits, or what is above a threshold: the model is not a classifier",
         })?;
         let Before { public, held, ahead, drafts } = before.into();
         let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));

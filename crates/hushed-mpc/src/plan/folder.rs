@@ -139,10 +139,13 @@ pub enum PlanError {
     #[error("only models that generate text take a public prefix")]
     NoPrefix,
     /// The model does not have what is to be opened.
-    #[error(
-        "the model cannot open {0}: logits needs a classifier, label and top:K a head of several numbers, at least K of them, fewer bits a model whose embeddings have length one"
-    )]
-    OtherAnswers(Answers),
+    #[error("the model cannot open {answers}: {needs}")]
+    OtherAnswers {
+        /// What was asked for.
+        answers: Answers,
+        /// What it needs.
+        needs: &'static str,
+    },
     /// Several texts to continue.
     #[error("one text is continued at a time: give one number of tokens")]
     OneText,
@@ -257,8 +260,6 @@ pub(super) fn public_of(folder: &Path) -> Result<Public, ModelError> {
 pub(super) fn opened(public: &Public, request: &Request) -> Result<Answers, PlanError> {
     let outputs = Model::shapes_only(public).body.outputs();
     let answers = Answers::of_model(request.answers, public, outputs);
-    match answers.suits(public, outputs) {
-        true => Ok(answers),
-        false => Err(PlanError::OtherAnswers(answers)),
-    }
+    answers.suits(public, outputs).map_err(|needs| PlanError::OtherAnswers { answers, needs })?;
+    Ok(answers)
 }

@@ -57,17 +57,7 @@ impl Server {
         }
         let logits = model.body.outputs();
         let answers = Answers::of_model(config.answers, &model.public, logits);
-        if !answers.suits(&model.public, logits) {
-            return Err(ServeError::OtherAnswers { answers });
-        }
-        // The largest of several logits that may all be right, or of several values, is no answer.
-        if !model.public.config.exclusive && answers != Answers::Logits {
-            return Err(RunError::Unsupported {
-                site: "head".to_owned(),
-                what: "classes of which several or none may be right, or values (problem_type), whose largest is no answer; start it with --answers logits",
-            }
-            .into());
-        }
+        answers.suits(&model.public, logits).map_err(|needs| ServeError::OtherAnswers { answers, needs })?;
         let charge = answers.charge(logits);
         if charge > config.max_texts {
             return Err(ServeError::LessThanAnAnswer { charge, limit: config.max_texts });

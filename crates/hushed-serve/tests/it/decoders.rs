@@ -191,7 +191,10 @@ fn corpus() -> Vec<Vec<u8>> {
 #[test]
 fn control_messages_come_back() {
     assert!(Hello::decode(&hello().encode()) == Ok(hello()));
-    assert_eq!(Reply::decode(&Reply::Welcome(welcome()).encode()), Ok(Reply::Welcome(welcome())));
+    for answers in [welcome().answers, Answers::Label, Answers::Logits, Answers::Bits(8), Answers::Above(300)] {
+        let reply = Reply::Welcome(Welcome { answers, ..welcome() });
+        assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+    }
     for refusal in refusals() {
         let reply = Reply::Refused(refusal);
         assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
@@ -271,7 +274,7 @@ fn impossible_fields_are_refused() {
     assert_eq!(fault(&|b| b[115] = b' '), token);
     assert_eq!(fault(&|b| b.push(0)), Some(WireFault::Trailing));
 
-    for answers in [Answers::Top(0), Answers::Top(101)] {
+    for answers in [Answers::Top(0), Answers::Top(101), Answers::Above(0), Answers::Above(1000)] {
         let reply = Reply::Welcome(Welcome { answers, ..welcome() });
         let fault = WireFault::Undefined { field: "answers" };
         assert_eq!(Reply::decode(&reply.encode()), Err(fault));
