@@ -1,6 +1,9 @@
 //! `hushed check`: is a folder supported? Every reason why not, at once: first what its files say, then whether its
 //! numbers fit.
 
+#[cfg(test)]
+mod table;
+
 use std::path::PathBuf;
 
 use hushed_model::{ChatError, Graph, Model, ProblemType, Summary, Task, counted, folder};
@@ -182,7 +185,7 @@ fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
     let what = match (s.task, s.problem_type) {
         ("classify", _) if s.labels.as_ref().is_some_and(|labels| labels.len() == 1) => "the score, one number",
         ("classify", Some(ProblemType::MultiLabel)) => {
-            "each label whose probability is above a threshold (serve --answers above:P; one half without it)"
+            "each label whose probability is above one half, or above P with serve --answers above:P"
         }
         ("classify", Some(ProblemType::Regression)) => {
             "the values, with serve --answers logits: the largest is no answer (problem_type)"

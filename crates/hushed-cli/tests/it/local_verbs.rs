@@ -346,7 +346,7 @@ fn check_speaks_of_each_protocol() {
     std::fs::write(&path, config.to_string()).expect("a file");
     let text = shown();
     assert!(text.contains("- warning: config.json: the field `a_new_field` is unknown"), "{text}");
-    assert!(text.contains("- 2pc: each label whose probability is above a threshold"), "{text}");
+    assert!(text.contains("- 2pc: each label whose probability is above one half"), "{text}");
     let checked = json_lines(&hushed(&["check", &dir, "--json"]).stdout);
     let problem_type = &checked.last().expect("a row")["model"]["problem_type"];
     assert_eq!(problem_type, "multi_label_classification", "{checked:?}");
