@@ -14,6 +14,7 @@ use hushed_twopc::{Ctx, Link, TwopcError};
 
 use super::{Protocol, RunError};
 use crate::circuit::function;
+use crate::circuit::pool::SHARE_FRAC;
 use crate::circuit::scores::LARGER;
 use crate::formats::{
     ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INNER, INVERSE, KEY_BITS, LINEAR, LOGIT, MASKED,
@@ -73,7 +74,7 @@ fn numbers() -> String {
         ),
         hushed_twopc::func::describe(),
         function::describe(),
-        format!("prefix={MAX_KEYS},{KEY_BITS} tokens={SHORT},{MAX_TOKENS}"),
+        format!("prefix={MAX_KEYS},{KEY_BITS} tokens={SHORT},{MAX_TOKENS} mean={SHARE_FRAC}"),
         format!(
             "{:?} {:?}",
             hushed_twopc::he::price::PRICES,

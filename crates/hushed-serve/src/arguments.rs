@@ -85,7 +85,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "N", default_value_t = MAX_WAITING, env = "HUSHED_MAX_WAITING")]
     pub max_waiting: usize,
 
-    /// Maximum tokens per text, below the model's own limit
+    /// Maximum tokens per text, below the model's own limit [default: at most 512; of a text that is continued 256,
+    /// answer included, and 1024 is the most]
     #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS")]
     pub max_tokens: Option<usize>,
 

@@ -15,7 +15,7 @@ use crate::formats::{ACTIVATION, LINEAR, MAIN, MAX_TOKENS, MAXIMUM};
 use crate::shares::{Local, Shares};
 
 /// Fraction bits of 1/m, which leave that of 512 rows 13 significant ones.
-const SHARE_FRAC: u32 = 22;
+pub(crate) const SHARE_FRAC: u32 = 22;
 /// A mean is of rows that a norm has made, |x| ≤ √width: times 2^[`SHARE_FRAC`] it leaves two bits of the ring spare.
 const _: () = assert!(
     1 << (2 * (MAIN.bits() - 2 - ACTIVATION.frac - SHARE_FRAC)) > MOST_WIDTH && MAX_TOKENS <= 1 << (SHARE_FRAC - 13)

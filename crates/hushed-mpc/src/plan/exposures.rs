@@ -3,6 +3,7 @@
 use hushed_model::Program;
 use serde::Serialize;
 
+use crate::formats::SHORT;
 use crate::{Answers, Terms, Wanted};
 
 /// Something that a party sees.
@@ -65,6 +66,10 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms, opene
     match opened {
         Opened::Nearest(wanted) => list("server", search(wanted)),
         Opened::Tokens { drafts, public, .. } => {
+            list(
+                "server",
+                format!("whether a text and the answer that is asked for may have more than {SHORT} rows together"),
+            );
             if drafts {
                 list(
                     "client",

@@ -5,7 +5,7 @@ use std::path::Path;
 use hushed_model::{Model, ModelError, Public, PublicFiles, Task, counted};
 
 use super::{Before, Memory, Pace, Plan};
-use crate::formats::longest;
+use crate::formats::{MAX_KEYS, is_long, longest, usual};
 use crate::{Answers, Link, MAX_PREFIX, Prefix, RunError, Terms};
 
 /// The fewest tokens of a text with special ones: those two and one of its own.
@@ -78,7 +78,12 @@ impl Request {
         let shortest = self.tokens.iter().copied().min().unwrap_or(0);
         let head = self.head_rows(public).min(shortest.saturating_sub(1));
         let limit = public.max_tokens.saturating_sub(prefix + head);
-        let limit = limit.min(longest(generates)).saturating_sub(later);
+        // Public rows of a text that is continued count, as a row attends to them.
+        let most = match generates {
+            true => MAX_KEYS.saturating_sub(prefix + head),
+            false => longest(generates),
+        };
+        let limit = limit.min(most).saturating_sub(later);
         let taken = least..=limit + head;
         if let Some(&given) = self.tokens.iter().find(|n| !taken.contains(n)) {
             return Err(PlanError::Tokens { given, least, limit: limit + head });
@@ -170,8 +175,10 @@ impl Plan {
         let (terms, later) = (request.terms().over(request.link), request.max_tokens - 1);
         let program = Model::shapes_only(&public).program();
         let answers = opened(&public, request)?;
+        let held = rows.iter().sum::<usize>();
+        let long = is_long(held + later);
         let next = |held, rows: &[usize]| {
-            let before = Before { public: prefix, held, ahead: request.ahead > 0, ..Before::default() };
+            let before = Before { public: prefix, held, ahead: request.ahead > 0, long, ..Before::default() };
             Plan::next_tokens(&program, before, rows, terms, answers)
         };
         let first = match public.task() {
@@ -179,7 +186,6 @@ impl Plan {
             Task::Classify => Plan::classes(&program, &rows, terms, answers)?,
             Task::Embed => Plan::twopc(&program, &rows, terms, public.normalise, answers)?,
         };
-        let held = rows.iter().sum::<usize>();
         let later = (0..later).map(|i| Ok(next(held + i, &[1])?));
         let plans = std::iter::once(Ok(first)).chain(later);
         plans.map(|plan| plan.map(|plan| request.placed(plan))).collect()
@@ -241,7 +247,7 @@ impl Memory {
             Some(text) => Prefix::tokens(&public, text)?.rows().total,
             None => request.head_rows(&public),
         };
-        let tokens = public.max_tokens.saturating_sub(prefix).clamp(1, longest(public.task() == Task::Generate));
+        let tokens = public.max_tokens.saturating_sub(prefix).clamp(1, usual(public.task() == Task::Generate));
         let (program, rows) = (Model::shapes_only(&public).program(), (prefix, tokens));
         let memory = Memory::largest(&program, rows, pass.max(tokens))?;
         Ok(memory.with_later(&program, rows, request.ahead, request.draft)?)

@@ -578,6 +578,7 @@ mod tests {
                     temperature: 0,
                     seed: 0,
                     public: 0,
+                    long: false,
                 })
             };
             let next = |begins, rows| with(begins, rows, false);
@@ -655,6 +656,7 @@ mod tests {
                     temperature: 0,
                     seed: 0,
                     public: 0,
+                    long: false,
                 });
                 client.ask(&request).map_or_else(|error| error.name(), |()| "go")
             };

@@ -59,6 +59,7 @@ fn next(ahead: bool) -> Request {
         temperature: 700,
         seed: 5,
         public: 0,
+        long: false,
     })
 }
 
@@ -75,6 +76,7 @@ fn drafts(rows: u32, dropped: u16) -> Request {
         temperature: 0,
         seed: 6,
         public: 0,
+        long: false,
     })
 }
 
@@ -334,6 +336,7 @@ fn impossible_fields_are_refused() {
         temperature: MAX_TEMPERATURE,
         seed: 1 << 63,
         public: 9,
+        long: true,
     });
     let bytes = next.encode();
     assert_eq!(decode(&bytes), Ok(next.clone()));
