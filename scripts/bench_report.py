@@ -31,7 +31,7 @@ SPU = {
     "softmax_clip_960x180": ("softmax", {"rows": 960, "columns": 180}),
 }
 # Parameters that say what is computed; all others say how.
-SAME = ["n", "bits", "direction", "dimension", "k", "m", "rows", "columns", "count", "form", "degree", "layout", "inputs", "outputs", "method"]
+SAME = ["n", "bits", "direction", "dimension", "k", "m", "rows", "columns", "count", "form", "degree", "layout", "inputs", "outputs", "method", "network"]
 # The tops of the chains differ by a prime; poulpy has bits in place of levels.
 TOP = 28
 WIDTHS = {130: 2, 290: 6, 570: 13, 1280: TOP}
