@@ -65,7 +65,8 @@ class OnnxFile:
 
     def type_name(self, elem: int) -> str:
         """ONNX's name of a type of numbers."""
-        return str(self.onnx.TensorProto.DataType.Name(elem))
+        known = self.onnx.TensorProto.DataType
+        return str(known.Name(elem)) if elem in known.values() else f"of type {elem}"
 
     def inferred(self, node: Any, operands: Sequence[Union[np.ndarray, Known, None]]) -> Tuple[List[int], int]:
         """The shape and the type of its first value. ``operands`` are numbers, or shapes and types."""
