@@ -126,7 +126,8 @@ def medians(rows):
         if row.get("seconds") is None:
             continue
         name, params = SPU.get(row["name"], (row["name"], {})) if "peer" in row else (row["name"], {})
-        row = {**row, "name": name, "params": {**params, **row.get("params", {})}}
+        network = {"network": row["network"]} if "network" in row else {}
+        row = {**row, "name": name, "params": {**params, **network, **row.get("params", {})}}
         key = [row.get(k) for k in ("peer", "name", "params", "level", "kernel", "threads", "net")]
         groups.setdefault(json.dumps(key, sort_keys=True), []).append(row)
     return [{**group[0], "seconds": statistics.median(row["seconds"] for row in group)} for group in groups.values()]

@@ -26,7 +26,9 @@ def main(count):
     start = time.perf_counter()
     context.generate_galois_keys()
     keys = time.perf_counter() - start
-    layers = [(weight.T.tolist(), bias.tolist()) for weight, bias in digits.layers()]
+    # A bias is added as a ciphertext, which holds it in all slots: a plain one is added to the first ones alone, and the
+    # next map reads others.
+    layers = [(weight.T.tolist(), ts.ckks_vector(context, bias.tolist())) for weight, bias in digits.layers()]
     seconds, whole, error = [], [], 0.0
     for image in digits.images(count + 1):
         begun = time.perf_counter()
@@ -42,8 +44,8 @@ def main(count):
         error = max(error, np.abs(found - digits.clear(image)).max())
     # The first is a warm-up.
     print(json.dumps({
-        "peer": PEER, "name": "fhe-network", "threads": 1,
-        "params": {"network": "mlp", "log_n": LOG_N, "log_q": sum(BITS[:-1]), "log_p": BITS[-1], "scale": SCALE},
+        "peer": PEER, "name": "fhe-network", "network": "mlp", "threads": 1,
+        "params": {"log_n": LOG_N, "log_q": sum(BITS[:-1]), "log_p": BITS[-1], "scale": SCALE},
         "seconds": statistics.median(seconds[1:]), "seconds_with_the_client": statistics.median(whole[1:]),
         "runs": count, "seconds_to_make_keys": keys, "error": error,
     }))
