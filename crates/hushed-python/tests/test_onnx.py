@@ -213,6 +213,17 @@ def test_functions_in_parts(tmp_path):
     }
 
 
+def test_degrees_are_those_of_functions_without_one():
+    nodes = [node("Relu", "x", "a"), node("Neg", "a", "b"), node("Tanh", "b", "y")]
+    network = hushed.from_onnx(model(nodes, {}, {"x": (4,)}, ["y"]))
+    network.nodes[0]["attributes"] = {"degree": 7}
+    assert [entry["attributes"] for entry in network.with_degree(31).nodes] == [
+        {"degree": 7},
+        {"value": -1.0},
+        {"degree": 31},
+    ]
+
+
 def test_a_function_is_not_taken_for_another():
     """Bounds far out, and steepnesses that are nearly the same."""
     weights = {"zero": np.float32(0), "large": np.float32(1e6), "almost": np.float32(1.001)}

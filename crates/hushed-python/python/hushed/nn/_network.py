@@ -63,6 +63,15 @@ class Network:
             output["shape"] = [int(size) for size in shape]
         self.outputs.append(output)
 
+    def with_degree(self, degree: int) -> "Network":
+        """Sets the degree of the polynomials under encryption for functions that have none; returns the network."""
+        from . import _layers
+
+        for node in self.nodes:
+            if "degree" in getattr(_layers, node["op"], _layers.Layer)._attributes:
+                node.setdefault("attributes", {}).setdefault("degree", int(degree))
+        return self
+
     def save(self, folder: PathLike) -> None:
         """Writes ``graph.json`` and ``model.safetensors`` to the folder, which is made if it is missing."""
         self.drop_unused()

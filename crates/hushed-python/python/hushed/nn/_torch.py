@@ -106,7 +106,8 @@ class _Reader:
         return [self.values.get(a) if hasattr(a, "op") else a for a in arguments]
 
     def _refuse(self, node: Any, op: str, why: Any = "") -> None:
-        self.faults.add(node.name, op, why)
+        # A module has the name that the user's code gives it.
+        self.faults.add(node.target if node.op == "call_module" else node.name, op, why)
 
     def _weights(self) -> None:
         """The tensors of the modules that are called."""
