@@ -16,11 +16,13 @@ POINTS = np.concatenate([-_LARGE[::-1], np.linspace(-10, 10, 1001), _LARGE])
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return (1 + np.tanh(x / 2)) / 2
+    half: np.ndarray = np.tanh(x / 2) / 2
+    return half + 0.5
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:
-    return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+    values: np.ndarray = x * _sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+    return values
 
 
 #: The operations of a graph that are functions of one number, with their attributes.

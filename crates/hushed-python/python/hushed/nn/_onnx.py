@@ -63,7 +63,7 @@ class _Reader(Writer):
         return self.written
 
     def _input(self, given: Any) -> None:
-        sizes = [size.dim_value or size.dim_param or "?" for size in given.type.tensor_type.shape.dim]
+        sizes: List[Any] = [size.dim_value or size.dim_param or "?" for size in given.type.tensor_type.shape.dim]
         elem = given.type.tensor_type.elem_type
         if elem not in self.file.floats:
             return self.faults.add(given.name, "input", f"its numbers are {self.file.type_name(elem)}, not floats")
@@ -99,30 +99,23 @@ class _Reader(Writer):
         if op == "Identity":
             return operands
         if op == "Shape" and not isinstance(operands[0], np.ndarray):
-            given, whole = attributes_of_node(node), operands[0] and operands[0].shape
-            return [whole and np.array(whole[given.get("start", 0) : given.get("end")], dtype=np.int64)]
-        constant = all(not read or isinstance(found, np.ndarray) for read, found in zip(node.input, operands))
+            return [] if operands[0] is None else [_shape(node, operands[0])]
         reader = READERS.get(op)
-        if constant and (reader or op in _FOLDED or op in ELEMENTWISE):
-            try:
-                return self.file.evaluated(node, operands, _MAX_NUMBERS)
-            except Exception as fault:  # whatever the reference evaluator raises
-                self.faults.add(name, op, f"it cannot be computed: {_line(fault)}")
-                return []
+        if all(not read or isinstance(found, np.ndarray) for read, found in zip(node.input, operands)):
+            if reader or op in _FOLDED or op in ELEMENTWISE:
+                return self._folded(node, operands)
         if reader is None and op not in ELEMENTWISE:
             self.faults.add(name, op, instead(op) or _OTHERS.get(op, ""))
         if op not in ELEMENTWISE:
             self._report(operands)
         if any(read and found is None for read, found in zip(node.input, operands)):
             return []
-        known_of = [(o.shape, o.elem) if isinstance(o, Act) else o for o in operands]
         try:
-            shape, elem = self.file.inferred(node, known_of)
+            act = Act(*self.file.inferred(node, [(o.shape, o.elem) if isinstance(o, Act) else o for o in operands]))
         except Exception as fault:  # of another class in each release of onnx
             if reader is not None or op in ELEMENTWISE:
                 self.faults.add(name, op, f"its shape cannot be known: {_line(fault)}")
             return []
-        act = Act(shape, elem)
         self.written.label = name
         if op in ELEMENTWISE:
             return [self._elementwise(node, operands, act)]
@@ -130,7 +123,7 @@ class _Reader(Writer):
             if reader is not None:
                 batch = next(operand.shape[:1] for operand in operands if isinstance(operand, Act))
                 if act.shape[:1] != batch:
-                    why = f"its shape is {list(shape)}, and the first dimension has to stay the batch"
+                    why = f"its shape is {list(act.shape)}, and the first dimension has to stay the batch"
                     raise UsageError(why, "usage")
                 act.value = reader(self, node, operands, act)
         except (TypeError, ValueError) as fault:
@@ -138,6 +131,15 @@ class _Reader(Writer):
         except Lost:
             pass
         return [act.is_root()]
+
+    def _folded(self, node: Any, operands: Sequence[Operand]) -> List[Operand]:
+        """The values of a node that depends on no input."""
+        numbers = [found if isinstance(found, np.ndarray) else None for found in operands]
+        try:
+            return [*self.file.evaluated(node, numbers, _MAX_NUMBERS)]
+        except Exception as fault:  # whatever the reference evaluator raises
+            self.faults.add(self.file.name(node), self.file.op(node), f"it cannot be computed: {_line(fault)}")
+            return []
 
     def _report(self, operands: Sequence[Operand]) -> None:
         """Reports why operands have no value: this node is no function of them that could do without."""
@@ -190,8 +192,8 @@ class _Reader(Writer):
             else:
                 if number_of(operand) is None:
                     return None
-                number = operand.reshape(-1)[0]
-                given.append(np.float64(number) if operand.dtype.kind == "f" else number)
+                number = operand.reshape(-1)[:1].reshape(())
+                given.append(number.astype(np.float64) if operand.dtype.kind == "f" else number)
         try:
             with np.errstate(all="ignore"):
                 (numbers,) = self.file.evaluated(node, given, len(POINTS))
@@ -225,7 +227,8 @@ class _Reader(Writer):
             return None
         for name, x, bias in zip(node.input, operands, reversed(operands)):
             if isinstance(x, Act) and x.value is not None and isinstance(bias, np.ndarray) and self.readers[name] == 1:
-                entry = next((n for n in self.written.nodes if n["name"] == x.value.name), {"op": "Input"})
+                nodes = (entry for entry in self.written.nodes if entry["name"] == x.value.name)
+                entry: Dict[str, Any] = next(nodes, {"op": "Input"})
                 out = x.shape[-1]
                 fits = bias.size == out and bias.shape[-1:] == (out,)
                 if fits and entry["op"] == "Linear" and not entry["attributes"]["bias"]:
@@ -252,6 +255,12 @@ _OTHERS = {
     "Gather": "look rows up before the network: it takes numbers",
     "Pad": "use the padding of Conv2d or AvgPool2d",
 }
+
+
+def _shape(node: Any, of: Act) -> np.ndarray:
+    """What a node `Shape` gives."""
+    given = attributes_of_node(node)
+    return np.array(of.shape[given.get("start", 0) : given.get("end")], dtype=np.int64)
 
 
 def _line(fault: Exception) -> str:

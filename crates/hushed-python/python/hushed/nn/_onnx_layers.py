@@ -1,6 +1,6 @@
 """The operations of ONNX that are layers, and those that change a shape."""
 
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class Writer:
         layer = kind(len(tensors["weight"]), attributes_of_node(node).get("epsilon", 1e-5))
         return self._layer(node, layer, operands[0], tensors)
 
-    def _layer(self, node: Any, layer: Any, x: Operand, tensors: Dict[str, Optional[np.ndarray]]) -> Value:
+    def _layer(self, node: Any, layer: Any, x: Operand, tensors: Mapping[str, Optional[np.ndarray]]) -> Value:
         """A node with weights. They are named as the tensor is, ``fc1`` of ``fc1.weight``, or else as the node."""
         sources = dict(zip(tensors, node.input[1:]))
         given = {name: self.finite(t, sources.get(name, name)) for name, t in tensors.items() if t is not None}
