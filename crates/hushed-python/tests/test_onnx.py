@@ -213,6 +213,21 @@ def test_functions_in_parts(tmp_path):
     }
 
 
+def test_values_inside_are_outputs(tmp_path):
+    """The answer without a last softmax; what it does not depend on is left out."""
+    nodes = [
+        node("MatMul", "x w", "logits"),
+        node("Softmax", "logits", "y"),
+        node("ArgMax", "y", "class"),
+        node("Sin", "other", "z"),
+    ]
+    made = model(nodes, {"w": some(4, 3)}, {"x": (4,), "other": (2,)}, ["class", "z"])
+    network = hushed.from_onnx(made, outputs=["logits"])
+    assert operations(network) == [("logits", "Linear")] and [given["name"] for given in network.inputs] == ["x"]
+    with pytest.raises(hushed.UsageError, match="no node of the model makes nothing, x$"):
+        hushed.from_onnx(made, outputs=["logits", "nothing", "x"])
+
+
 def test_degrees_are_those_of_functions_without_one():
     nodes = [node("Relu", "x", "a"), node("Neg", "a", "b"), node("Tanh", "b", "y")]
     network = hushed.from_onnx(model(nodes, {}, {"x": (4,)}, ["y"]))

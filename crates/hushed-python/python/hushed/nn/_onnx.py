@@ -5,6 +5,7 @@ are known: nodes that depend on no input are computed by ``onnx.reference``, and
 """
 
 import operator
+from collections import Counter
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import numpy as np
@@ -26,15 +27,18 @@ _FOLDED = frozenset(
 _MAX_NUMBERS = 1 << 26
 
 
-def from_onnx(model: Union[PathLike, Any]) -> Network:
+def from_onnx(model: Union[PathLike, Any], *, outputs: Optional[Sequence[str]] = None) -> Network:
     """The network of an ONNX model: the path of a file, or an ``onnx.ModelProto``. Needs the package ``onnx``.
 
     >>> hushed.from_onnx("digits.onnx").save("digits")
 
+    ``outputs`` names values that are the answer in place of the model's outputs, such as what a last softmax reads.
+    Nodes and inputs that they do not depend on are left out.
+
     Raises :class:`hushed.UsageError` with every node that has no operation, by its name in the model, and
     :class:`hushed.FolderError` if the file cannot be used at all.
     """
-    return _Reader(OnnxFile(model)).network()
+    return _Reader(OnnxFile(model)).network(outputs)
 
 
 class _Reader(Writer):
@@ -44,19 +48,31 @@ class _Reader(Writer):
         super().__init__(file)
         self.faults = Faults("model")
         self.values: Dict[str, Operand] = dict(file.constants)
+        #: How many read a value, of those that an output depends on.
         self.readers: Dict[str, int] = {}
 
-    def network(self) -> Network:
+    def network(self, outputs: Optional[Sequence[str]]) -> Network:
         graph = self.file.graph
-        for name in [name for node in graph.node for name in node.input] + [output.name for output in graph.output]:
-            self.readers[name] = self.readers.get(name, 0) + 1
+        made = {name for node in graph.node for name in node.output}
+        names = [output.name for output in graph.output] if outputs is None else list(outputs)
+        unknown = [name for name in names if name not in made] if outputs is not None else []
+        if unknown:
+            raise UsageError(f"no node of the model makes {', '.join(unknown)}", "usage")
+        self.readers = Counter(names)
+        nodes = []
+        # A model's nodes come after those that they read.
+        for node in reversed(graph.node):
+            if any(name in self.readers for name in node.output):
+                nodes.append(node)
+                self.readers.update(node.input)
         for given in self.file.inputs:
-            self._input(given)
-        for node in graph.node:
+            if given.name in self.readers:
+                self._input(given)
+        for node in reversed(nodes):
             results = self._node(node)
             self.values.update(zip(node.output, [*results, *[None] * len(node.output)]))
-        for output in graph.output:
-            self._output(output.name)
+        for name in names:
+            self._output(name)
         self.faults.end()
         self.written.label = None
         self.written.drop_unused()
@@ -251,6 +267,7 @@ _ARITHMETIC: Dict[str, Callable[..., Any]] = {
 }
 #: What to use in place of operations that torch's modules do not have.
 _OTHERS = {
+    "ArgMax": "end at what it reads, with outputs=",
     "Concat": "give each part a linear layer, and add their values",
     "Gather": "look rows up before the network: it takes numbers",
     "Pad": "use the padding of Conv2d or AvgPool2d",
