@@ -5,7 +5,7 @@
     DIR/bin/python scripts/tiny_labels.py GOLDEN       (GOLDEN is crates/hushed-model/tests/golden)
 
 `tiny/multi-label` is a BERT with random weights from a seed, stored as F16, and the tokenizer of `tiny/distilbert`. Its `expected.json` has for
-every text its ids, and of each class, in float64, the logit and the probability of the `text-classification` pipeline.
+every text its ids, and of each class the logit in float64 and the probability that the `text-classification` pipeline finds.
 """
 
 import pathlib

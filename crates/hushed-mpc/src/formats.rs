@@ -134,8 +134,8 @@ pub const RECORD_GUARD: u32 = 2;
 /// Bits of a record's number during its lookup.
 pub const RECORD_BITS: u32 = RECORD.bits() + RECORD_GUARD;
 
-/// The most keys of a row in the formats of [`SUMS`]. Keys and values of a text that is continued stay in the formats of
-/// its first pass: whether it may become longer is agreed before that ([`is_long`]).
+/// The most keys of a row in the formats of [`SUMS`]. Keys and values of a text that is continued stay in the formats
+/// of its first pass: whether it may become longer is agreed before that ([`is_long`]).
 pub const SHORT: usize = 256;
 /// The longest text that is not continued.
 pub const MAX_TOKENS: usize = 512;

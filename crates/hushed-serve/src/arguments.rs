@@ -136,9 +136,9 @@ pub struct ServeArguments {
 
     /// What clients get for each text or image that is classified, or each token of a continued text: `label`, the
     /// index of the largest logit; `top:K`, those of the K largest; for a classifier also `logits`, all of them. Each
-    /// counts as a text against the limits; logits reveal most of the weights. `above:P` is for classes of which several
-    /// or none may be right (problem_type): those whose probability is above P, together one text [default: label; for
-    /// such classes above:0.5; for a head of one number logits, its score]
+    /// counts as a text against the limits; logits reveal most of the weights. `above:P` is for classes of which
+    /// several or none may be right (problem_type): those whose probability is above P, together one text [default:
+    /// label; for such classes above:0.5; for a head of one number logits, its score]
     #[arg(long, value_name = "label|top:K|above:P|logits", env = "HUSHED_ANSWERS")]
     pub answers: Option<Answers>,
 

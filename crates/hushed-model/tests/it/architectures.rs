@@ -121,7 +121,8 @@ fn labels_of_which_several_may_be_right() {
     let (mut counts, golden) = ([0; 6], expected("multi-label"));
     for golden in &golden {
         let found: Vec<f64> = golden.answer.iter().map(|&logit| ScoreFn::Sigmoid.of(logit)).collect();
-        assert!(found.iter().zip(&golden.probabilities).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
+        // The pipeline rounds logits to 32 bits.
+        assert!(found.iter().zip(&golden.probabilities).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
         let mut classes = public.config.problem.answer(&golden.answer, 0.0);
         counts[classes.len()] += 1;
         classes.sort_unstable();

@@ -82,8 +82,8 @@ impl Answers {
         }
     }
 
-    /// Whether a client that asks for `other` has it from this. A label is the least that a classifier opens, also where
-    /// several may be right.
+    /// Whether a client that asks for `other` has it from this. A label is the least that a classifier opens, also
+    /// where several may be right.
     pub fn includes(self, other: Answers) -> bool {
         match (self, other) {
             (Self::Logits, _) | (Self::Above(_), Self::Label) => true,

@@ -143,8 +143,8 @@ pub(crate) fn open_largest<S: Shares>(
     found.fault.map_or(Ok(found.places), Err)
 }
 
-/// Opens the columns of each row of logits that are above a threshold to the client: one bit per logit, whether it or the
-/// threshold is the larger.
+/// Opens the columns of each row of logits that are above a threshold to the client: one bit per logit, whether it or
+/// the threshold is the larger.
 pub(crate) fn open_above<S: Shares>(
     on: &mut S,
     logits: &Acts<S::Share>,
