@@ -30,7 +30,7 @@ type Case = (&'static str, Pool, Terms, &'static [usize], &'static str);
 const PLAIN: Terms = Terms { public_table: false, padded: false };
 
 const CASES: [Case; 5] = [
-    ("gelu", Pool::Mean, PLAIN, &[3, 7, 3], "348487646ac9cd0ac9233facbceede5ed2a4bd64e62f9b917af624904ea812c6"),
+    ("gelu", Pool::Mean, PLAIN, &[3, 7, 3], "e7e6dc7eb8b1d084877125db49c71b7eacd994df30352490fd8a6d20769d9fb8"),
     ("relu", Pool::Max, PLAIN, &[4], "ff4be2add70e82369a31e3cd2884f4015ed980600bbbced9c97603b948b691d2"),
     (
         "silu",
@@ -44,7 +44,7 @@ const CASES: [Case; 5] = [
         Pool::Mean,
         Terms { padded: true, ..PLAIN },
         &[8, 8],
-        "aeb733a9d3501d273f4b2f9d473479b07fa1c9300864784768e6bcbb33a3d969",
+        "bc4da18c3c17e11bf941cecfddeed089452567cbaafa6c4223f8b05035c68b7e",
     ),
     (
         "tanh",
