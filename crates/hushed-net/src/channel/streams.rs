@@ -74,10 +74,15 @@ impl Lane {
         Some(frame)
     }
 
+    /// What its session waits for, if no frame for it is here.
+    fn waits(&self) -> Option<u64> {
+        self.wanted.filter(|_| self.frames.is_empty())
+    }
+
     /// The most payload bytes of the next frame for it, if one may be taken now.
     fn admits(&self, length: u64) -> Option<u64> {
         let room = self.bytes.saturating_add(cost(length)) <= ROOM;
-        self.wanted.or(room.then_some(length))
+        self.waits().or(room.then_some(length))
     }
 }
 
@@ -155,7 +160,7 @@ impl Shared {
     fn read<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.reading = true;
         // If both wait, nothing will be sent before a frame comes: a channel in memory then says if none can.
-        let both = state.main.wanted.zip(state.branch.wanted);
+        let both = state.main.waits().zip(state.branch.waits());
         drop(state);
         let header = match both {
             Some(_) => self.channel.arrived(Duration::ZERO),

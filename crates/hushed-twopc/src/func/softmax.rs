@@ -30,6 +30,8 @@ const COARSE: Format = Format::new(14, 3);
 const CLIP: f64 = 15.875;
 /// Low bits that the comparison with [`CLIP`] ignores: it is exact to half their weight, 1/8, and CLIP + 1/8 = 16.
 const CLIP_DROP: u32 = 10;
+/// The bits that it compares.
+const CLIP_KEEP: u32 = SCORES.ring.bits() - CLIP_DROP;
 /// No exponential is larger: 2^(1/8), and what is lost by rounding.
 pub const MOST: f64 = 1.093;
 /// The largest exponential of a row is not smaller: 2^(−1/8), and what is lost by rounding.
@@ -46,9 +48,10 @@ pub fn exponentials(ctx: &mut Ctx, scores: &Share, widths: &[usize], to: Format)
     let top = Share::new(SCORES.ring, top.into_words()).shift_left(SCORES.frac - COARSE.frac);
     let y = top.gather(&rows_of(widths)).sub(scores).add_public(party, SCORES.signed(OFFSET));
 
-    // For y beyond 16 the result is arbitrary. Comes first because it ends with a message from each party to the other.
-    let e = exp2_negative(ctx, &y.reduce_to(Y.ring))?;
-    let inside = less_than_public(ctx, &y, &[SCORES.signed(CLIP)], CLIP_DROP, SCORES.ring.bits() - CLIP_DROP)?;
+    // For y beyond 16 the result is arbitrary.
+    let power = |ctx: &mut Ctx| exp2_negative(ctx, &y.reduce_to(Y.ring));
+    let inside = |ctx: &mut Ctx| less_than_public(ctx, &y, &[SCORES.signed(CLIP)], CLIP_DROP, CLIP_KEEP);
+    let (e, inside) = ctx.both(power, (|link: &Link| inside_cost(link, y.len()), inside))?;
     let e = mux(ctx, &inside[0], &e)?;
     truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
 }
@@ -75,12 +78,15 @@ pub fn approximation(row: &mut [f64]) {
 /// The cost of [`exponentials`].
 pub fn exponentials_cost(link: &Link, widths: &[usize], to: Format) -> Cost {
     let n = widths.iter().sum();
-    let keep = SCORES.ring.bits() - CLIP_DROP;
     max_of_rows_cost(link, widths, COARSE.ring, (0, COARSE.ring.bits()))
-        + exp2_negative_cost(n)
-        + less_than_public_cost(link, n, SCORES.ring, 1, (CLIP_DROP, keep))
+        + link.both(|_| exp2_negative_cost(n), |link| inside_cost(link, n))
         + mux_cost(n, OUT.ring)
         + truncate_cost(n, OUT.ring, OUT.frac - to.frac, to.ring)
+}
+
+/// The cost of finding which of `n` numbers are below [`CLIP`].
+fn inside_cost(link: &Link, n: usize) -> Cost {
+    less_than_public_cost(link, n, SCORES.ring, 1, (CLIP_DROP, CLIP_KEEP))
 }
 
 /// The constants on which both parties must agree, as text.
