@@ -350,7 +350,7 @@ impl<S: Shares> Pass<'_, S> {
         // Elsewhere than on a LAN the values are ready when they are needed.
         let values = (!on.over().is_lan()).then(|| cut_values(&v, &past, a));
         let (s, v) = on.step(step.id.part("scores"), |on| {
-            let scores = |on: &mut S| scores(on, [&q, &k], &mut past, rows, (a, step.id));
+            let mut scores = |on: &mut S| scores(on, [&q, &k], &mut past, rows, (a, step.id));
             match values {
                 Some(values) => on.beside(scores, values),
                 None => Ok((scores(on)?, v.clone())),

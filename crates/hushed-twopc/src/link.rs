@@ -133,6 +133,12 @@ impl Link {
         Cost { rounds: first.rounds.max(beside.rounds), ..first + beside }
     }
 
+    /// Whether to save messages by so many bytes; never on a LAN.
+    #[must_use]
+    pub fn is_worth(&self, messages: u64, bytes: u64) -> bool {
+        !self.is_lan() && bytes.saturating_mul(self.byte_ns()) < messages.saturating_mul(self.message_ns())
+    }
+
     /// What a step over OTs weighs, beside others over OTs.
     pub(crate) fn price(&self, cost: &Cost) -> u64 {
         match self.is_lan() {

@@ -156,7 +156,7 @@ fn turned<S: Shares>(
 }
 
 /// Σ_k p_ik·v_k for every head, p being the weights: `e` as returned by [`weigh`](super::weigh::weigh), `v` in
-/// [`LINEAR`]; the result is in `to`, in the ring [`MAIN`]. Softmax's weights are e_ik / Σ_k e_ik; a sigmoid's are used
+/// [`LINEAR`] on a LAN, elsewhere after [`cut_values`]; the result is in `to`, in the ring [`MAIN`]. Softmax's weights are e_ik / Σ_k e_ik; a sigmoid's are used
 /// as they are. The values are added to `past`.
 pub fn attend<S: Shares>(
     on: &mut S,
@@ -186,6 +186,8 @@ pub fn attend<S: Shares>(
         };
         // Weights divided first are in another ring: of the rows before that, nothing is kept.
         let first = |rows| a.weigh == Weigh::Softmax && divides_first(public + rows, heads);
+        let more = batch * m * heads.width.saturating_sub(all);
+        let later = past.rows_before().is_none() && on.over().is_worth(MESSAGES_LESS, BYTES_MORE * more as u64);
         let earlier = past.rows_before().map(|rows| if first(rows) { 0 } else { rows }).filter(|_| !first(n));
         let numbers = || past.prefix().values(step, heads);
         let before = on.known(Party::Server, public * heads.key_columns(), numbers);
@@ -212,7 +214,7 @@ pub fn attend<S: Shares>(
                 let o = product(on, e)?;
                 on.rescale(&o, sums.standing.frac + VALUE.frac - to.frac, MAIN)?
             }
-            Weigh::Softmax if divides_first(all, heads) => {
+            Weigh::Softmax if divides_first(all, heads) && !later => {
                 let p = portions(on, e, batch * m, all)?;
                 let o = product(on, &p)?;
                 on.rescale(&o, PORTION.frac + VALUE.frac - to.frac, MAIN)?
@@ -224,7 +226,7 @@ pub fn attend<S: Shares>(
 }
 
 /// The values as the product with the weights reads them.
-pub(crate) fn cut_values<'a, S>(v: &'a S, past: &Past<S>, a: &Attention) -> Aside<'a, S> {
+pub(crate) fn cut_values<'a, S: Local>(v: &'a S, past: &Past<S>, a: &Attention) -> Aside<'a, S> {
     let sums = past.sums();
     let to = match a.weigh {
         Weigh::Softmax => sums.value.ring,
@@ -233,8 +235,14 @@ pub(crate) fn cut_values<'a, S>(v: &'a S, past: &Past<S>, a: &Attention) -> Asid
     Aside::Rescale { x: v, shift: LINEAR.frac - sums.value.frac, to }
 }
 
+/// A division after the product with V saves these messages, those of the product and of its truncation, beside which
+/// the inverses are found.
+const MESSAGES_LESS: u64 = 3;
+/// A number that is divided, in a batch of many.
+const BYTES_MORE: u64 = 16;
+
 /// Whether to divide the weights over `n` keys by their sums before the product with V rather than divide the product:
-/// whichever has fewer numbers.
+/// whichever has fewer numbers. Where nothing is kept for later rows, messages count too.
 fn divides_first(n: usize, heads: Heads) -> bool {
     n < heads.width
 }
