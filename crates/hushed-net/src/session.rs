@@ -7,8 +7,8 @@
 //! Rounds: a receive that directly follows a send closes one round. In [`Session::exchange`] both parties send and
 //! then receive: one round.
 //!
-//! Two parts of a protocol that do not depend on each other may run side by side, in two threads: the session then has a
-//! branch ([`Session::branch`]) until both are done ([`Session::join`]).
+//! Two parts of a protocol that do not depend on each other may run side by side, in two threads: the session then has
+//! a branch ([`Session::branch`]) until both are done ([`Session::join`]).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;

@@ -156,8 +156,8 @@ fn turned<S: Shares>(
 }
 
 /// Σ_k p_ik·v_k for every head, p being the weights: `e` as returned by [`weigh`](super::weigh::weigh), `v` in
-/// [`LINEAR`] on a LAN, elsewhere after [`cut_values`]; the result is in `to`, in the ring [`MAIN`]. Softmax's weights are e_ik / Σ_k e_ik; a sigmoid's are used
-/// as they are. The values are added to `past`.
+/// [`LINEAR`] on a LAN, elsewhere after [`cut_values`]; the result is in `to`, in the ring [`MAIN`]. Softmax's weights
+/// are e_ik / Σ_k e_ik; a sigmoid's are used as they are. The values are added to `past`.
 pub fn attend<S: Shares>(
     on: &mut S,
     e: &[S::Share],

@@ -174,8 +174,8 @@ impl Inbox {
         self.heard.store(micros, Ordering::Relaxed);
     }
 
-    /// For the reader: waits until the frame of this header, with `length` payload bytes, may be read, and reserves what
-    /// it costs.
+    /// For the reader: waits until the frame of this header, with `length` payload bytes, may be read, and reserves
+    /// what it costs.
     pub(super) fn admit(&self, header: Header, length: u64) -> Result<(), NetError> {
         let mut state = self.state.lock();
         loop {

@@ -1,9 +1,9 @@
 //! One channel for two sessions of the same party, which two threads use side by side.
 //!
-//! The frames of the second one, the branch, have [`Kind::BRANCH`] set in their kinds. Whichever thread waits takes the next
-//! frame off the channel, and if it is the other's, hands it over. A frame for a thread that does not wait is taken
-//! only while what waits for that thread takes no more than [`ROOM`]; else it stays in the channel until its thread
-//! says how long it may be. So memory is bounded as it is for one session.
+//! The frames of the second one, the branch, have [`Kind::BRANCH`] set in their kinds. Whichever thread waits takes the
+//! next frame off the channel, and if it is the other's, hands it over. A frame for a thread that does not wait is
+//! taken only while what waits for that thread takes no more than [`ROOM`]; else it stays in the channel until its
+//! thread says how long it may be. So memory is bounded as it is for one session.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::VecDeque;

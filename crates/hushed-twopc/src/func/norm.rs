@@ -171,15 +171,16 @@ pub fn normalise_rows(
     }
     expect_at_most("normalise_rows", "columns", width as u64, MOST_WIDTH as u64)?;
     let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
-    let (c, small) = match (shape.centre, Apart::of(&ctx.link(), shape, from, centred, how.squared)) {
+    let ring = ring_of_both(centred, how.squared);
+    let (c, small) = match (shape.centre, Apart::of(&ctx.link(), width, from, centred.frac, ring)) {
         (true, Some(apart)) => {
             let cut = |ctx: &mut Ctx| cut(ctx, x, from, centred, how.squared);
-            let mean = |ctx: &mut Ctx| apart.mean(ctx, x, shape);
+            let mean = |ctx: &mut Ctx| apart.mean(ctx, x, width);
             let (x, mean) = ctx.both(cut, (|_: &Link| apart.cost(rows), mean))?;
             of_both(ctx, &x.sub(&mean.repeat_each(width)), centred, how.squared)
         }
         (true, None) => {
-            let mean = mean(ctx, x, from, shape)?;
+            let mean = mean(ctx, x, from, width)?;
             both(ctx, &x.sub(&mean.repeat_each(width)), from, centred, how.squared)?
         }
         (false, _) => both(ctx, x, from, centred, how.squared)?,
@@ -205,7 +206,8 @@ pub fn normalise_rows_cost(
     let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
     let frac = centred.frac + how.root.frac;
     let cut = both_cost(n, from, centred, how.squared);
-    let cut = match (shape.centre, Apart::of(layouts.link(), shape, from, centred, how.squared)) {
+    let ring = ring_of_both(centred, how.squared);
+    let cut = match (shape.centre, Apart::of(layouts.link(), width, from, centred.frac, ring)) {
         (true, Some(apart)) => layouts.link().both(|_| cut, |_| apart.cost(rows)),
         (true, None) => mean_cost(rows, from) + cut,
         (false, _) => cut,
