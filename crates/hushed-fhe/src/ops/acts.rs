@@ -15,8 +15,8 @@ use hushed_lower::LinearMap;
 /// Gains and offsets come from the preceding norm (MOAI folds them as well). They are weights, so there is no `Debug`.
 #[derive(Clone)]
 pub struct Acts<V> {
-    /// One vector per column, or per two columns if a decoder's placement says so ([`Placement`](crate::Placement)), all
-    /// with the same scale and number of primes.
+    /// One vector per column, or per two columns if a decoder's placement says so ([`Placement`](crate::Placement)),
+    /// all with the same scale and number of primes.
     pub columns: Vec<V>,
     /// The factor of each column.
     pub gain: Vec<f64>,
