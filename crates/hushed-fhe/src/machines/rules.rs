@@ -23,8 +23,8 @@ fn rule(node: &Node, first: (usize, usize), placed: &Placed) -> Rule {
     match &node.op {
         Op::Input(name) => Rule::Input(name),
         Op::Linear { .. } => Rule::Linear,
-        Op::LinearSum { .. } => Rule::Begun,
-        Op::Finished => Rule::Finished,
+        Op::LinearSum { .. } | Op::TernarySum { .. } | Op::SquareSum { .. } => Rule::Begun,
+        Op::Finished | Op::TernaryFinished => Rule::Finished,
         Op::Maps { .. } => Rule::All,
         Op::Dot => Rule::Grid,
         Op::DotProduct | Op::Combine { .. } | Op::CombineVectors { .. } | Op::Total => Rule::Sum,
@@ -45,7 +45,7 @@ fn rule(node: &Node, first: (usize, usize), placed: &Placed) -> Rule {
         Op::Parts { .. } => Rule::Parts,
         Op::Row { row } => Rule::Same(Moved::Range(row * first.1..(row + 1) * first.1)),
         Op::Cut { range } => Rule::Same(Moved::Range(range.clone())),
-        Op::Split { .. } | Op::Join => Rule::Same(Moved::All),
+        Op::Split { .. } | Op::Join | Op::Kept => Rule::Same(Moved::All),
         Op::Output => Rule::Output,
         Op::Turn => Rule::Same(Moved::Turned),
         // Without a refresh its mask is not read.
