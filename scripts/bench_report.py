@@ -31,7 +31,7 @@ SPU = {
     "softmax_clip_960x180": ("softmax", {"rows": 960, "columns": 180}),
 }
 # Parameters that say what is computed; all others say how.
-SAME = ["n", "bits", "direction", "dimension", "k", "m", "rows", "columns", "count", "form", "degree", "layout", "inputs", "outputs", "method"]
+SAME = ["n", "bits", "direction", "dimension", "k", "m", "rows", "columns", "count", "form", "degree", "layout", "inputs", "outputs", "method", "network"]
 # The tops of the chains differ by a prime; poulpy has bits in place of levels.
 TOP = 28
 WIDTHS = {130: 2, 290: 6, 570: 13, 1280: TOP}
@@ -126,7 +126,8 @@ def medians(rows):
         if row.get("seconds") is None:
             continue
         name, params = SPU.get(row["name"], (row["name"], {})) if "peer" in row else (row["name"], {})
-        row = {**row, "name": name, "params": {**params, **row.get("params", {})}}
+        network = {"network": row["network"]} if "network" in row else {}
+        row = {**row, "name": name, "params": {**params, **network, **row.get("params", {})}}
         key = [row.get(k) for k in ("peer", "name", "params", "level", "kernel", "threads", "net")]
         groups.setdefault(json.dumps(key, sort_keys=True), []).append(row)
     return [{**group[0], "seconds": statistics.median(row["seconds"] for row in group)} for group in groups.values()]

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs ours and the peers by turns, operation by operation, writes out/peers.jsonl and prints both beside each other. See benches/peers/README.md.
 #   benches/peers/run.sh                                        a short selection (more than half an hour on two cores, 17 GB)
-#   benches/peers/run.sh ntt|spu|lattigo|openfhe|poulpy|orion   one of them, and ours
+#   benches/peers/run.sh ntt|spu|lattigo|openfhe|poulpy|tenseal|orion   one of them, and ours
 #   HUSHED_PEER_ROUNDS=3 benches/peers/run.sh …                 so many turns; the report takes medians
 # A peer whose tools are not here is named and left out; asked for alone, it is an error.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 which=${1:-all}
-case $which in all | ntt | spu | lattigo | openfhe | poulpy | orion) ;; *) echo "peers: no peer $which" >&2; exit 2 ;; esac
+case $which in all | ntt | spu | lattigo | openfhe | poulpy | tenseal | orion) ;; *) echo "peers: no peer $which" >&2; exit 2 ;; esac
 bench=${CARGO_TARGET_DIR:-target}/dist/hushed-bench
 mkdir -p out
 results=out/peers.jsonl
@@ -84,6 +84,9 @@ fi
 if asked openfhe; then
     in_python openfhe 3.10 "${PYTHON310:-python3.10}"
 fi
+if asked tenseal; then
+    in_python tenseal 3.11 "${PYTHON311:-python3.11}"
+fi
 # Its PyTorch is several gigabytes, so that it is only installed if it is asked for.
 if [[ $which == orion ]]; then
     in_python orion 3.11 "${PYTHON311:-python3.11}"
@@ -103,9 +106,11 @@ openfhe() {
 # What its Go part lets lie would double its 8 GB of diagonals.
 orion() {
     if any orion; then
-        GOMAXPROCS=1 GOMEMLIMIT=9GiB OMP_NUM_THREADS=1 taskset -c 0 .venv/orion/bin/python benches/peers/orion/bench.py | keep
+        GOMAXPROCS=1 GOMEMLIMIT=9GiB OMP_NUM_THREADS=1 taskset -c 0 .venv/orion/bin/python benches/peers/orion/bench.py "$@" |
+            keep
     fi
 }
+tenseal() { if any tenseal; then taskset -c 0 .venv/tenseal/bin/python benches/peers/tenseal/bench.py | keep; fi; }
 
 for ((round = 1; round <= ${HUSHED_PEER_ROUNDS:-1}; round++)); do
     if any ntt lattigo; then
@@ -131,6 +136,11 @@ for ((round = 1; round <= ${HUSHED_PEER_ROUNDS:-1}; round++)); do
         ours matvec --only '"inputs":768,'
         lattigo matvec -only '"inputs":768,'
         orion
+    fi
+    if any tenseal orion; then
+        ours fhe-network --only '"network":"mlp"'
+        tenseal
+        orion mlp
     fi
     if any lattigo poulpy openfhe; then
         # The quote ends the name: not the precise set.

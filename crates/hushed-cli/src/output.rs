@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use hushed_ckks::counters::Counts;
-use hushed_model::counted;
+use hushed_model::{ProblemType, ScoreFn, counted};
 use hushed_serve::command_line;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::{Map, Value, json};
@@ -128,28 +128,56 @@ impl Output {
     }
 }
 
-/// The answer to a text as an object: an embedding, or a classifier's logits and the class with the largest.
-pub fn answer(index: usize, tokens: usize, numbers: &[f64], (labels, exclusive): (Option<&[String]>, bool)) -> Value {
-    let Some(labels) = labels else {
+/// The names of a classifier's classes, and what its numbers say of them; `None` for an embedding.
+pub type Classes<'a> = Option<(&'a [String], ProblemType)>;
+
+/// The answer to a text as an object: an embedding, or a classifier's logits and what they name: the class with the
+/// largest, or every one whose probability is above one half.
+pub fn answer(index: usize, tokens: usize, numbers: &[f64], classes: Classes<'_>) -> Value {
+    let Some((labels, problem)) = classes else {
         return json!({ "text_index": index, "tokens": tokens, "embedding": numbers });
     };
-    // The largest logit names the class only where one class excludes the others.
-    let largest = largest(numbers).filter(|_| exclusive);
-    let largest = largest.and_then(|i| labels.get(i));
-    json!({ "text_index": index, "tokens": tokens, "logits": numbers, "label": largest })
+    let named = named(numbers, labels, problem);
+    match problem {
+        ProblemType::MultiLabel => json!({
+            "text_index": index, "tokens": tokens, "logits": numbers, "labels": named,
+            "probabilities": numbers.iter().map(|&logit| ScoreFn::Sigmoid.of(logit)).collect::<Vec<f64>>(),
+        }),
+        _ => json!({ "text_index": index, "tokens": tokens, "logits": numbers, "label": named.first() }),
+    }
 }
 
 /// The same answer as text.
-pub fn answer_text(index: usize, tokens: usize, numbers: &[f64], labels: Option<&[String]>) -> String {
-    let Some(labels) = labels else {
-        return format!("text {index}, {}: {}", counted(tokens, "token"), preview(numbers));
+pub fn answer_text(index: usize, tokens: usize, numbers: &[f64], classes: Classes<'_>) -> String {
+    let text = format!("text {index}, {}", counted(tokens, "token"));
+    let Some((labels, problem)) = classes else {
+        return format!("{text}: {}", preview(numbers));
     };
+    let several = problem == ProblemType::MultiLabel;
+    let shown = |logit: f64| if several { ScoreFn::Sigmoid.of(logit) } else { logit };
     let mut classes: Vec<(&String, f64)> = labels.iter().zip(numbers.iter().copied()).collect();
     classes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let shown: Vec<String> = classes.iter().take(6).map(|(name, logit)| format!("{name} {logit:.4}")).collect();
-    let more = if classes.len() > shown.len() { ", …" } else { "" };
-    let (tokens, logits) = (counted(tokens, "token"), counted(numbers.len(), "logit"));
-    format!("text {index}, {tokens}: {}{more} ({logits})", shown.join(", "))
+    let first: Vec<String> =
+        classes.iter().take(6).map(|(name, logit)| format!("{name} {:.4}", shown(*logit))).collect();
+    let more = if classes.len() > first.len() { ", …" } else { "" };
+    let first = first.join(", ");
+    match several {
+        true => format!("{text}: {} (probabilities: {first}{more})", list(&named(numbers, labels, problem))),
+        false => format!("{text}: {first}{more} ({})", counted(numbers.len(), "logit")),
+    }
+}
+
+/// The classes that logits name.
+fn named<'a>(numbers: &[f64], labels: &'a [String], problem: ProblemType) -> Vec<&'a String> {
+    problem.answer(numbers, 0.0).into_iter().filter_map(|place| labels.get(place)).collect()
+}
+
+/// Labels as text.
+pub fn list(labels: &[impl AsRef<str>]) -> String {
+    match labels.is_empty() {
+        true => "no label".to_owned(),
+        false => labels.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", "),
+    }
 }
 
 /// A text with its control characters escaped, except line feeds and tabs.
@@ -171,13 +199,6 @@ fn escaped(text: &str) -> String {
 pub fn one_line(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(plain).collect()
-}
-
-/// The index of the largest number; `None` unless there are several.
-fn largest(numbers: &[f64]) -> Option<usize> {
-    let classes = numbers.iter().enumerate();
-    let found = classes.max_by(|a, b| a.1.total_cmp(b.1)).map(|(i, _)| i);
-    found.filter(|_| numbers.len() > 1)
 }
 
 /// The first numbers of a vector, as text; `--json` prints them all.

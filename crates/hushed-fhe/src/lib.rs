@@ -73,9 +73,7 @@ pub use ops::functions::Function;
 pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
-pub use pass::{
-    DecoderPass, ForwardPass, Look, PackedDecoderPass, Pass, Texts, Viewer, can_run, forward_pass, head_is_public,
-};
+pub use pass::{ForwardPass, Look, PackedDecoderPass, Pass, Texts, Viewer, can_run, forward_pass, head_is_public};
 pub use plan::keys::KeyDemand;
 pub use plan::placement::Placement;
 pub use plan::public_plan::{AnswerRows, FhePlan, PlanFileError};
@@ -84,3 +82,4 @@ pub use run::encrypted::{Encrypted, EncryptedPartial};
 pub use run::prepared::Prepared;
 pub use simulate::{Simulator, Tally};
 pub use slots::{OwnedMask, Slots};
+pub use tape::causal::norm::rms_norm;

@@ -3,12 +3,10 @@
 //!
 //! | layout | encoders | decoders with LayerNorm | decoders with RMSNorm |
 //! |---|---|---|---|
-//! | a batch, one vector per column | `encoder.rs` | `encoder.rs` | `decoder.rs` |
+//! | a batch, one vector per column | `encoder.rs` | `encoder.rs` | `encoder.rs` |
 //! | packed rows: one text, or a few | `encoder.rs` | refused | `packed_decoder.rs` |
 
-mod beside;
 mod blocks;
-mod decoder;
 mod encoder;
 mod forward;
 mod packed_decoder;
@@ -26,9 +24,8 @@ use crate::ops::packed::rows::PackedRows;
 use crate::packing::{Interleave, Layout};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
-use crate::tape::encoder::recorded;
+use crate::tape::encoder::has_rms_norms;
 
-pub use decoder::DecoderPass;
 pub use encoder::Pass;
 pub use forward::{ForwardPass, Look, Viewer};
 pub use packed_decoder::PackedDecoderPass;
@@ -37,7 +34,7 @@ pub use shape::{can_run, head_is_public};
 /// A pass over these texts.
 ///
 /// # Errors
-/// As [`Pass::new`], [`Pass::packed`], [`DecoderPass::new`] and [`PackedDecoderPass::new`].
+/// As [`Pass::new`], [`Pass::last`], [`Pass::packed`] and [`PackedDecoderPass::new`].
 pub fn forward_pass<'a, S: Slots>(
     on: &'a S,
     program: &'a Program,
@@ -46,7 +43,7 @@ pub fn forward_pass<'a, S: Slots>(
     texts: Texts<S::Value>,
     bound: f64,
 ) -> Result<Box<dyn ForwardPass<'a, S> + 'a>, FheError> {
-    if placement.pairs && (!matches!(texts, Texts::Last(..)) || recorded(program)) {
+    if placement.pairs && !(matches!(texts, Texts::Last(..)) && has_rms_norms(program)) {
         return Err(FheError::Unsupported {
             what: "columns in pairs".to_owned(),
             remedy: "they are for batches of decoders with RMSNorm",
@@ -60,15 +57,11 @@ pub fn forward_pass<'a, S: Slots>(
     }
     Ok(match texts {
         Texts::Columns(rows) => Box::new(Pass::new(on, program, choices, placement, rows, bound)?),
-        Texts::Last(layout, answer, real) if recorded(program) => {
+        Texts::Last(layout, answer, real) => {
             Box::new(Pass::last(on, (program, choices), placement, (layout, answer, real), bound)?)
         }
-        Texts::Last(layout, answer, real) => {
-            let pass = DecoderPass::new(on, program, choices, placement, layout, bound)?;
-            Box::new(pass.answering(answer).masked_by(real)?)
-        }
         Texts::Packed(rows) => Box::new(Pass::packed(on, program, choices, placement, rows, bound)?),
-        Texts::PackedLast(..) if recorded(program) => {
+        Texts::PackedLast(..) if !has_rms_norms(program) => {
             return Err(FheError::Unsupported {
                 what: "a decoder with LayerNorm, in packed rows".to_owned(),
                 remedy: "omit --texts to plan a batch",

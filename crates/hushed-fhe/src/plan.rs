@@ -57,7 +57,7 @@ use crate::packing::Layout;
 use crate::plan::offer::{answered_logits, reply_form};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, ReplyForm};
-use crate::tape::encoder::{least_upload, recorded};
+use crate::tape::encoder::{has_rms_norms, least_upload};
 use search::smaller::{THIN_ROWS, thin};
 use search::{Bounds, Dry};
 
@@ -345,5 +345,5 @@ fn rotations(keys: &KeySpecs, bootstrap: &KeySpecs) -> usize {
 
 /// Whether columns of this program may be paired: those of a decoder with RMSNorm.
 fn may_pair(program: &Program) -> bool {
-    !recorded(program) && program.width().is_multiple_of(2)
+    has_rms_norms(program) && program.width().is_multiple_of(2)
 }

@@ -5,12 +5,12 @@
 //! no refresh and no key. It says where vectors may be refreshed ([`Op::Mark`]), as only there their numbers are within
 //! their bound.
 //!
-//! Encoders and decoders with LayerNorm run like this ([`crate::Pass`]), a layer at a time; decoders with RMSNorm do
-//! not yet.
+//! Models run like this ([`crate::Pass`]), a layer at a time; a decoder with RMSNorm in packed rows does not yet.
 
 pub(crate) mod answer;
 pub(crate) mod assign;
 pub(crate) mod attention;
+pub(crate) mod causal;
 pub(crate) mod encoder;
 pub(crate) mod feed_forward;
 pub(crate) mod functions;
@@ -54,6 +54,8 @@ pub(crate) struct Tape {
     pub constants: Constants,
     /// The columns that a block reads: they may be on disk while it runs.
     pub regions: Vec<NodeId>,
+    /// What only the residual sum after a block reads, which may be on disk as well.
+    pub kept: Vec<NodeId>,
     /// The results of the model's steps, for those who look at them.
     pub shown: Vec<NodeId>,
 }
@@ -82,8 +84,14 @@ pub(crate) enum Op {
     /// Some columns of a map, added to the unfinished sums that are the first of two operands. The first part of a map
     /// adds its biases.
     LinearSum { map: usize, columns: Range<usize>, first: bool },
-    /// Finishes the sums of a map.
+    /// As `LinearSum`, of a map with weights −b, 0 and b, of which the signs are multiplied: b is its bound.
+    TernarySum { map: usize, columns: Range<usize>, first: bool },
+    /// Σ_k x_k², added to the unfinished sum that is the first of two operands.
+    SquareSum { first: bool },
+    /// Finishes the sums of a map, or of squares.
     Finished,
+    /// Finishes the sums of a ternary map.
+    TernaryFinished,
     /// A grid of maps of the vectors of all operands.
     Maps { grid: usize },
     /// `result[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`.
@@ -136,6 +144,8 @@ pub(crate) enum Op {
     Turn,
     /// The rows of all operands as one.
     Join,
+    /// The same vectors, for a reader that comes later.
+    Kept,
     /// Here vectors may be refreshed: numbers are within the bound of the node.
     Mark { mark: Mark },
     /// Vectors that leave.
@@ -329,7 +339,10 @@ impl Op {
     pub fn keeps_scale(&self) -> bool {
         matches!(
             self,
-            Op::AddNumbers { .. }
+            Op::TernarySum { .. }
+                | Op::TernaryFinished
+                | Op::Kept
+                | Op::AddNumbers { .. }
                 | Op::Add
                 | Op::Sub
                 | Op::Total

@@ -43,8 +43,8 @@ pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate, cal
 pub use decoder::{DecoderNetwork, EmbedderNetwork, NormOrder};
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
-    Declared, FUNCTIONS, Matryoshka, Public, PublicFiles, Report, ScoreFn, Similarity, Stored, Summary, Warning, check,
-    counted, json_fault, json_words, without_mark,
+    Declared, FUNCTIONS, Matryoshka, ProblemType, Public, PublicFiles, Report, ScoreFn, Similarity, Stored, Summary,
+    Warning, check, counted, json_fault, json_words, without_mark,
 };
 pub use generate::drafts::prompt_lookup;
 pub use generate::{Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};

@@ -35,7 +35,7 @@ use hushed_twopc::share::Share;
 use super::formats::{ACTIVATION, INNER, LINEAR, RAW_ANSWER};
 use super::shares::{Local, Shares};
 use super::{Input, RunError, Terms};
-use crate::circuit::attention::{attend, scores};
+use crate::circuit::attention::{attend, cut_values, scores};
 use crate::circuit::cache::{Cache, Past, join};
 use crate::circuit::groups::Asking;
 use crate::circuit::input::Padding;
@@ -347,7 +347,15 @@ impl<S: Shares> Pass<'_, S> {
             Some(cache) => cache.take(step.id),
             None => Past::none(rows.rows.longest()),
         };
-        let s = on.step(step.id.part("scores"), |on| scores(on, [&q, &k], &mut past, rows, (a, step.id)))?;
+        // Elsewhere than on a LAN the values are ready when they are needed.
+        let values = (!on.over().is_lan()).then(|| cut_values(&v, &past, a));
+        let (s, v) = on.step(step.id.part("scores"), |on| {
+            let mut scores = |on: &mut S| scores(on, [&q, &k], &mut past, rows, (a, step.id));
+            match values {
+                Some(values) => on.beside(scores, values),
+                None => Ok((scores(on)?, v.clone())),
+            }
+        })?;
         let p = on.step(step.id.part("weigh"), |on| weigh(on, &s, &past, rows, a, padding))?;
         let to = match a.sub_norm {
             Some(_) => INNER,
@@ -449,6 +457,10 @@ impl<S: Shares> Pass<'_, S> {
                 let y = settled(on, step.id, &x)?;
                 let y = maximum(on, &y, &x.rows, x.width, padded)?;
                 return Ok(Acts::new(y, LINEAR, rows, x.width));
+            }
+            if how == Pool::Mean && x.norm.is_none() {
+                let what = "the mean of rows that no norm has made";
+                return Err(RunError::Unsupported { site: step.id.to_string(), what });
             }
             // Before the norm's gain and offset: γ∘mean(y) + β is the mean of γ∘y + β.
             let y = pool(on, &x.share, &x.rows, x.width, how, padded)?;

@@ -14,6 +14,7 @@ use hushed_twopc::{Ctx, Link, TwopcError};
 
 use super::{Protocol, RunError};
 use crate::circuit::function;
+use crate::circuit::pool::SHARE_FRAC;
 use crate::circuit::scores::LARGER;
 use crate::formats::{
     ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INNER, INVERSE, KEY_BITS, LINEAR, LOGIT, MASKED,
@@ -24,7 +25,7 @@ use crate::formats::{
 use crate::weights::held::Layers;
 
 /// Counts changes to the protocol itself: message order, and anything that the parameters below do not show.
-const PROTOCOL_VERSION: u32 = 23;
+const PROTOCOL_VERSION: u32 = 24;
 
 /// Everything outside the model on which the two parties must agree, as text. The code that starts a session hashes and
 /// compares it.
@@ -73,7 +74,7 @@ fn numbers() -> String {
         ),
         hushed_twopc::func::describe(),
         function::describe(),
-        format!("prefix={MAX_KEYS},{KEY_BITS} tokens={SHORT},{MAX_TOKENS}"),
+        format!("prefix={MAX_KEYS},{KEY_BITS} tokens={SHORT},{MAX_TOKENS} mean={SHARE_FRAC}"),
         format!(
             "{:?} {:?}",
             hushed_twopc::he::price::PRICES,

@@ -134,18 +134,30 @@ pub const RECORD_GUARD: u32 = 2;
 /// Bits of a record's number during its lookup.
 pub const RECORD_BITS: u32 = RECORD.bits() + RECORD_GUARD;
 
-/// The most keys of a row in the formats of [`SUMS`], and the longest text that is continued: its first keys and values
-/// stay in the formats of its first pass.
+/// The most keys of a row in the formats of [`SUMS`]. Keys and values of a text that is continued stay in the formats
+/// of its first pass: whether it may become longer is agreed before that ([`is_long`]).
 pub const SHORT: usize = 256;
 /// The longest text that is not continued.
 pub const MAX_TOKENS: usize = 512;
 /// The most keys of a row, including those of a public prefix: [`LONG`] relies on it.
 pub const MAX_KEYS: usize = 1024;
 
-/// The longest text of a model, after a public prefix or without one.
+/// The longest text of a model; of one that is continued with its answer, and together with public rows before it.
 #[must_use]
 pub const fn longest(generates: bool) -> usize {
+    if generates { MAX_KEYS } else { MAX_TOKENS }
+}
+
+/// The longest text that a server takes unless its operator says otherwise, after a public prefix or without one.
+#[must_use]
+pub const fn usual(generates: bool) -> usize {
     if generates { SHORT } else { MAX_TOKENS }
+}
+
+/// Whether a text of at most this many rows of its own, answer included, needs the formats of [`LONG`].
+#[must_use]
+pub const fn is_long(rows: usize) -> bool {
+    rows > SHORT
 }
 
 /// The main ring.

@@ -29,7 +29,7 @@ pub use choose::norms::choose_norms;
 pub use choose::sampled::{Sampled, sampled};
 pub use choose::vocabulary::{CHECKED_LAYERS, vocabulary};
 pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};
-pub use circuit::answer::{ANSWER_BITS, Answers, MAX_TOP, embeddings, labels, logits, opened_bits};
+pub use circuit::answer::{ANSWER_BITS, Answers, MAX_TOP, THRESHOLDS, embeddings, labels, logits, opened_bits};
 pub use circuit::cache::{Cache, TextCache};
 pub use circuit::function::Function;
 pub use circuit::input::{Input, SessionTerms, Terms};

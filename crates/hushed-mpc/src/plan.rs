@@ -18,8 +18,10 @@ use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
 use serde::Serialize;
 
+use crate::circuit::answer::open_places;
 use crate::circuit::cache::Cache;
-use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens, tokens_of_rows};
+use crate::circuit::token::{Adds, next_tokens, predicts_tokens, tokens_of_rows};
+use crate::formats::is_long;
 use crate::weights::factors::factors_of;
 use crate::{Answers, Counting, Index, Input, Prefix, RunError, SessionTerms, Terms, Wanted, open, run, search};
 use memory::Memory;
@@ -117,6 +119,9 @@ pub struct Before {
     pub ahead: bool,
     /// Whether every new row gives a token rather than only the last: all but the first are the client's drafts.
     pub drafts: bool,
+    /// Whether the text, with its answer, may have so many rows of its own that sums over them need wider formats
+    /// ([`is_long`](crate::formats::is_long)).
+    pub long: bool,
 }
 
 impl From<usize> for Before {
@@ -139,7 +144,7 @@ impl Memory {
             let terms = Terms::default().over(link);
             Ok(match predicts_tokens(program) {
                 true => {
-                    let before = Before { public, ..Before::default() };
+                    let before = Before { public, long: is_long(tokens), ..Before::default() };
                     Plan::next_token(program, before, &[tokens], terms)?.memory
                 }
                 false => Plan::twopc(program, &texts, terms, true, Answers::Label)?.memory,
@@ -174,7 +179,8 @@ impl Memory {
         }
         let drafts = drafts.min(tokens - 1);
         if drafts > 0 {
-            let before = Before { public, held: tokens - 1 - drafts, drafts: true, ..Before::default() };
+            let (held, long) = (tokens - 1 - drafts, is_long(tokens));
+            let before = Before { public, held, drafts: true, long, ..Before::default() };
             let pass =
                 over_any(|link| Ok(Plan::next_token(program, before, &[1 + drafts], padded(true).over(link))?.memory))?;
             self.session = self.session.max(pass.session + self.stock);
@@ -247,9 +253,9 @@ impl Plan {
         let mut counting = Counting::over(link)?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let logits = run(&mut counting, program, &input, |_, _| ())?;
-        match answers.top() {
-            Some(top) => drop(open_largest(&mut counting, &logits, Adds::default(), top)?),
-            None => drop(open(&mut counting, &logits, None)?),
+        match answers {
+            Answers::Logits => drop(open(&mut counting, &logits, None)?),
+            _ => drop(open_places(&mut counting, &logits, answers)?),
         }
         let opened = Opened::Classes { answers, classes };
         Ok(Plan::of(program, counting, 0, tokens, terms, opened))
@@ -282,10 +288,10 @@ impl Plan {
         let SessionTerms { terms, link } = terms.into();
         let top = answers.top().ok_or_else(|| RunError::Unsupported {
             site: "the answer".to_owned(),
-            what: "logits: the model is not a classifier",
+            what: "logits, or what is above a threshold: the model is not a classifier",
         })?;
-        let Before { public, held, ahead, drafts } = before.into();
-        let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));
+        let Before { public, held, ahead, drafts, long } = before.into();
+        let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?)).long(long);
         let (input, adds) = (|rows| Input::Lengths(rows, terms), Adds::default());
         if held > 0 {
             let (on, input) = (&mut Counting::over(link)?, input(vec![held]));

@@ -13,6 +13,7 @@ use std::ops::Range;
 use hushed_math::product;
 use hushed_model::{Embedding, StepId};
 use hushed_net::Party;
+use hushed_twopc::Link;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::inverse::Positive;
 use hushed_twopc::func::norm::NormShape;
@@ -39,6 +40,30 @@ pub struct Known {
     pub len: usize,
     /// The numbers, if this interpretation has them.
     pub values: Option<Zeroizing<Vec<i64>>>,
+}
+
+/// A step that runs beside others, of which it needs nothing.
+pub enum Aside<'a, S> {
+    /// [`Shares::rescale`].
+    Rescale {
+        /// What is shifted.
+        x: &'a S,
+        /// By as many bits.
+        shift: u32,
+        /// The ring of the result.
+        to: Ring,
+    },
+    /// [`Shares::reciprocal`].
+    Reciprocal {
+        /// The numbers.
+        x: &'a S,
+        /// What is known of them.
+        of: Positive,
+        /// The numerator.
+        scale: f64,
+        /// The format of the result.
+        to: Format,
+    },
 }
 
 /// Shares of a vector over a ring, with the local operations: linear ones and selection.
@@ -88,6 +113,35 @@ pub trait Shares {
     /// # Errors
     /// Those of the step.
     fn step<T>(&mut self, id: StepId, run: impl FnOnce(&mut Self) -> Result<T, RunError>) -> Result<T, RunError>;
+
+    /// The link between the parties: on [`Link::LAN`] steps stay in the order of the first protocol.
+    fn over(&self) -> Link {
+        Link::LAN
+    }
+
+    /// Runs steps, and another one beside them.
+    ///
+    /// # Errors
+    /// Those of either.
+    fn beside<T>(
+        &mut self,
+        first: impl FnOnce(&mut Self) -> Result<T, RunError>,
+        aside: Aside<'_, Self::Share>,
+    ) -> Result<(T, Self::Share), RunError> {
+        let first = first(self)?;
+        Ok((first, self.done(aside)?))
+    }
+
+    /// Runs such a step alone.
+    ///
+    /// # Errors
+    /// Those of the step.
+    fn done(&mut self, aside: Aside<'_, Self::Share>) -> Result<Self::Share, RunError> {
+        match aside {
+            Aside::Rescale { x, shift, to } => self.rescale(x, shift, to),
+            Aside::Reciprocal { x, of, scale, to } => self.reciprocal(x, of, scale, to),
+        }
+    }
 
     /// Whether this interpretation can run an input.
     fn takes(&self, input: &Input) -> bool;

@@ -48,6 +48,9 @@ pub enum NetError {
     /// This side already closed or aborted the session.
     #[error("the session is closed")]
     Closed,
+    /// The session is one of two over one channel: it takes no other beside it, and is not the one to end.
+    #[error("the session is one of two side by side")]
+    Divided,
     /// The session belongs to another process, from which this one was forked. Nothing was sent or received.
     #[error("the session was made by another process, from which this one was forked: make sessions after the fork")]
     Forked,

@@ -37,6 +37,17 @@ impl fmt::Display for Party {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind(pub u16);
 
+impl Kind {
+    /// The bit that marks frames of a [branch](crate::Session::branch): no kind of a step has it.
+    pub(crate) const BRANCH: u16 = 1 << 15;
+
+    /// Whether a frame on the channel with this kind is of a branch.
+    #[must_use]
+    pub fn is_of_branch(self) -> bool {
+        self.0 & Self::BRANCH != 0
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#06x}", self.0)

@@ -6,13 +6,19 @@
 //!
 //! Rounds: a receive that directly follows a send closes one round. In [`Session::exchange`] both parties send and
 //! then receive: one round.
+//!
+//! Two parts of a protocol that do not depend on each other may run side by side, in two threads: the session then has
+//! a branch ([`Session::branch`]) until both are done ([`Session::join`]).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use crate::channel::Noted;
 use crate::channel::memory::{self, MemoryChannel};
+use crate::channel::streams::{self, Shared};
 use crate::frame::{Frame, HEADER_BYTES, MAX_PAYLOAD};
 use crate::process::Origin;
 use crate::{Channel, Kind, Limits, NetError, Party, PeerFault, Shape, Stats};
@@ -48,7 +54,9 @@ impl Expect {
 pub struct Session {
     origin: Origin,
     party: Party,
-    channel: Box<dyn Channel>,
+    channel: Arc<dyn Channel>,
+    /// While this is one of two: what they share, and the rounds when the second began.
+    divided: Option<(Arc<Shared>, u64)>,
     next_sent: u32,
     next_received: u32,
     counted: Stats,
@@ -72,7 +80,8 @@ impl Session {
         Self {
             origin: Origin::here(),
             party,
-            channel,
+            channel: channel.into(),
+            divided: None,
             next_sent: 0,
             next_received: 0,
             counted: Stats::default(),
@@ -123,7 +132,7 @@ impl Session {
     /// # Errors
     /// As [`Channel::arrived`].
     pub fn arrived(&mut self, within: Duration) -> Result<bool, NetError> {
-        self.guard(|this| this.channel.arrived(within))
+        self.guard(|this| Ok(this.channel.arrived(within)?.is_some()))
     }
 
     /// Both parties send, then both receive: one round.
@@ -211,6 +220,58 @@ impl Session {
         self.origin.is_here().then(|| self.channel.exporter(label))?
     }
 
+    /// A second session over the same channel, for a part of the protocol that another thread runs. The peer must do
+    /// the same at the same place. Both have their own step numbers and transcripts, so that neither takes a frame of
+    /// the other's. What they send in a row may arrive in any order. If one fails or is dropped, so does the other.
+    ///
+    /// # Errors
+    /// [`NetError::Divided`] for a session that is one of two already.
+    pub fn branch(&mut self) -> Result<Session, NetError> {
+        self.guard(|this| {
+            if this.divided.is_some() {
+                return Err(NetError::Divided);
+            }
+            let ([main, branch], shared) = streams::divide(Arc::clone(&this.channel));
+            this.channel = Arc::new(main);
+            this.divided = Some((Arc::clone(&shared), this.counted.rounds));
+            let branch = Session::new(this.party, Box::new(branch));
+            Ok(Session { divided: Some((shared, 0)), ..branch })
+        })
+    }
+
+    /// Ends a branch that has done its part, as this session has its own. The branch's counters and transcript are
+    /// added to this session's; waits side by side count once.
+    ///
+    /// # Errors
+    /// What ended either of them; [`PeerFault::Unasked`] for a frame that neither asked for; [`NetError::Divided`] for
+    /// a session that is no branch of this one.
+    pub fn join(&mut self, branch: Session) -> Result<(), NetError> {
+        self.guard(|this| {
+            let (Some((shared, before)), Some((theirs, _))) = (&this.divided, &branch.divided) else {
+                return Err(NetError::Divided);
+            };
+            if !Arc::ptr_eq(shared, theirs) {
+                return Err(NetError::Divided);
+            }
+            let channel = shared.rejoined()?;
+            let rounds = this.counted.rounds.max(before + branch.counted.rounds);
+            this.counted += branch.counted;
+            this.counted.rounds = rounds;
+            this.sent.update(branch.sent.clone().finalize());
+            this.received.update(branch.received.clone().finalize());
+            this.last_was_send = false;
+            (this.channel, this.divided) = (channel, None);
+            Ok(())
+        })
+    }
+
+    /// Ends the branch too, because this session's part has failed.
+    pub fn abandon_branch(&mut self) {
+        if let Some((shared, _)) = &self.divided {
+            shared.end(NetError::Closed);
+        }
+    }
+
     fn guard<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, NetError>) -> Result<T, NetError> {
         self.origin.check()?;
         if let Some(why) = &self.failure {
@@ -220,6 +281,7 @@ impl Session {
     }
 
     fn send_step(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), NetError> {
+        debug_assert!(!kind.is_of_branch(), "a kind that marks a branch");
         let length = payload.len() as u64;
         if length > MAX_PAYLOAD {
             return Err(NetError::PayloadTooLong { length, limit: MAX_PAYLOAD });
@@ -251,6 +313,7 @@ impl Session {
             return Err(PeerFault::WrongLength { step, expected: n as u64, got }.into());
         }
         absorb(&mut self.received, &frame);
+        self.channel.note(Noted::Received { kind, payload: &frame.payload });
         self.counted.frames_received += 1;
         self.counted.bytes_received += frame.wire_bytes();
         self.counted.rounds += u64::from(std::mem::take(&mut self.last_was_send));

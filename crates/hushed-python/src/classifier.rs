@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use hushed_model::ProblemType;
 use hushed_mpc::Answers;
 use hushed_serve::{Class, Kept, Task};
 use pyo3::prelude::*;
@@ -15,17 +16,18 @@ use crate::{errors, kept, plan};
 pub struct Classifier {
     kept: Arc<Mutex<Kept>>,
     labels: Vec<String>,
+    problem: ProblemType,
     /// What is returned for each text.
     answers: Answers,
     max_tokens: usize,
     bundle: String,
 }
 
-/// The answer to a text: its label, the most likely labels, or all logits in the order of the labels.
+/// The answer to a text: its label, several labels, or all logits in the order of the labels.
 #[derive(IntoPyObject)]
 enum Answer {
     Label(String),
-    Top(Vec<String>),
+    Several(Vec<String>),
     Logits(Vec<f64>),
 }
 
@@ -34,9 +36,16 @@ impl Classifier {
     #[new]
     fn new(py: Python<'_>, connection: Connection, answers: &str) -> PyResult<Self> {
         let kept = kept::open(py, connection, Task::Classify)?;
+        let answers = plan::enough(py, answers, kept.answers())?;
+        let labels = kept.public().labels().unwrap_or_default().to_vec();
+        if let Answers::Top(_) | Answers::Above(_) = answers {
+            let wrong = |needs| errors::usage(py, "usage", &format!("answers=\"{answers}\": {needs}"));
+            answers.suits(kept.public(), labels.len()).map_err(wrong)?;
+        }
         Ok(Self {
-            answers: plan::enough(py, answers, kept.answers())?,
-            labels: kept.public().labels().unwrap_or_default().to_vec(),
+            answers,
+            labels,
+            problem: kept.public().config.problem,
             max_tokens: kept.max_tokens(),
             bundle: kept.bundle().to_string(),
             kept: Arc::new(Mutex::new(kept)),
@@ -80,17 +89,20 @@ impl Classifier {
 impl Classifier {
     /// The requested answer; `None` if the server opened less.
     fn answer(&self, class: Class) -> Option<Answer> {
-        let Some(wanted) = self.answers.top() else {
-            return class.logits.map(Answer::Logits);
-        };
-        if self.answers == Answers::Label {
-            return Some(Answer::Label(class.name().to_owned()));
+        match (self.answers, class.logits) {
+            (Answers::Logits, logits) => logits.map(Answer::Logits),
+            (Answers::Above(_), Some(logits)) => {
+                let above = self.problem.answer(&logits, self.answers.threshold()).into_iter();
+                Some(Answer::Several(above.filter_map(|place| self.labels.get(place).cloned()).collect()))
+            }
+            (Answers::Above(_), None) => Some(Answer::Several(class.top)),
+            (Answers::Label, _) if self.problem == ProblemType::MultiLabel => Some(Answer::Several(class.top)),
+            (Answers::Label, _) => class.top.into_iter().next().map(Answer::Label),
+            (Answers::Top(_) | Answers::Bits(_), _) => {
+                let (mut top, wanted) = (class.top, self.answers.top()?);
+                top.truncate(wanted);
+                (top.len() == wanted).then_some(Answer::Several(top))
+            }
         }
-        let mut top = class.top;
-        if top.len() < wanted {
-            return None;
-        }
-        top.truncate(wanted);
-        Some(Answer::Top(top))
     }
 }

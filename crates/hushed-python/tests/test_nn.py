@@ -151,7 +151,8 @@ if importlib.util.find_spec("torch"):
 
         with pytest.raises(hushed.UsageError) as refused:
             nn.from_torch(Net(), torch.zeros(1, 6))
-        assert all(name in str(refused.value) for name in ("layers_1: LayerNorm", "layers_2: Softmax", "cumsum"))
+        listed = ("layers.1: LayerNorm (use BatchNorm1d", "layers.2: Softmax (leave it out", "cumsum: cumsum")
+        assert all(entry in str(refused.value) for entry in listed), refused.value
         net = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.GELU(approximate="tanh"))
         nn.from_torch(net, torch.zeros(1, 6)).save(tmp_path)
         code, rows, error = command("clear", tmp_path, "[1, 2, 3, 4, 5, 6]", "--json")

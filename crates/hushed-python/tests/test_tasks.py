@@ -290,6 +290,32 @@ def test_operators_open_more_than_the_first_place():
     assert label["rounds"] > more["rounds"] and "logit" in str(more["exposures"])
 
 
+def test_several_labels_or_none_may_be_right():
+    cases = json.loads((GOLDEN / "multi-label" / "expected.json").read_text())
+    cases = [case for case in cases if all(abs(logit) > 0.05 for logit in case["answer"])][:4]
+    texts = [case["text"] for case in cases]
+
+    def answers(server, wanted="label"):
+        with hushed.Classifier(server.address, pin=server.pin, truncate=True, answers=wanted) as classifier:
+            return classifier.labels, classifier.classify(texts)
+
+    def likely(labels, above):
+        return [{label for label, p in zip(labels, case["probabilities"]) if p > above} for case in cases]
+
+    with hushed.serve(GOLDEN / "multi-label") as server:
+        labels, found = answers(server)
+        assert [set(each) for each in found] == likely(labels, 0.5) and len({len(each) for each in found}) > 1
+        assert answers(server, "above:0.5")[1] == found
+        for more in ["above:0.3", "top:2", "logits"]:
+            with pytest.raises(hushed.UsageError):
+                answers(server, more)
+    with hushed.serve(GOLDEN / "multi-label", answers="logits") as server:
+        assert [set(each) for each in answers(server)[1]] == likely(labels, 0.5)
+        assert [set(each) for each in answers(server, "above:0.65")[1]] == likely(labels, 0.65)
+    with pytest.raises(hushed.UsageError, match="problem_type"):
+        hushed.serve(GOLDEN / "multi-label", answers="label")
+
+
 def test_operators_open_the_likeliest_tokens(writer):
     with hushed.serve(GOLDEN / "gpt2", answers="top:3") as server:
         with hushed.Generator(server.address, pin=server.pin, answers="top:2") as generator:

@@ -85,7 +85,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "N", default_value_t = MAX_WAITING, env = "HUSHED_MAX_WAITING")]
     pub max_waiting: usize,
 
-    /// Maximum tokens per text, below the model's own limit
+    /// Maximum tokens per text, below the model's own limit [default: at most 512; of a text that is continued 256,
+    /// answer included, and 1024 is the most]
     #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS")]
     pub max_tokens: Option<usize>,
 
@@ -135,9 +136,10 @@ pub struct ServeArguments {
 
     /// What clients get for each text or image that is classified, or each token of a continued text: `label`, the
     /// index of the largest logit; `top:K`, those of the K largest; for a classifier also `logits`, all of them. Each
-    /// counts as a text against the limits; logits reveal most of the weights [default: label; logits, its score, for a
-    /// head of one number]
-    #[arg(long, value_name = "label|top:K|logits", env = "HUSHED_ANSWERS")]
+    /// counts as a text against the limits; logits reveal most of the weights. `above:P` is for classes of which
+    /// several or none may be right (problem_type): those whose probability is above P, together one text [default:
+    /// label; for such classes above:0.5; for a head of one number logits, its score]
+    #[arg(long, value_name = "label|top:K|above:P|logits", env = "HUSHED_ANSWERS")]
     pub answers: Option<Answers>,
 
     /// Round the numbers of embeddings to this many bits in place of 16: a client that cheats learns less from each

@@ -341,12 +341,12 @@ pub enum ServeError {
         name: &'static str,
     },
     /// An answer that this model cannot open.
-    #[error(
-        "this model cannot open {answers}: logits needs a classifier, label and top:K a head of several numbers, at least K of them, fewer bits (--answer-bits) a model whose embeddings have length one"
-    )]
+    #[error("this model cannot open {answers}: {needs}")]
     OtherAnswers {
         /// What was asked for.
         answers: hushed_mpc::Answers,
+        /// What it needs.
+        needs: &'static str,
     },
     /// A limit on texts below what one answer counts as.
     #[error(

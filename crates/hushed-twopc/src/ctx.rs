@@ -1,6 +1,10 @@
 //! What one party carries through a protocol: its session, its randomness, its correlations.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod beside;
+
+pub use beside::beside;
+
 use crate::error::{TwopcError, expect_len};
 use crate::link::Link;
 use crate::ot::Correlations;

@@ -27,6 +27,8 @@ use hushed_net::Shape;
 pub struct Link {
     microseconds: u32,
     kilobits: u32,
+    /// No two parts of a step are side by side: inside such a part.
+    undivided: bool,
 }
 
 /// The longest round trip, in microseconds.
@@ -36,6 +38,9 @@ const KILOBITS: std::ops::RangeInclusive<u32> = 1_000..=10_000_000;
 
 /// The most bytes, or work that takes as long as they do, that are spent to save a message.
 pub const MOST_BYTES_A_MESSAGE: u64 = 2 << 20;
+
+/// The most OTs that are set aside for a part beside another: 16 MiB of blocks.
+const MOST_SET_ASIDE: u64 = 1 << 20;
 
 /// Nanoseconds of one core for a correlated OT with the work on it.
 pub(crate) const COT_NS: u64 = 45;
@@ -54,11 +59,11 @@ impl Default for Link {
 
 impl Link {
     /// 0.5 ms, 1 Gbit/s.
-    pub const LAN: Self = Self { microseconds: 500, kilobits: 1_000_000 };
+    pub const LAN: Self = Self { microseconds: 500, kilobits: 1_000_000, undivided: false };
     /// 4 ms, 400 Mbit/s.
-    pub const WAN: Self = Self { microseconds: 4_000, kilobits: 400_000 };
+    pub const WAN: Self = Self { microseconds: 4_000, kilobits: 400_000, undivided: false };
     /// 40 ms, 50 Mbit/s.
-    pub const INTERNET: Self = Self { microseconds: 40_000, kilobits: 50_000 };
+    pub const INTERNET: Self = Self { microseconds: 40_000, kilobits: 50_000, undivided: false };
 
     /// The links that have names.
     pub const NAMED: [(&'static str, Self); 3] = [("lan", Self::LAN), ("wan", Self::WAN), ("internet", Self::INTERNET)];
@@ -69,7 +74,7 @@ impl Link {
     /// [`NoLink`] for more than a second, and for less than 1 Mbit/s or more than 10 Gbit/s.
     pub fn new(microseconds: u32, kilobits: u32) -> Result<Self, NoLink> {
         match microseconds <= MOST_MICROSECONDS && KILOBITS.contains(&kilobits) {
-            true => Ok(Self { microseconds, kilobits }),
+            true => Ok(Self { microseconds, kilobits, undivided: false }),
             false => Err(NoLink::Bounds),
         }
     }
@@ -98,9 +103,40 @@ impl Link {
         Shape { bits_per_second: 1_000 * u64::from(self.kilobits), one_way: self.round_trip() / 2 }
     }
 
-    /// Whether its forms are those that there were before links, and not the least by price.
-    pub(crate) fn is_lan(&self) -> bool {
+    /// Whether its forms, and the order of steps, are those that there were before links, and not the least by price.
+    #[must_use]
+    pub fn is_lan(&self) -> bool {
         *self == Self::LAN
+    }
+
+    /// The same link inside one of two parts that are side by side.
+    #[must_use]
+    pub fn undivided(self) -> Self {
+        Self { undivided: !self.is_lan(), ..self }
+    }
+
+    /// Whether a part of this cost is put beside another: where messages count, and its OTs, which are set aside
+    /// together, take little memory.
+    pub(crate) fn divides(&self, second: &Cost) -> bool {
+        !self.is_lan() && !self.undivided && cots(second) <= MOST_SET_ASIDE
+    }
+
+    /// The cost of two parts of a step that do not depend on each other, the second beside the first where the link
+    /// has it so ([`beside`](crate::ctx::beside)).
+    pub fn both(&self, first: impl Fn(&Link) -> Cost, second: impl Fn(&Link) -> Cost) -> Cost {
+        let inside = self.undivided();
+        let beside = second(&inside);
+        if !self.divides(&beside) {
+            return first(self) + second(self);
+        }
+        let first = first(&inside);
+        Cost { rounds: first.rounds.max(beside.rounds), ..first + beside }
+    }
+
+    /// Whether to save messages by so many bytes; never on a LAN.
+    #[must_use]
+    pub fn is_worth(&self, messages: u64, bytes: u64) -> bool {
+        !self.is_lan() && bytes.saturating_mul(self.byte_ns()) < messages.saturating_mul(self.message_ns())
     }
 
     /// What a step over OTs weighs, beside others over OTs.

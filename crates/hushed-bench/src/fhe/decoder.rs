@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use hushed_ckks::poly::evaluate;
 use hushed_ckks::{Ciphertext, CkksParams, Complex64};
-use hushed_fhe::ops::decoder::rms::{STATISTIC, rms_norm, root_levels};
-use hushed_fhe::ops::decoder::rope::{Turned, turns};
+use hushed_fhe::ops::norm::root_levels;
+use hushed_fhe::ops::rope::{Turned, turns};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::simulate::{Counts, Op};
-use hushed_fhe::{Acts, Encrypted, FheError, Interval, LinearMap, NormChoice, Slots, fits};
+use hushed_fhe::{Acts, Encrypted, FheError, Interval, LinearMap, NormChoice, Slots, fits, rms_norm};
 use hushed_model::{Heads, Norm, NormKind, Pairs, Rope, RopeScaling, StepId};
 use serde_json::{Value, json};
 
@@ -19,6 +19,8 @@ use super::ensi;
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
+/// Levels of the columns that a norm's statistic takes: squares, and the scale of a refresh.
+const STATISTIC: usize = 2;
 /// Columns of a product that are held at once.
 const BLOCK: usize = 128;
 
@@ -221,7 +223,7 @@ fn rms(rows: usize, width: usize, (about, how): (&Value, How<'_>), paper: [f64; 
     let counts = counted(&params, |on| {
         let columns = (0..width).map(|_| on.vector(Vec::new(), limbs));
         let x = Acts::from_client(columns.collect::<Result<_, _>>()?, BOUND);
-        rms_norm(on, site, x, &norm, &choice, (statistics, false)).map(drop)
+        rms_norm(on, site, x, &norm, &choice, statistics).map(drop)
     })?;
     let start = Instant::now();
     let mut bed = Bed::new(&params, &counts)?;
@@ -243,7 +245,7 @@ fn rms(rows: usize, width: usize, (about, how): (&Value, How<'_>), paper: [f64; 
     }
     let setup = start.elapsed().as_secs_f64();
     let x = Acts::from_client(columns, BOUND);
-    let (y, taken) = bed.take(|on| rms_norm(on, site, x, &norm, &choice, (statistics, false)))?;
+    let (y, taken) = bed.take(|on| rms_norm(on, site, x, &norm, &choice, statistics))?;
     let (mut largest, mut sum) = (0.0_f64, 0.0);
     for (j, column) in &kept {
         let found = bed.decryptor.decrypt_raw(&y.columns[*j])?;

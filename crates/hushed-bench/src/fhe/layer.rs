@@ -8,7 +8,7 @@ use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
-use hushed_fhe::{Acts, Choices, DecoderPass, FheError, ForwardPass, Pass, Placement, RowsKnown, Slots};
+use hushed_fhe::{Acts, Choices, FheError, ForwardPass, Pass, Placement, RowsKnown, Slots};
 use hushed_model::{Matrix, Network, NetworkConfig, PlainActs, Pool, Program, Rows, plain, random_network};
 use serde_json::{Value, json};
 
@@ -245,8 +245,8 @@ pub(super) fn layer<S: Slots>(
 ) -> Result<Acts<S::Value>, FheError> {
     let (bound, placement) = (input_bound(program.width()), placement.clone());
     if program.vocabulary().is_some() {
-        let pass = DecoderPass::new(on, program, choices, placement, layout, bound)?;
-        let mut pass = pass.masked_by(real)?;
+        let read = (layout, AnswerRows::Last, real);
+        let mut pass = Pass::last(on, (program, choices), placement, read, bound)?;
         let x = match paired {
             true => Acts::over(columns, program.width(), bound),
             false => pass.start(columns)?,

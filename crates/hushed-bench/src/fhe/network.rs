@@ -61,7 +61,7 @@ fn one(name: &str, runs: usize, threads: usize) -> Result<Value, BenchError> {
         }
     }
     Ok(json!({
-        "set": set, "network": name, "levels": levels, "threads": threads, "runs": seconds.len(),
+        "name": "fhe-network", "set": set, "network": name, "levels": levels, "threads": threads, "runs": seconds.len(),
         "seconds": median(seconds), "seconds_with_the_client": median(all), "planned_seconds": planned,
         "seconds_to_make_keys": keys, "error": error, "declared": declared,
     }))

@@ -1,9 +1,12 @@
 //! `hushed check`: is a folder supported? Every reason why not, at once: first what its files say, then whether its
 //! numbers fit.
 
+#[cfg(test)]
+mod table;
+
 use std::path::PathBuf;
 
-use hushed_model::{ChatError, Graph, Model, Summary, Task, counted, folder};
+use hushed_model::{ChatError, Graph, Model, ProblemType, Summary, Task, counted, folder};
 use hushed_mpc::formats::longest;
 use hushed_mpc::{CHECKED_LAYERS, Sampled, out_of_range, sampled, vocabulary};
 use serde_json::{Map, Value, json};
@@ -179,20 +182,24 @@ fn interactive(s: &Summary, refused: Option<String>) -> Result<String, String> {
     }
     let longest = longest(s.task == "generate");
     let rows = s.max_tokens.min(longest);
-    if s.image_side.is_some() {
-        return match s.max_tokens > longest {
-            true => Err(format!("images of {} rows, and {longest} is the most", s.max_tokens)),
-            false if s.labels.is_none() => Ok("the embedding of an image".to_owned()),
-            false => Ok("the label of an image, or more with serve --answers".to_owned()),
-        };
-    }
-    let what = match (s.task, s.exclusive) {
+    let what = match (s.task, s.problem_type) {
         ("classify", _) if s.labels.as_ref().is_some_and(|labels| labels.len() == 1) => "the score, one number",
-        ("classify", true) => "the label, or more with serve --answers",
-        ("classify", false) => "the logits, with serve --answers logits: the largest is no answer (problem_type)",
+        ("classify", Some(ProblemType::MultiLabel)) => {
+            "each label whose probability is above one half, or above P with serve --answers above:P"
+        }
+        ("classify", Some(ProblemType::Regression)) => {
+            "the values, with serve --answers logits: the largest is no answer (problem_type)"
+        }
+        ("classify", _) => "the label, or more with serve --answers",
         ("generate", _) => "the next tokens",
         _ => "the embedding",
     };
+    if s.image_side.is_some() {
+        return match s.max_tokens > longest {
+            true => Err(format!("images of {} rows, and {longest} is the most", s.max_tokens)),
+            false => Ok(format!("of an image: {what}")),
+        };
+    }
     let texts = if s.pairs { "texts or pairs of texts" } else { "texts" };
     Ok(format!("{what}; {texts} of up to {rows} tokens"))
 }

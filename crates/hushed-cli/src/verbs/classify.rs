@@ -1,6 +1,6 @@
 //! `hushed classify`: private texts or images in, the names of their classes out, with a server that sees neither.
 
-use hushed_model::{ScoreFn, counted};
+use hushed_model::{ProblemType, ScoreFn, counted};
 use hushed_mpc::Answers;
 use hushed_serve::{Answered, Class};
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::connect::ConnectArgs;
 use crate::error::CliError;
 use crate::images::{Given, Read, pixels};
 use crate::input::note_shown;
-use crate::output::{Output, answer_text};
+use crate::output::{Output, answer_text, list};
 use crate::passes::{PassArgs, Sum, progress};
 
 /// Classify private texts or images with a server that sees neither them nor their classes
@@ -18,7 +18,9 @@ use crate::passes::{PassArgs, Sum, progress};
     after_help = "The answer is the name of the class whose logit is largest. No logit is opened, to anyone, unless the server's \
 operator allows it (`serve --answers logits`): then all are, and each counts as a text against the server's \
 limits. With `serve --answers top:K` the answer is the names of the K largest, in order, each of which counts as \
-a text. A head of one number gives that number, and with --json also the score that the model's folder makes of \
+a text. Of classes of which several or none may be right (problem_type) the answer is the names of those whose \
+probability is above the operator's threshold (`--answers above:P`). A head of one number gives that number, and \
+with --json also the score that the model's folder makes of \
 it; for pairs of texts see `hushed rerank`. `embed --protocol fhe` gives all logits. The server learns what it learns of `hushed embed`: how many \
 texts there are and when, and how many tokens each has. Of images (PNG or JPEG) it learns how many there are and \
 when: all have the size that its model reads, whatever the size of the file.
@@ -63,16 +65,19 @@ impl Args {
         ));
         let answers = client.answers();
         let scores = client.public().config.scores();
-        if answers != Answers::Label && !scores {
-            out.note(&format!(
+        match answers {
+            Answers::Above(_) => out.note(&format!("the server opens which classes are likely enough ({answers})")),
+            Answers::Label => {}
+            _ if scores => {}
+            _ => out.note(&format!(
                 "the server opens more than the label ({answers}), and counts each place or logit as a text"
-            ));
+            )),
         }
         let (bar, advance) = progress(out, &client, given.len(), "classifying");
         let mut sum = Sum::default();
         let mut written = Ok(());
-        let labels = client.public().labels().map(<[String]>::to_vec);
-        let exclusive = client.public().config.exclusive && !scores;
+        let labels = client.public().labels().unwrap_or_default().to_vec();
+        let problem = client.public().config.problem;
         let function = client.public().score;
         let what = match images {
             Some(_) => ("image", "row"),
@@ -82,7 +87,7 @@ impl Args {
             sum.add(index, &answer);
             // The session continues to its end even if nobody reads, so that the server does not wait.
             if written.is_ok() {
-                written = show(out, index, &answer, (labels.as_deref(), exclusive, scores.then_some(function)), what);
+                written = show(out, index, &answer, (&labels, problem, scores.then_some(function)), what);
             }
         };
         match images {
@@ -106,31 +111,34 @@ fn show(
     out: &Output,
     index: usize,
     answer: &Answered<Class>,
-    (labels, exclusive, score): (Option<&[String]>, bool, Option<ScoreFn>),
+    (labels, problem, score): (&[String], ProblemType, Option<ScoreFn>),
     (what, unit): (&str, &str),
 ) -> Result<(), CliError> {
     let (class, tokens) = (&answer.values, answer.tokens);
-    // The largest logit names the class only where one class excludes the others.
-    let label = exclusive.then(|| class.name());
     let mut object = json!({
         "text_index": index,
         "tokens": tokens,
         "padded_tokens": answer.rows,
-        "label": label,
         "seconds": answer.pass.cost.time.as_secs_f64(),
         "texts_in_pass": answer.pass.texts,
     });
+    match problem {
+        ProblemType::MultiLabel => object["labels"] = json!(class.top),
+        // Values, and a single score, name no label.
+        ProblemType::SingleLabel if score.is_none() => object["label"] = json!(class.name()),
+        ProblemType::SingleLabel | ProblemType::Regression => object["label"] = json!(null),
+    }
     if let Some(logits) = &class.logits {
         object["logits"] = json!(logits);
         if let (Some(score), [logit]) = (score, logits.as_slice()) {
             object["score"] = json!(score.of(*logit));
         }
     }
-    if class.top.len() > 1 && class.logits.is_none() {
+    if class.top.len() > 1 && class.logits.is_none() && problem == ProblemType::SingleLabel {
         object["top"] = json!(class.top);
     }
     out.result(object, || match &class.logits {
-        Some(logits) => answer_text(index, tokens, logits, labels),
-        None => format!("{what} {index}, {}: {}", counted(tokens, unit), class.top.join(", ")),
+        Some(logits) => answer_text(index, tokens, logits, Some((labels, problem))),
+        None => format!("{what} {index}, {}: {}", counted(tokens, unit), list(&class.top)),
     })
 }

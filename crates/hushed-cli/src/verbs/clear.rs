@@ -93,7 +93,7 @@ impl Args {
         }
 
         let labels = model.public.labels();
-        let exclusive = model.public.config.exclusive;
+        let classes = labels.map(|labels| (labels, model.public.config.problem));
         let items = match self.query.read(out, self.given.input())? {
             Some(query) => given.pairs(&model.public, &query, &self.too_long)?,
             None => given.items(&model.public, &self.too_long)?,
@@ -105,11 +105,11 @@ impl Args {
         for (index, item) in items.into_iter().enumerate() {
             let count = item.rows().real;
             for numbers in model.embed(vec![item]).map_err(in_text(index))? {
-                let mut object = answer(index, count, &numbers, (labels, exclusive));
+                let mut object = answer(index, count, &numbers, classes);
                 if let (true, [logit]) = (model.public.config.scores(), numbers.as_slice()) {
                     object["score"] = json!(model.public.score.of(*logit));
                 }
-                out.result(object, || answer_text(index, count, &numbers, labels))?;
+                out.result(object, || answer_text(index, count, &numbers, classes))?;
             }
             bar.inc(1);
         }

@@ -103,7 +103,7 @@ pub struct Args {
     head: PublicHead,
 
     /// With a classifier or a model that generates: what the client learns of each result, as with `serve --answers`
-    #[arg(long, value_name = "label|top:K|logits", env = "HUSHED_ANSWERS")]
+    #[arg(long, value_name = "label|top:K|above:P|logits", env = "HUSHED_ANSWERS")]
     answers: Option<Answers>,
 
     /// With a model that embeds: the numbers of embeddings are rounded to this many bits, as with `serve --answer-bits`

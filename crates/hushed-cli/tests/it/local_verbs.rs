@@ -346,9 +346,29 @@ fn check_speaks_of_each_protocol() {
     std::fs::write(&path, config.to_string()).expect("a file");
     let text = shown();
     assert!(text.contains("- warning: config.json: the field `a_new_field` is unknown"), "{text}");
-    assert!(text.contains("- 2pc: the logits, with serve --answers logits"), "{text}");
+    assert!(text.contains("- 2pc: each label whose probability is above one half"), "{text}");
+    let checked = json_lines(&hushed(&["check", &dir, "--json"]).stdout);
+    let problem_type = &checked.last().expect("a row")["model"]["problem_type"];
+    assert_eq!(problem_type, "multi_label_classification", "{checked:?}");
     let rows = json_lines(&hushed(&["clear", &dir, "a private world", "--json"]).stdout);
-    assert!(rows[0]["label"].is_null() && rows[0]["logits"].is_array(), "{rows:?}");
+    let numbers = |field: &str| -> Vec<f64> {
+        let list = rows[0][field].as_array().expect("a list").iter();
+        list.map(|number| number.as_f64().expect("a number")).collect()
+    };
+    let (logits, probabilities) = (numbers("logits"), numbers("probabilities"));
+    let above = (0..3).filter(|&i| probabilities[i] > 0.5).map(|i| TINY_LABELS[i]);
+    let mut named: Vec<&str> =
+        rows[0]["labels"].as_array().expect("labels").iter().filter_map(|l| l.as_str()).collect();
+    named.sort_by_key(|name| TINY_LABELS.iter().position(|label| label == name));
+    assert_eq!(named, above.collect::<Vec<_>>());
+    assert!(logits.iter().zip(&probabilities).all(|(x, p)| (p - 1.0 / (1.0 + (-x).exp())).abs() < 1e-12));
+    let shown = hushed(&["clear", &dir, "a private world"]).stdout;
+    assert!(String::from_utf8_lossy(&shown).contains("(probabilities: "));
+    let answers = |answers: &str| plan(&["--answers", answers]);
+    assert_eq!(
+        (plan(&[]), answers("above:0.3"), answers("logits"), answers("label")),
+        (Some(0), Some(0), Some(0), Some(3))
+    );
     std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
 

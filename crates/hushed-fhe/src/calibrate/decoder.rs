@@ -18,8 +18,8 @@ use hushed_model::{Block, Item, Linear, Mask, Norm, NormKind, Program, Step, Ste
 use super::margins;
 use super::measure::{ColumnSeen, HeadSeen, NormSeen, Span};
 use crate::choices::{DecoderChoice, DecoderLayerChoice, ScoresChoice, SigmoidChoice};
-use crate::ops::decoder::rms::row_of;
-use crate::tape::encoder::recorded;
+use crate::ops::norm::row_of;
+use crate::tape::encoder::has_rms_norms;
 use crate::{ActivationChoice, FheError, Interval, NormChoice};
 
 /// Margin of scores, as a fraction of their width.
@@ -53,7 +53,7 @@ pub(crate) fn measure<T: Clone + Into<Item>>(
     more: &[T],
 ) -> Result<DecoderSeen, FheError> {
     let mut seen = DecoderSeen::default();
-    let program = &match recorded(program) {
+    let program = &match !has_rms_norms(program) {
         true => keys_without_constants(program)?,
         false => program.clone(),
     };
@@ -77,7 +77,7 @@ pub(crate) fn measure<T: Clone + Into<Item>>(
             _ => {}
         })?;
     }
-    if recorded(program) {
+    if !has_rms_norms(program) {
         seen.padding(program)?;
     }
     Ok(seen)
@@ -203,7 +203,7 @@ impl DecoderSeen {
                 return Ok(None);
             };
             let seen = self.norms.get(&id).ok_or_else(|| unmeasured(id))?;
-            let masked = if recorded(program) { margins::REFRESHED } else { margins::MASKED };
+            let masked = if !has_rms_norms(program) { margins::REFRESHED } else { margins::MASKED };
             Ok(Some(margins::norm(seen, n.width, 0.0, masked)?))
         };
         for step in program.steps() {

@@ -65,7 +65,7 @@ pub struct OnMachines {
 /// Simulates the run of a plan on these numbers of machines, with `rate` bytes per second between any two of them.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for a decoder, whose run is not recorded; those of a dry run.
+/// [`FheError::Unsupported`] for a decoder in packed rows, whose run is not recorded; those of a dry run.
 pub fn on_machines(
     (program, choices): (&Program, &Choices),
     params: &Arc<CkksParams>,
@@ -75,7 +75,7 @@ pub fn on_machines(
 ) -> Result<Vec<OnMachines>, FheError> {
     let (run, tapes) = traced_run(program, choices, params, options, &plan.placement)?;
     let pieces = Pieces::new(&tapes, &run.counts, params, &options.prices).ok_or_else(|| FheError::Unsupported {
-        what: "one run of a decoder on several machines".to_owned(),
+        what: "one run of a decoder in packed rows on several machines".to_owned(),
         remedy: "run whole jobs on each machine",
     })?;
     let cuts = Cuts::new(&pieces, params);

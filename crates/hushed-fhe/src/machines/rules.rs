@@ -22,12 +22,12 @@ pub(crate) fn traced(tape: &Tape, i: usize, placed: &Placed, visits: usize) -> O
 fn rule(node: &Node, first: (usize, usize)) -> Rule {
     match &node.op {
         Op::Input(name) => Rule::Input(name),
-        Op::LinearSum { .. } => Rule::Begun,
-        Op::Finished => Rule::Finished,
+        Op::LinearSum { .. } | Op::TernarySum { .. } | Op::SquareSum { .. } => Rule::Begun,
+        Op::Finished | Op::TernaryFinished => Rule::Finished,
         Op::DotProduct | Op::Combine { .. } | Op::CombineVectors { .. } | Op::Total => Rule::Sum,
         Op::Row { row } => Rule::Same(Moved::Range(row * first.1..(row + 1) * first.1)),
         Op::Cut { range } => Rule::Same(Moved::Range(range.clone())),
-        Op::Split { .. } | Op::Join => Rule::Same(Moved::All),
+        Op::Split { .. } | Op::Join | Op::Kept => Rule::Same(Moved::All),
         Op::Output => Rule::Output,
         _ => Rule::Own,
     }

@@ -52,9 +52,9 @@ fn one_machine_takes_what_the_plan_says_and_more_are_not_slower() {
     }
 }
 
-/// A decoder's run is not recorded.
+/// As those of a decoder in packed rows.
 #[test]
-fn a_decoder_is_refused() {
+fn runs_without_a_tape_are_refused() {
     let tapes = [TracedTape::default()];
     let params = CkksParams::n16_boot().unwrap();
     assert!(Pieces::new(&tapes, &Default::default(), &params, &reference(1)).is_none());

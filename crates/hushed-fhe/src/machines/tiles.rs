@@ -69,7 +69,7 @@ impl Tiles {
         let shape = |k: usize| node.inputs.get(k).map_or((0, 0), |id| whole[id.0].shape);
         let low = |x: Vec<Source>| x.into_iter().map(|v| Source { limbs: v.limbs.min(placed.limbs), ..v }).collect();
         let arranged = match &node.op {
-            Op::Join | Op::Split { .. } => Some(low(self.all(node)?)),
+            Op::Join | Op::Split { .. } | Op::Kept => Some(low(self.all(node)?)),
             Op::Cut { range } => {
                 Some(self.operand(node, 0)?.get(range.clone()).ok_or(PackingError::Mismatch)?.to_vec())
             }
@@ -96,7 +96,7 @@ impl Tiles {
             return Ok(Made::Vectors(self.push(node, placed, (op, vec![id], (1, count)))));
         }
         match &node.op {
-            Op::LinearSum { .. } => {
+            Op::LinearSum { .. } | Op::TernarySum { .. } | Op::SquareSum { .. } => {
                 let mut inputs = Vec::new();
                 for id in &node.inputs {
                     match self.made.get(id.0).ok_or(PackingError::Mismatch)? {
@@ -110,12 +110,12 @@ impl Tiles {
                 self.push(node, placed, (node.op.clone(), inputs, node.shape));
                 return Ok(Made::Sums(NodeId(self.placed.len() - 1)));
             }
-            Op::Finished => {
+            Op::Finished | Op::TernaryFinished => {
                 let Some(Made::Sums(sums)) = node.inputs.first().and_then(|id| self.made.get(id.0)) else {
                     return Err(PackingError::Mismatch.into());
                 };
                 let inputs = vec![*sums];
-                return Ok(Made::Vectors(self.push(node, placed, (Op::Finished, inputs, node.shape))));
+                return Ok(Made::Vectors(self.push(node, placed, (node.op.clone(), inputs, node.shape))));
             }
             _ => {}
         }

@@ -15,8 +15,8 @@ use hushed_lower::LinearMap;
 /// Gains and offsets come from the preceding norm (MOAI folds them as well). They are weights, so there is no `Debug`.
 #[derive(Clone)]
 pub struct Acts<V> {
-    /// One vector per column, or per two columns if a decoder's placement says so ([`crate::ops::paired`]), all with
-    /// the same scale and number of primes.
+    /// One vector per column, or per two columns if a decoder's placement says so ([`Placement`](crate::Placement)),
+    /// all with the same scale and number of primes.
     pub columns: Vec<V>,
     /// The factor of each column.
     pub gain: Vec<f64>,
@@ -110,51 +110,6 @@ pub(crate) fn reading<S: Slots>(
         return Ok(LinearMap::shape(w.outputs, w.inputs));
     }
     Ok(LinearMap::of(at, w)?.reading(gain, offset).bounded())
-}
-
-/// Spilled columns, dropped to the primes that the residual sum needs after a block has read them.
-pub struct StoredActs<S: Slots> {
-    blocks: Vec<S::Stored>,
-    gain: Vec<f64>,
-    offset: Vec<f64>,
-}
-
-/// Columns copied to fewer primes and spilled at a time.
-const STORED_BLOCK: usize = 32;
-
-impl<S: Slots> StoredActs<S> {
-    /// Spills the first `limbs` primes of the columns, which are still needed.
-    ///
-    /// # Errors
-    /// If the columns have fewer, and as [`Slots::store`].
-    pub fn copy(on: &S, x: &Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
-        let block = |block: &[S::Value]| {
-            let low = block.iter().map(|v| on.drop_to(v, limbs));
-            on.store(low.collect::<Result<_, _>>()?)
-        };
-        let blocks = x.columns.chunks(STORED_BLOCK).map(block).collect::<Result<_, _>>()?;
-        Ok(StoredActs { blocks, gain: x.gain.clone(), offset: x.offset.clone() })
-    }
-
-    /// Reads the columns back.
-    ///
-    /// # Errors
-    /// As [`Slots::load`].
-    pub fn load(self, on: &S) -> Result<Acts<S::Value>, FheError> {
-        let (gain, offset) = (self.gain.clone(), self.offset.clone());
-        let columns: Vec<Vec<S::Value>> = self.blocks(on).collect::<Result<_, _>>()?;
-        Ok(Acts { columns: columns.into_iter().flatten().collect(), gain, offset })
-    }
-
-    /// Reads the vectors back block by block.
-    pub fn blocks(self, on: &S) -> impl Iterator<Item = Result<Vec<S::Value>, FheError>> {
-        self.blocks.into_iter().map(|block| on.load(block))
-    }
-
-    /// The factor of each column.
-    pub fn gain(&self) -> &[f64] {
-        &self.gain
-    }
 }
 
 /// The map of a layer that feeds a norm: κ·(y − mean of y) instead of y, which is κ·(I − 11ᵀ/d) times the layer.

@@ -1,28 +1,7 @@
-//! The reader of a block's result, which decides what is folded into its last map; and that map, scalar or ternary.
+//! Which of a decoder's ternary layers are computed with weights −1, 0 and 1.
 
-use std::sync::Arc;
-
-use hushed_ckks::Scale;
-use hushed_lower::LinearMap;
-use hushed_model::{Linear, Norm, StepId};
-use rayon::prelude::*;
+use hushed_model::{Attention, FeedForward, Linear, Norm};
 use serde::Serialize;
-
-use crate::choices::NormChoice;
-use crate::error::FheError;
-use crate::ops::acts::centred;
-use crate::ops::levels::below;
-use crate::ops::norm::centred_scale;
-use crate::slots::Slots;
-
-/// The reader of a block's result.
-#[derive(Clone, Copy)]
-pub enum After<'a> {
-    /// A residual sum and a norm: κ·(y − mean of y).
-    Norm(&'a NormChoice),
-    /// A residual sum of numbers within this bound, refreshed afterwards: y/bound.
-    Sum(f64),
-}
 
 /// How a layer that is declared ternary is computed, and if not with weights −1, 0 and 1, why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -34,8 +13,6 @@ pub enum Form {
     NormBefore,
     /// With scalar weights: the norm inside the block has gains other than 1.
     SubNorm,
-    /// With scalar weights: what the norm after it takes is folded in.
-    NormAfter,
     /// With scalar weights: its operands come at a given scale.
     GivenScale,
     /// With diagonals of packed rows.
@@ -49,147 +26,41 @@ impl Form {
         w.ternary.then_some(Form::NormBefore)
     }
 
-    /// The levels of a map.
+    /// How the last map of a block is computed, after the norm inside the block, if any; `None` if it is not declared
+    /// ternary. `free` says whether the scale of its operands can be chosen.
     #[must_use]
-    pub fn levels(form: Option<Form>) -> usize {
-        usize::from(form != Some(Form::Ternary))
-    }
-}
-
-/// The last map of a block.
-pub enum Last {
-    /// With everything folded in: one level.
-    Scalar {
-        /// The map.
-        map: Arc<LinearMap>,
-        /// The scale of its results.
-        target: Scale,
-    },
-    /// Weights −1, 0 and 1, for operands at `factor` times the default scale: no level. The result, read as `factor`
-    /// times itself, is at the default scale.
-    Ternary {
-        /// The layer, its scale as the bound.
-        map: Arc<LinearMap>,
-        /// The layer's scale divided by the bound.
-        factor: f64,
-    },
-}
-
-impl After<'_> {
-    /// How a block's last map is computed, for the norm before it, if any; `None` if it is not declared ternary. `free`
-    /// says whether the scale of its operands can be chosen.
-    #[must_use]
-    pub fn form(&self, w: &Linear, norm: Option<&Norm>, free: bool) -> Option<Form> {
-        let form = match self {
-            After::Norm(_) => Form::NormAfter,
-            After::Sum(_) if !free => Form::GivenScale,
-            After::Sum(_) if !norm.is_none_or(keeps_ternary) => Form::SubNorm,
-            After::Sum(_) => Form::Ternary,
+    pub fn last(w: &Linear, norm: Option<&Norm>, free: bool) -> Option<Form> {
+        let form = match free {
+            false => Form::GivenScale,
+            true if !norm.is_none_or(keeps_ternary) => Form::SubNorm,
+            true => Form::Ternary,
         };
         w.ternary.then_some(form)
     }
 
-    /// The last map of a block, for operands with `limbs` primes, computed as [`After::form`] says.
-    ///
-    /// # Errors
-    /// As [`centred`]; too few levels.
-    pub fn last<S: Slots>(
-        &self,
-        on: &S,
-        at: StepId,
-        w: &Linear,
-        limbs: usize,
-        form: Option<Form>,
-    ) -> Result<Last, FheError> {
-        let bound = match self {
-            After::Norm(norm) => {
-                let map = on.map(at, || centred(on, at, w, norm.scale))?;
-                let target = centred_scale(on, below(on, limbs, 1)?)?;
-                return Ok(Last::Scalar { map, target });
-            }
-            After::Sum(bound) => *bound,
-        };
-        let shape = on.only_shapes();
-        let levels = Form::levels(form);
-        if levels > 0 {
-            below(on, limbs, levels)?;
-            let target = on.default_scale();
-            let map = on.map(at, || match shape {
-                true => Ok(LinearMap::shape(w.outputs, w.inputs)),
-                false => Ok(LinearMap::of(at, w)?.times(1.0 / bound).bounded()),
-            })?;
-            return Ok(Last::Scalar { map, target });
-        }
-        let map = on.map(at, || {
-            let mut map = match shape {
-                true => LinearMap::shape(w.outputs, w.inputs),
-                false => LinearMap::of(at, w)?,
-            };
-            map.bias = None;
-            let size = map.weights.iter().fold(0.0_f64, |s, w| s.max(w.abs()));
-            // A layer of zeros, or one with only a known shape. Weights of other sizes are refused when they are added.
-            map.bound = if size > 0.0 { size } else { bound };
-            Ok(map)
-        })?;
-        let factor = map.bound / bound;
-        Ok(Last::Ternary { map, factor })
-    }
-}
-
-impl Last {
-    /// The levels it takes.
+    /// The last map of an attention block.
     #[must_use]
-    pub fn levels(&self) -> usize {
-        usize::from(matches!(self, Last::Scalar { .. }))
+    pub fn output(a: &Attention) -> Option<Form> {
+        Form::last(&a.output, a.sub_norm.as_ref(), true)
     }
 
-    /// The scale of its operands, relative to the default one.
+    /// The last map of a feed-forward block: only the products of a gate come at a scale that can be chosen.
     #[must_use]
-    pub fn operands(&self) -> f64 {
-        match self {
-            Last::Scalar { .. } => 1.0,
-            Last::Ternary { factor, .. } => *factor,
-        }
+    pub fn down(f: &FeedForward) -> Option<Form> {
+        Form::last(&f.down, f.sub_norm.as_ref(), f.gate.is_some())
     }
 
-    /// The whole map.
+    /// The layers of an attention block, by part.
     #[must_use]
-    pub fn map(&self) -> &LinearMap {
-        match self {
-            Last::Scalar { map, .. } | Last::Ternary { map, .. } => map,
-        }
+    pub fn of_attention(a: &Attention) -> [(&'static str, Option<Form>); 4] {
+        let first = |part, w| (part, Form::first(w));
+        [first("query", &a.query), first("key", &a.key), first("value", &a.value), ("output", Form::output(a))]
     }
 
-    /// Adds the products of some of its columns.
-    ///
-    /// # Errors
-    /// As [`Slots::linear_add`].
-    pub fn add<S: Slots>(
-        &self,
-        on: &S,
-        part: &LinearMap,
-        x: &[S::Value],
-        partial: Option<S::Partial>,
-    ) -> Result<S::Partial, FheError> {
-        match self {
-            Last::Scalar { target, .. } => on.linear_add(part, x, *target, partial),
-            Last::Ternary { .. } => on.ternary_add(part, x, partial),
-        }
-    }
-
-    /// The results, at the scale their reader takes.
-    ///
-    /// # Errors
-    /// If there is no level.
-    pub fn finish<S: Slots>(&self, on: &S, partial: Option<S::Partial>) -> Result<Vec<S::Value>, FheError> {
-        match (self, partial) {
-            (_, None) => Ok(Vec::new()),
-            (Last::Scalar { .. }, Some(partial)) => on.linear_finish(partial),
-            (Last::Ternary { factor, .. }, Some(partial)) => {
-                let sums = on.ternary_finish(partial)?.into_par_iter();
-                sums.map(|v| on.read_as(v, *factor)).collect()
-            }
-        }
+    /// The layers of a feed-forward block, by part.
+    #[must_use]
+    pub fn of_feed_forward(f: &FeedForward) -> [(&'static str, Option<Form>); 3] {
+        [("gate", f.gate.as_ref().and_then(Form::first)), ("up", Form::first(&f.up)), ("down", Form::down(f))]
     }
 }
 

@@ -17,25 +17,14 @@
 //!
 //! The first sum of a place without a text is set to 1 if lengths are public. With private lengths it is 0, where
 //! inverses stay bounded. The values of such places are 0 in both cases.
-//!
-//! A decoder's diagonals stay in the frames of their giant steps ([`KeyMask::Turned`]). There the two columns also
-//! carry the causal mask; p is 0 at −1, so nothing is subtracted; and the sums of rows before a text, which see no key,
-//! are set to 1:
-//!
-//! ```text
-//! diagonal ab + r of t, in the frame of ab  =  s − 1 + (1 + c)·[causal]·Rot_r(R)
-//! Σp  =  1 − R + Σ_a Rot_ab( Σ_r p )
-//! ```
 
 use hushed_ckks::Scale;
-use rayon::prelude::*;
 
 use crate::error::FheError;
 use crate::ops::levels::{below, divisor, scale_of};
 use crate::ops::mask::RowsKnown;
 use crate::ops::norm::product;
 use crate::packing::Interleave;
-use crate::packing::products::rotations;
 use crate::slots::Slots;
 
 /// The smallest fraction of its scale at which an inverse is computed: below it, its factors would lose too many bits.
@@ -61,15 +50,6 @@ pub enum KeyMask<'a, V> {
         real: &'a V,
         /// The number of tokens of the slot's text, divided by m.
         part: V,
-    },
-    /// For a decoder; lengths are private.
-    Turned {
-        /// The packing.
-        layout: Interleave,
-        /// Token rows.
-        real: &'a V,
-        /// The b of the frames: diagonal j is rotated by −⌊j/b⌋·b.
-        baby: usize,
     },
 }
 
@@ -102,7 +82,6 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     /// If the encrypted rows have no level above `k`.
     pub fn columns<S: Slots<Value = V>>(&self, on: &S, q: &V, k: &V, c: f64) -> Result<Option<(V, V)>, FheError> {
         let Self::Private { real, .. } = self else {
-            // A decoder's are made with the rotary turns ([`super::decoder`]).
             return Ok(None);
         };
         let limbs = on.limbs(k);
@@ -117,7 +96,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     /// Only the engine's.
     pub fn argument<S: Slots<Value = V>>(&self, on: &S, j: usize, diagonal: V, c: f64) -> Result<V, FheError> {
         let t = match self {
-            Self::Private { .. } | Self::Turned { .. } => on.add_constant(diagonal, -1.0)?,
+            Self::Private { .. } => on.add_constant(diagonal, -1.0)?,
             Self::Public { layout, lengths } => {
                 let m = layout.rows();
                 let key = |text: usize, row: usize| match (row + j) % m {
@@ -138,8 +117,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         Ok(on.within(t, 1.0))
     }
 
-    /// `sum` − n·`each`: a head's first sum without padding. Places without a text get 1 if lengths are public; in a
-    /// decoder all rows that see no key get 1, and `each` is 0.
+    /// `sum` − n·`each`: a head's first sum without padding. Places without a text get 1 if lengths are public.
     ///
     /// # Errors
     /// If `sum` has no level above it.
@@ -156,12 +134,6 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                 let m = layout.rows() as f64;
                 let mut sum = on.add_constant(sum, -each * m)?;
                 let real = multiple(on, part, on.limbs(&sum), each * m, on.scale(&sum))?;
-                on.add_assign(&mut sum, &real)?;
-                Ok(sum)
-            }
-            Self::Turned { real, .. } => {
-                let mut sum = on.add_constant(sum, 1.0)?;
-                let real = multiple(on, real, on.limbs(&sum), -1.0, on.scale(&sum))?;
                 on.add_assign(&mut sum, &real)?;
                 Ok(sum)
             }
@@ -211,55 +183,9 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                 let real = multiple(on, part, limbs, -all, scale_of(wanted)?)?;
                 product(on, &on.add_constant(real, all)?, &square)?
             }
-            Self::Turned { .. } => return self.subtract_padding(on, sum, 0.0),
         };
         on.sub_assign(&mut sum, &share)?;
         Ok(sum)
-    }
-
-    /// Sums each row over the diagonals.
-    ///
-    /// # Errors
-    /// If a rotation key is missing.
-    pub fn total<S: Slots<Value = V>>(&self, on: &S, diagonals: &[V]) -> Result<V, FheError>
-    where
-        V: Send + Sync,
-    {
-        let &Self::Turned { layout, baby, .. } = self else {
-            return total(on, diagonals);
-        };
-        let home = |(a, frame): (usize, &[V])| match layout.rotation(a * baby) {
-            0 => total(on, frame),
-            by => on.rotate(&total(on, frame)?, by),
-        };
-        let frames = diagonals.par_chunks(baby.max(1)).enumerate().map(home);
-        total(on, &frames.collect::<Result<Vec<_>, FheError>>()?)
-    }
-
-    /// A number per row, in each frame of the diagonals; the first is unchanged.
-    ///
-    /// # Errors
-    /// If a rotation key is missing.
-    pub fn frames<S: Slots<Value = V>>(&self, on: &S, x: V) -> Result<Vec<V>, FheError>
-    where
-        V: Send + Sync,
-    {
-        let &Self::Turned { layout, baby, .. } = self else {
-            return Ok(vec![x]);
-        };
-        let m = layout.rows();
-        let steps = (0..m).step_by(baby.max(1));
-        let back: Vec<usize> = steps.map(|giant| layout.rotation(m - giant)).collect();
-        let frames = rotations(on, vec![x], &back)?;
-        Ok(frames.into_iter().flatten().collect())
-    }
-
-    /// The index of diagonal `j`'s frame in [`KeyMask::frames`].
-    pub fn frame(&self, j: usize) -> usize {
-        match self {
-            Self::Turned { baby, .. } => j / baby.max(&1),
-            Self::Public { .. } | Self::Private { .. } => 0,
-        }
     }
 
     /// `f` of each text's number of padding rows, in all rows of the text.
@@ -272,8 +198,11 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     }
 }
 
-/// Sums the vectors.
-fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
+/// Sums each row over the diagonals.
+///
+/// # Errors
+/// If primes or scales differ.
+pub(crate) fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
     let Some((first, rest)) = vectors.split_first() else {
         let limbs = on.floor();
         let wide = on.default_scale().value() * divisor(on, limbs)?;
@@ -296,7 +225,7 @@ fn multiple<S: Slots>(on: &S, x: &S::Value, limbs: usize, factor: f64, target: S
 }
 
 /// Zeros with `limbs` primes at `scale`.
-pub(crate) fn zero<S: Slots>(on: &S, limbs: usize, scale: Scale) -> Result<S::Value, FheError> {
+fn zero<S: Slots>(on: &S, limbs: usize, scale: Scale) -> Result<S::Value, FheError> {
     let from = crate::ops::levels::above(on, limbs)?;
     on.finish(on.sum(from, scale_of(scale.value() * divisor(on, from)?)?)?)
 }

@@ -2,7 +2,6 @@
 
 use hushed_ckks::poly::{Ladder, PolyError};
 use hushed_ckks::{CkksError, Scale};
-use rayon::prelude::*;
 
 use crate::error::FheError;
 use crate::slots::Slots;
@@ -32,9 +31,4 @@ pub(crate) fn above_by<S: Slots>(on: &S, limbs: usize, levels: usize) -> Result<
 /// The scale with this value.
 pub(crate) fn scale_of(value: f64) -> Result<Scale, FheError> {
     Scale::new(value).map_err(|e: CkksError| e.into())
-}
-
-/// The vectors with `limbs` primes.
-pub(crate) fn dropped<S: Slots>(on: &S, x: &[S::Value], limbs: usize) -> Result<Vec<S::Value>, FheError> {
-    x.par_iter().map(|v| on.drop_to(v, limbs)).collect()
 }

@@ -3,11 +3,7 @@
 //! With public lengths the masks are plaintext vectors. With private lengths the client sends one more vector, 1 in
 //! token rows and 0 in padding rows; all other masks are computed from it.
 
-use hushed_model::StepId;
-
-use crate::error::FheError;
 use crate::packing::{Interleave, PackingError, SequencePacking};
-use crate::slots::Slots;
 
 /// The rows of the texts of a batch.
 #[derive(Clone)]
@@ -68,17 +64,6 @@ impl<V> RowsKnown<V> {
 
 /// The step that refreshes encrypted token rows, before the columns of an upload are split.
 pub(crate) const REAL_ROWS: &str = "input.rows";
-
-/// Refreshes encrypted token rows if they have fewer than `limbs` primes.
-pub(crate) fn lifted<S: Slots>(on: &S, real: S::Value, limbs: usize) -> Result<S::Value, FheError> {
-    if on.limbs(&real) >= limbs {
-        return Ok(real);
-    }
-    let id = StepId::outside(REAL_ROWS);
-    on.at(id);
-    let mut refreshed = on.refresh(id, vec![real], limbs)?;
-    Ok(refreshed.pop().ok_or(PackingError::Mismatch)?)
-}
 
 /// The vector that a client encrypts with private lengths, in the clear: 1 in token rows, 0 elsewhere.
 pub fn token_rows(layout: Interleave, lengths: &[usize]) -> Vec<f64> {

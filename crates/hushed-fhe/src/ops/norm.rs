@@ -111,6 +111,22 @@ pub(crate) fn product<S: Slots>(on: &S, a: &S::Value, b: &S::Value) -> Result<S:
     on.finish(sum)
 }
 
+/// The levels of an inverse root.
+///
+/// # Errors
+/// [`FheError::Poly`] for a seed or steps that no root has.
+pub fn root_levels(choice: &NormChoice) -> Result<usize, FheError> {
+    Ok(shapes::root(choice)?.levels())
+}
+
+/// The mean square of a row plus ε, and the largest |x̂|, as measured by a calibration.
+#[must_use]
+pub fn row_of(row: &[f64], epsilon: f64) -> (f64, f64) {
+    let square = row.iter().map(|v| v * v).sum::<f64>() / row.len().max(1) as f64 + epsilon;
+    let largest = row.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
+    (square, largest / square.sqrt())
+}
+
 /// The levels of the statistic between its refresh and the columns: two masks, the root's first polynomial with the map
 /// to its interval, and two per Newton step. They depend on degrees and steps alone, so a search need not fit
 /// polynomials.

@@ -15,7 +15,6 @@ use hushed_model::Pool;
 
 use crate::error::FheError;
 use crate::packing::{Interleave, PackingError, Spread};
-use crate::slots::Slots;
 
 /// The pooled rows that leave the server.
 #[derive(Clone)]
@@ -69,24 +68,6 @@ pub fn rotations(layout: Interleave, pool: Pool) -> Vec<usize> {
         Pool::First if m > 1 => vec![layout.rotation(m - 1)],
         _ => Vec::new(),
     }
-}
-
-/// Packs row 0 of column r into row r, for at most m columns that are 0 in all other rows.
-pub(crate) fn packed<S: Slots>(on: &S, layout: Interleave, columns: Vec<S::Value>) -> Result<S::Value, FheError> {
-    let by = layout.rotation(layout.rows() - 1);
-    // From the last column: each step rotates the sum by one row and adds a column in row 0.
-    let mut packed: Option<S::Value> = None;
-    for v in columns.into_iter().rev() {
-        packed = Some(match packed {
-            Some(p) => {
-                let mut moved = on.rotate(&p, by)?;
-                on.add_assign(&mut moved, &v)?;
-                moved
-            }
-            None => v,
-        });
-    }
-    Ok(packed.ok_or(PackingError::Mismatch)?)
 }
 
 /// Unpacks the pooled rows of texts of `lengths` rows from decrypted vectors, as the client computes them in the clear.

@@ -32,10 +32,9 @@ use rayon::prelude::*;
 use crate::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval, fits, shapes};
 use crate::error::FheError;
 use crate::ops::functions::Function;
-use crate::ops::key_mask::KeyMask;
+use crate::ops::key_mask::{KeyMask, total};
 use crate::ops::levels::{below, divisor, scale_of};
 use crate::ops::norm::product;
-use crate::packing::PackingError;
 use crate::slots::Slots;
 
 /// The polynomials and inverses of a head's softmax.
@@ -186,7 +185,7 @@ pub fn weights<S: Slots>(
 ) -> Result<Vec<Weights<S::Value>>, FheError> {
     let high = highest(heads.iter().map(|(head, _)| *head));
     let sums = heads.iter().map(|(head, p)| {
-        let sum = keys.subtract_padding(on, keys.total(on, p)?, head.padding(on))?;
+        let sum = keys.subtract_padding(on, total(on, p)?, head.padding(on))?;
         Ok(on.within(sum, 1.0))
     });
     let sums = sums.collect::<Result<Vec<_>, FheError>>()?;
@@ -249,20 +248,16 @@ fn squares<S: Slots>(
     let inverse_scale = scale_of(y_scale * divisor(on, limbs)? / p_scale.value())?;
     let inverse = head.first_inverse(on, sum, inverse_scale)?;
     let inverse = on.drop_to(&inverse, limbs)?;
-    let mut inverses = keys.frames(on, inverse)?;
-    let square = |(j, p): (usize, S::Value)| -> Result<S::Value, FheError> {
-        let inverse = inverses.get(keys.frame(j)).ok_or(PackingError::Mismatch)?;
-        let y = on.within(product(on, &p, inverse)?, 1.0);
+    let square = |p: S::Value| -> Result<S::Value, FheError> {
+        let y = on.within(product(on, &p, &inverse)?, 1.0);
         drop(p);
         Ok(on.within(product(on, &y, &y)?, 1.0))
     };
-    let e = p.into_par_iter().enumerate().map(square);
+    let e = p.into_par_iter().map(square);
     let e = e.collect::<Result<Vec<_>, FheError>>()?;
-    inverses.truncate(1);
-    let inverse = inverses.first().ok_or(PackingError::Mismatch)?;
     let again = |scale| head.first_inverse(on, sum, scale);
-    let sum = keys.total(on, &e)?;
-    let sum = keys.subtract_padding_squares(on, sum, inverse, again, head.padding(on))?;
+    let sum = total(on, &e)?;
+    let sum = keys.subtract_padding_squares(on, sum, &inverse, again, head.padding(on))?;
     Ok((e, on.within(sum, high)))
 }
 

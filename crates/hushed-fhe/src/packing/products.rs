@@ -22,8 +22,7 @@
 //! *Memory.* [`scores`] holds b rotations of each pair of K, the decompositions of Q, and [`GIANTS`] rotations of each
 //! pair of Q; it hands diagonals to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16 this
 //! is 2.1 + 0.6 + 0.6 GiB. [`attend`] holds its diagonals, b rotations of [`PAIRS`] pairs, and their g·[`PAIRS`] sums:
-//! at 8 primes and b = 16, 1 + 1 + 0.5 GiB. [`Attending`] holds no diagonal but those that it is given, and b rotations
-//! of each pair instead: less for texts of more than p·b rows.
+//! at 8 primes and b = 16, 1 + 1 + 0.5 GiB.
 
 use rayon::prelude::*;
 
@@ -114,22 +113,8 @@ pub fn attend<S: Slots>(
     // Once for all columns: diagonal ab + r rotated by −ab.
     let back = |(j, diagonal)| rotated_by(on, layout, diagonal, m - j / baby * baby);
     let rotated = p.vectors.into_par_iter().enumerate().map(back);
-    attend_turned(on, rotated.collect::<Result<_, FheError>>()?, v, baby)
-}
-
-/// As [`attend`], for diagonals in the frame of their giant step: diagonal ab + r rotated by −ab, in the order of the
-/// diagonals. A function of each slot can be applied there as well as anywhere, so no diagonal has to be rotated.
-///
-/// # Errors
-/// As [`scores`].
-pub fn attend_turned<S: Slots>(
-    on: &S,
-    turned: Vec<S::Value>,
-    v: Pairs<S::Value>,
-    baby: usize,
-) -> Result<Pairs<S::Value>, FheError> {
-    let (layout, m) = (v.layout(), v.layout().rows());
-    check(turned.len() == m && baby > 0 && m.is_multiple_of(baby))?;
+    let turned = rotated.collect::<Result<Vec<_>, FheError>>()?;
+    check(turned.len() == m)?;
     // Indexed by r, then by a.
     let mut diagonals: Vec<Vec<S::Value>> = (0..baby).map(|_| Vec::with_capacity(m / baby)).collect();
     for (j, diagonal) in turned.into_iter().enumerate() {
@@ -144,81 +129,17 @@ pub fn attend_turned<S: Slots>(
         let rotated = transposed(rotations(on, block, &babies)?);
         let grid = on.dot_grid(&diagonals, &rotated)?;
         let sums = transposed(grid).into_par_iter();
-        let sums = sums.map(|giants| homed(on, layout, None, giants, (0, baby)));
+        let sums = sums.map(|giants| homed(on, layout, giants, baby));
         pairs.extend(sums.collect::<Result<Vec<_>, FheError>>()?);
     }
     Ok(Pairs::from_vectors(layout, pairs, width))
 }
 
-/// [`attend_turned`] a few giant steps at a time, with the same bits.
-pub struct Attending<V> {
-    layout: Interleave,
-    baby: usize,
-    width: usize,
-    /// The rotations of V, indexed by r, then by pair.
-    rotated: Vec<Vec<V>>,
-    /// The sums over the giant steps so far, by pair.
-    sums: Vec<Option<V>>,
-    next: usize,
-}
-
-impl<V: Send + Sync> Attending<V> {
-    /// Rotates V by each of `baby` baby steps.
-    ///
-    /// # Errors
-    /// As [`attend_turned`].
-    pub fn new<S: Slots<Value = V>>(on: &S, v: Pairs<V>, baby: usize) -> Result<Self, FheError> {
-        let (layout, width) = (v.layout(), v.width());
-        check(baby > 0 && layout.rows().is_multiple_of(baby))?;
-        let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
-        Ok(Attending {
-            layout,
-            baby,
-            width,
-            sums: v.vectors().iter().map(|_| None).collect(),
-            rotated: transposed(rotations(on, v.into_vectors(), &babies)?),
-            next: 0,
-        })
-    }
-
-    /// Adds the next giant steps: `rows[a][r]` is the diagonal of their a-th and baby step r, in its frame.
-    ///
-    /// # Errors
-    /// As [`attend_turned`].
-    pub fn add<S: Slots<Value = V>>(&mut self, on: &S, rows: Vec<Vec<V>>) -> Result<(), FheError> {
-        check(rows.iter().all(|row| row.len() == self.baby))?;
-        let (layout, from) = (self.layout, (self.next, self.baby));
-        self.next += rows.len() * self.baby;
-        check(self.next <= layout.rows())?;
-        let by_pair = transposed(on.dot_grid(&transposed(rows), &self.rotated)?);
-        let sums = std::mem::take(&mut self.sums).into_par_iter();
-        let add = |(sum, giants)| homed(on, layout, sum, giants, from).map(Some);
-        self.sums = sums.zip(by_pair).map(add).collect::<Result<_, FheError>>()?;
-        Ok(())
-    }
-
-    /// The product, in pairs.
-    ///
-    /// # Errors
-    /// [`PackingError::Mismatch`] unless all giant steps were added.
-    pub fn finish(self) -> Result<Pairs<V>, FheError> {
-        check(self.next == self.layout.rows())?;
-        let sums: Option<Vec<V>> = self.sums.into_iter().collect();
-        let sums = sums.ok_or(PackingError::Mismatch)?;
-        Ok(Pairs::from_vectors(self.layout, sums, self.width))
-    }
-}
-
-/// Adds a pair's inner sums of giant steps to `sum`, each rotated home; the first is that of diagonal `first`.
-fn homed<S: Slots>(
-    on: &S,
-    layout: Interleave,
-    mut sum: Option<S::Value>,
-    giants: Vec<S::Value>,
-    (first, baby): (usize, usize),
-) -> Result<S::Value, FheError> {
+/// A pair's inner sums of giant steps, each rotated home, in one.
+fn homed<S: Slots>(on: &S, layout: Interleave, giants: Vec<S::Value>, baby: usize) -> Result<S::Value, FheError> {
+    let mut sum: Option<S::Value> = None;
     for (a, inner) in giants.into_iter().enumerate() {
-        let inner = rotated_by(on, layout, inner, first + a * baby)?;
+        let inner = rotated_by(on, layout, inner, a * baby)?;
         match &mut sum {
             Some(sum) => on.add_assign(sum, &inner)?,
             None => sum = Some(inner),

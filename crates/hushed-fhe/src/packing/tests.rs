@@ -1,7 +1,7 @@
 use hushed_model::Matrix;
 use proptest::prelude::*;
 
-use super::products::{Attending, attend, attend_turned, baby_steps, scores};
+use super::products::{attend, baby_steps, scores};
 use super::{Columns, Diagonals, Interleave, PackingError, Pairs};
 use crate::simulate::{Op, Vector};
 use crate::{FheError, LinearMap, Simulator, Slots};
@@ -190,45 +190,6 @@ fn pairs_are_refused_as_real_vectors() {
     assert!((on.real(&product).unwrap().values()[0] - 0.3125).abs() < 1e-12);
     assert!(on.parts(&product).is_err());
     assert!(on.pair(product, vector(0.5)).is_err());
-}
-
-/// P·V a few giant steps at a time has the same bits, errors included.
-#[test]
-fn giant_steps_of_a_product_can_be_added_as_they_are_made() {
-    let on = simulator(16).with_errors(3);
-    let layout = Interleave::new(16, 8).unwrap();
-    let v = raised(&on, &Columns::pack(layout, &matrices(2, 8, 5, 11)));
-    let v = Pairs::new(&on, v).unwrap();
-    let diagonals = Columns::pack(layout, &matrices(2, 8, 8, 7));
-    let diagonals = raised(&on, &diagonals).vectors().to_vec();
-    for baby in [1, 2, 4, 8] {
-        let whole = attend_turned(&on, diagonals.clone(), v.clone(), baby).unwrap();
-        let rows: Vec<Vec<Vector>> = diagonals.chunks(baby).map(<[_]>::to_vec).collect();
-        for together in 1..=rows.len() {
-            let mut sums = Attending::new(&on, v.clone(), baby).unwrap();
-            for rows in rows.chunks(together) {
-                sums.add(&on, rows.to_vec()).unwrap();
-            }
-            let found = sums.finish().unwrap();
-            assert_eq!(found.width(), 5);
-            for (found, whole) in found.vectors().iter().zip(whole.vectors()) {
-                let [found, whole] = [found, whole].map(|v| on.parts(v).unwrap());
-                for (found, whole) in found.iter().zip(&whole) {
-                    assert_eq!(found.values(), whole.values());
-                }
-            }
-        }
-        let mut sums = Attending::new(&on, v.clone(), baby).unwrap();
-        assert!(sums.add(&on, vec![vec![diagonals[0].clone(); baby + 1]]).is_err());
-        let first = vec![rows[0].clone()];
-        if baby < 8 {
-            sums.add(&on, first.clone()).unwrap();
-            assert!(sums.finish().is_err());
-        } else {
-            sums.add(&on, first.clone()).unwrap();
-            assert!(sums.add(&on, first).is_err());
-        }
-    }
 }
 
 #[test]

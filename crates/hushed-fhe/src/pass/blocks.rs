@@ -1,6 +1,6 @@
 //! The blocks of a decoder's program: norm, attention, sum, norm, feed-forward and sum in each layer, without biases.
 
-use hushed_model::{Attention, Block, FeedForward, Linear, ModelError, Norm, Pool, Program, Step, StepId};
+use hushed_model::{Attention, Block, FeedForward, ModelError, Norm, Pool, Program, Step, StepId};
 
 use crate::error::FheError;
 
@@ -9,7 +9,6 @@ pub(super) struct Parts<'a> {
     pub layers: Vec<Layer<'a>>,
     pub norm: (StepId, &'a Norm),
     pub last: StepId,
-    pub head: (StepId, &'a Linear),
 }
 
 /// The blocks of a layer, with their ids.
@@ -47,8 +46,8 @@ impl<'a> Parts<'a> {
             [
                 Step { id: last, block: Block::Pool(Pool::Last), .. },
                 Step { id, block: Block::Norm(norm), .. },
-                Step { id: head, block: Block::Vocabulary(w), .. },
-            ] => Ok(Parts { layers, norm: (*id, norm), last: *last, head: (*head, w) }),
+                Step { block: Block::Vocabulary(_), .. },
+            ] => Ok(Parts { layers, norm: (*id, norm), last: *last }),
             _ => Err(refused()),
         }
     }

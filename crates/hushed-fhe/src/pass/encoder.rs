@@ -1,7 +1,9 @@
-//! An encoder, or a decoder with LayerNorm, over a batch of texts, one vector per column; an encoder over one text or a
-//! few in packed rows
-//! ([`crate::packing::Layout`]): each layer is recorded ([`crate::tape`]), placed and run by itself, and begins and
-//! ends with refreshed columns; the last one ends above the level of the answer.
+//! An encoder or a decoder over a batch of texts, one vector per column, or an encoder over one text or a few in
+//! packed rows ([`crate::packing::Layout`]): each layer is recorded ([`crate::tape`]), placed and run by itself, and
+//! begins and ends with refreshed columns; the last one ends above the level of the answer.
+//!
+//! The columns between the halves of a decoder with RMSNorm are its residual stream. After the last layer they are not
+//! refreshed: the last norm and the packing of the answer use the remaining levels.
 //!
 //! If the placement spills vectors, a block drops the columns once it has read them, and keeps on disk the primes that
 //! the residual sum needs.
@@ -14,8 +16,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hushed_model::{Attention, Block, Program, StepId, same};
+use hushed_model::{Attention, Block, Program, StepId, Weigh, same};
 
+use super::blocks::Parts;
 use super::forward::{self, ForwardPass, Viewer};
 use super::shape::{no_layer, supported};
 use crate::choices::Choices;
@@ -32,11 +35,13 @@ use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
 use crate::tape::answer::pool_levels;
 use crate::tape::assign::assign;
+use crate::tape::causal::attention::without_tokens;
 use crate::tape::encoder::{
-    Answer, COLUMNS, Encoder, InSlots, Layer, Stands, begins_with_norm, choice_of_norm, kappa_after,
+    Answer, COLUMNS, Encoder, InSlots, Layer, Stands, begins_with_norm, bound_after, choice_of_norm, has_rms_norms,
+    kappa_after,
 };
 use crate::tape::layout::Hidden;
-use crate::tape::levels::{Heights, Limits, Outputs};
+use crate::tape::levels::{Heights, Limits, Outputs, least};
 use crate::tape::norm::ROOT;
 use crate::tape::packed::products::keys;
 use crate::tape::packed::{HIDDEN, Places};
@@ -106,10 +111,10 @@ impl<'a, S: Slots> Pass<'a, S> {
     }
 
     /// A pass of a decoder over texts that end in row m − 1, answered with these rows; `real` has 1 in their rows, 0 in
-    /// others. The client divided its columns by `input_bound`.
+    /// others, and is not needed for RMSNorms and sigmoids. The client divided its columns by `input_bound`.
     ///
     /// # Errors
-    /// As [`Pass::new`]; [`FheError::Unsupported`] without `real`.
+    /// As [`Pass::new`]; [`FheError::Unsupported`] without `real`, and for an odd number of columns in pairs.
     pub fn last(
         on: &'a S,
         (program, choices): (&'a Program, &'a Choices),
@@ -117,24 +122,38 @@ impl<'a, S: Slots> Pass<'a, S> {
         (layout, answer, real): (Interleave, AnswerRows, Option<S::Value>),
         input_bound: f64,
     ) -> Result<Self, FheError> {
-        let real = real.ok_or_else(|| FheError::Unsupported {
-            what: "softmax attention without the rows of tokens".to_owned(),
-            remedy: "a request of this plan has a vector of them",
-        })?;
+        let zeros = has_rms_norms(program);
+        if placement.pairs && !program.width().is_multiple_of(2) {
+            return Err(FheError::Unsupported {
+                what: format!("{} columns in pairs", program.width()),
+                remedy: "an even number of columns can be put in pairs",
+            });
+        }
         // Whatever the server knows of lengths is in `real`.
         let texts = Texts::alone(layout, vec![layout.rows(); layout.texts()])?;
-        let choices = Cow::Owned(choices.of_layers()?);
+        let choices = match zeros {
+            true => Cow::Borrowed(choices),
+            false => Cow::Owned(choices.of_layers()?),
+        };
         let texts = InSlots::Batch(Arc::new(texts));
         let mut pass = Pass::of((on, program, choices, placement), texts, None, input_bound)?;
         pass.answer = answer;
-        pass.hide(real)?;
+        match real {
+            Some(real) => pass.hide(real)?,
+            None if zeros && program.attentions().all(|a| a.weigh != Weigh::Softmax) => {}
+            None => return Err(without_tokens(StepId::outside(REAL_ROWS))),
+        }
         Ok(pass)
     }
 
     /// Makes what a batch reads of the client's mask.
     fn hide(&mut self, real: S::Value) -> Result<(), FheError> {
-        // Norms read the mask beside statistics, and a constant row one level lower: it must limit neither.
-        let limbs = self.placement.attention.max(self.placement.statistics + 1).min(self.on.top());
+        let Placement { attention, statistics, .. } = self.placement;
+        let limbs = match has_rms_norms(self.program) {
+            true => attention,
+            // Norms read the mask beside statistics, and a constant row one level lower: it must limit neither.
+            false => attention.max(statistics + 1).min(self.on.top()),
+        };
         let made = self.masks(real, limbs)?;
         self.hidden = Hidden::ALL.iter().map(|which| which.name()).zip(made.into_iter().map(|v| vec![v])).collect();
         Ok(())
@@ -193,8 +212,16 @@ impl<'a, S: Slots> Pass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         let layers = program.layers();
-        for layer in &layers {
-            supported(program, layer.clone())?;
+        match has_rms_norms(program) {
+            true => {
+                Parts::of(program)?;
+                let absent = || FheError::absent(StepId::outside("decoder"));
+                let found = choices.decoder.as_ref().ok_or_else(absent)?.layers.len();
+                if found != layers.len() {
+                    return Err(absent());
+                }
+            }
+            false => layers.iter().try_for_each(|layer| supported(program, layer.clone()))?,
         }
         let hidden = BTreeMap::new();
         let (answer, viewer) = (AnswerRows::Last, None);
@@ -263,14 +290,22 @@ impl<'a, S: Slots> Pass<'a, S> {
 
     /// The residual stream before step `number`, divided as its next norm reads it.
     fn stream(&self, number: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        let bound = 1.0 / kappa_after(self.program, &self.choices, number)?;
+        let bound = match has_rms_norms(self.program) {
+            true => bound_after(self.program, &self.choices, number - 1)?,
+            false => 1.0 / kappa_after(self.program, &self.choices, number)?,
+        };
         Ok(Acts::over(columns, self.program.width(), bound))
     }
 
     /// The primes of the columns after layer `i`: those that the next one reads, or those for the answer.
     fn outputs(&self, i: usize) -> Result<Outputs, FheError> {
-        Ok(match i + 1 == self.layers.len() && !begins_with_norm(self.program) {
-            true => Outputs::AtLeast(above_by(self.on, self.on.floor(), pool_levels(self.placement.per_place))?),
+        let (on, last) = (self.on, i + 1 == self.layers.len());
+        Ok(match last && !begins_with_norm(self.program) {
+            true if has_rms_norms(self.program) => {
+                let (gain, offset) = (vec![1.0; self.program.width()], vec![0.0; self.program.width()]);
+                Outputs::AtLeast(least(&self.recorded().answer(&gain, &offset)?.circuit.tape, on, COLUMNS)?)
+            }
+            true => Outputs::AtLeast(above_by(on, on.floor(), pool_levels(self.placement.per_place))?),
             false => Outputs::Exactly(self.placement.attention),
         })
     }
@@ -326,7 +361,11 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
 
     fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (encoder, limbs) = (self.recorded(), self.placement.attention);
-        same(StepId::outside(COLUMNS), "vectors", columns.len(), encoder.vectors())?;
+        let sent = match &self.texts {
+            InSlots::Batch(_) => self.program.width(),
+            InSlots::Packed(..) => encoder.vectors(),
+        };
+        same(StepId::outside(COLUMNS), "vectors", columns.len(), sent)?;
         let tape = encoder.start(self.input_bound)?;
         let values = BTreeMap::from([(COLUMNS, columns)]);
         let columns =
@@ -349,7 +388,8 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         // Those of a client may be higher.
         let x = x.cut(self.on, self.placement.attention)?;
         let layer = self.recorded().layer(steps.clone(), (&x.gain, &x.offset))?;
-        let Placement { attention, feed_forward, statistics, .. } = self.placement;
+        let (placement, zeros) = (self.placement.clone(), has_rms_norms(self.program));
+        let Placement { attention, feed_forward, statistics, .. } = placement;
         let all = self.program.steps().get(steps).unwrap_or_default();
         let id = |block: fn(&Block) -> bool| all.iter().rev().find(|step| block(&step.block)).map(|step| step.id);
         let merged = id(|block| matches!(block, Block::Linear(_))).is_some();
@@ -358,6 +398,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         let weigh = id(|block| matches!(block, Block::Attention(_))).map(|id| id.part("weigh"));
         let sums = weigh.map(|weigh| [weigh.part("first_sum"), weigh.part("second_sum")]).unwrap_or_default();
         let height = |node: &Node, least: usize| match node.op {
+            _ if zeros => causal_height(&placement, node, least, last),
             Op::Mark { mark: Mark::Statistic { .. } } => statistics,
             _ if sums.contains(&node.step) => statistics,
             _ if Some(node.step) == end || Some(node.step) == root => attention,
@@ -375,7 +416,13 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
 
     fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let Answer { circuit, width, factor } = self.recorded().answer(&x.gain, &x.offset)?;
-        let vectors = self.seen(circuit, x.columns, (Heights::Least, Outputs::Exactly(self.on.floor())))?;
+        let placement = self.placement.clone();
+        let height = |node: &Node, least: usize| causal_height(&placement, node, least, true);
+        let heights = match has_rms_norms(self.program) {
+            true => Heights::Given(&height),
+            false => Heights::Least,
+        };
+        let vectors = self.seen(circuit, x.columns, (heights, Outputs::Exactly(self.on.floor())))?;
         Ok(Pooled { vectors, width, factor })
     }
 
@@ -388,6 +435,20 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
 
     fn packed_answers(&self) -> Option<&Spread> {
         self.answers.as_ref()
+    }
+}
+
+/// The primes of a refresh in a decoder with RMSNorm: a root is refreshed only if it arrives too low.
+fn causal_height(placement: &Placement, node: &Node, least: usize, last: bool) -> usize {
+    let Placement { attention, feed_forward, statistics, .. } = *placement;
+    let is = |part: &str| node.step.to_string().ends_with(part);
+    match node.op {
+        Op::Mark { mark: Mark::Statistic { .. } } => statistics,
+        _ if is(ROOT) => least,
+        _ if is("_sum") => statistics,
+        _ if is("feed_forward.add.refresh") => attention,
+        _ if last => feed_forward.max(least),
+        _ => feed_forward,
     }
 }
 

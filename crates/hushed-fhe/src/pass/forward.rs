@@ -85,12 +85,5 @@ pub enum Look<'a, V> {
     },
 }
 
-impl<'a, V> Look<'a, V> {
-    /// Columns between two steps.
-    pub(crate) fn of(x: &'a Acts<V>) -> Look<'a, V> {
-        Look::Columns { columns: &x.columns, gain: &x.gain, offset: &x.offset }
-    }
-}
-
 /// Called with the results of attention, feed-forward, sums and norms; an error it returns ends the run.
 pub type Viewer<'a, V> = Box<dyn FnMut(StepId, Look<'_, V>) -> Result<(), FheError> + 'a>;

@@ -1,5 +1,5 @@
-//! A decoder in packed rows, layer by layer, for one prompt or a few: like [`super::DecoderPass`], with the steps of
-//! [`crate::ops::packed`].
+//! A decoder in packed rows, layer by layer, for one prompt or a few: like a batch of [`super::Pass`], with the steps
+//! of [`crate::ops::packed`].
 
 use std::sync::Arc;
 

@@ -7,17 +7,17 @@ use hushed_model::{Attention, Block, Kind, Mask, ModelError, Program, Step, Step
 
 use super::blocks::Parts;
 use crate::error::FheError;
-use crate::ops::decoder::weigh::causal;
 use crate::ops::head;
+use crate::ops::sigmoid::causal;
 use crate::plan::public_plan::AnswerRows;
-use crate::tape::encoder::{begins_with_norm, recorded};
+use crate::tape::encoder::{begins_with_norm, has_rms_norms};
 
 /// Checks that a program can be run, before anything is planned and without its weights.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for a program of another shape, and for a decoder with biases.
 pub fn can_run(program: &Program) -> Result<(), FheError> {
-    if !recorded(program) {
+    if has_rms_norms(program) {
         return decoder(program);
     }
     if let Some(Step { id, block: Block::Head(classifier), .. }) = program.steps().last() {

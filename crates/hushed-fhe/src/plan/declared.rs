@@ -145,12 +145,12 @@ mod tests {
     use hushed_model::{Pool, plain, random_network};
 
     use super::*;
-    use crate::ops::decoder::tests::{Subject as Decoder, test_params};
     use crate::plan::offer::Offer;
     use crate::plan::public_plan::{FhePlan, named, reply_deviation};
     use crate::plan::{FheOptions, reference};
     use crate::run::job::bootstrap;
     use crate::run::reply::covers;
+    use crate::tape::causal::tests::{Subject as Decoder, test_params};
     use crate::testing::{Structure, measure};
 
     const ROWS: usize = 16;

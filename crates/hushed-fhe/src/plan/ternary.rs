@@ -6,9 +6,7 @@ use hushed_model::{Block, Program, StepId};
 use serde::Serialize;
 
 use super::placement::Placement;
-use crate::ops::after::After;
 pub use crate::ops::after::Form;
-use crate::ops::{decoder, feed_forward};
 
 /// The ternary layers that are computed in one way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,13 +22,11 @@ pub struct TernaryMaps {
 /// All ternary layers of a decoder; none for other models.
 #[must_use]
 pub fn ternary_maps(program: &Program, placement: &Placement) -> Vec<TernaryMaps> {
-    // A sum follows each block; its bound does not matter here.
-    let after = After::Sum(1.0);
     let mut found: BTreeMap<Form, TernaryMaps> = BTreeMap::new();
     for step in program.steps() {
         let forms = match &step.block {
-            Block::Attention(a) => decoder::layer::forms(a, after).to_vec(),
-            Block::FeedForward(f) => feed_forward::forms(f, after).to_vec(),
+            Block::Attention(a) => Form::of_attention(a).to_vec(),
+            Block::FeedForward(f) => Form::of_feed_forward(f).to_vec(),
             _ => continue,
         };
         for (part, form) in forms {

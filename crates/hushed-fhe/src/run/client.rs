@@ -23,10 +23,10 @@ use hushed_model::{Embedding, Matrix, Norm, Pool, StepId, TokenIds, here, plain,
 
 use crate::error::FheError;
 use crate::inputs::input_bound;
-use crate::ops::decoder::rows;
 use crate::ops::mask::{token_rows, token_rows_to_last};
 use crate::ops::packed::pool as packed_pool;
 use crate::ops::pool;
+use crate::ops::rows;
 use crate::packing::{Layout, PackingError, SequencePacking, Spread};
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths};
 

@@ -129,9 +129,13 @@ fn one_row(
             // `packed` expects row 0; from row m − 1, every column lands one row too early.
             if row == 0 { packed } else { layout.turned(t, packed, row) }
         }
-        None => {
+        None if layout.has_offsets() => {
             let packed = packed(t, layout, kept);
             t.add_vectors(packed, vec![layout.plain(Holds::TextRows { numbers: offset.to_vec(), text: 0 })])
+        }
+        None => {
+            let packed = packed(t, layout, kept);
+            layout.turned(t, packed, row)
         }
     }
 }

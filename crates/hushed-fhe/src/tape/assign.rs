@@ -40,8 +40,12 @@ fn readers(tape: &Tape, nodes: &mut [Placed]) -> Vec<Vec<usize>> {
         }
     }
     for (placed, readers) in nodes.iter_mut().zip(&readers) {
-        placed.last = readers.last().copied();
-        placed.taken_apart = taken_apart(tape, readers);
+        (placed.last, placed.takes) = (readers.last().copied(), false);
+    }
+    for readers in &readers {
+        for &reader in taking(tape, readers) {
+            nodes[reader].takes = true;
+        }
     }
     readers
 }
@@ -52,23 +56,26 @@ pub(crate) fn released(tape: &Tape, mut nodes: Vec<Placed>) -> Schedule {
     Schedule { hoists: hoists(tape), nodes, spills: BTreeMap::new() }
 }
 
-/// Whether each of these takes other rows, or the vectors that follow those of the one before.
-fn taken_apart(tape: &Tape, readers: &[usize]) -> bool {
+/// Those of the readers of a block that may take vectors out of it: all if each takes another row, or the last ones,
+/// as far as each cuts the vectors that follow those of the one before.
+fn taking<'r>(tape: &Tape, readers: &'r [usize]) -> &'r [usize] {
     let op = |&i: &usize| &tape.nodes[i].op;
     let mut rows: Vec<usize> = Vec::with_capacity(readers.len());
     rows.extend(readers.iter().map(op).filter_map(|op| if let Op::Row { row } = op { Some(*row) } else { None }));
     if rows.len() == readers.len() {
         rows.sort_unstable();
-        return rows.windows(2).all(|two| two[0] != two[1]);
+        let apart = rows.windows(2).all(|two| two[0] != two[1]);
+        return if apart { readers } else { &[] };
     }
-    let mut next = 0;
-    readers.iter().map(op).all(|op| match op {
-        Op::Cut { range } if range.start == next => {
-            next = range.end;
+    let mut follows = usize::MAX;
+    let cuts = readers.iter().rev().take_while(|reader| match op(reader) {
+        Op::Cut { range } if range.end <= follows => {
+            follows = range.start;
             true
         }
         _ => false,
-    })
+    });
+    &readers[readers.len() - cuts.count()..]
 }
 
 /// The blocks that more than one node rotates.

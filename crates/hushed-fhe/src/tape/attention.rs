@@ -133,7 +133,7 @@ fn weights<S: Slots, L: Layout>(
 }
 
 /// Sums, refreshed together, without the imaginary part of the error ([`crate::ops::softmax`]).
-pub(super) fn refreshed(t: &mut Recorder, at: StepId, part: &'static str, sums: &[NodeId], bound: f64) -> Vec<NodeId> {
+pub(crate) fn refreshed(t: &mut Recorder, at: StepId, part: &'static str, sums: &[NodeId], bound: f64) -> Vec<NodeId> {
     t.at(at.part(part));
     let joined = t.join(sums);
     let marked = t.mark(joined, bound);

@@ -3,8 +3,10 @@
 //!
 //! With norms after the blocks, the columns between two layers are those of a norm. With norms before them
 //! ([`begins_with_norm`]) they are the residual stream as the next norm reads it, κ·(x − mean of x): nothing else reads
-//! it, and a norm ignores the mean. So either way a half of a layer is a norm and a block between two refreshes.
+//! it, and a norm ignores the mean. So either way a half of a layer is a norm and a block between two refreshes. An
+//! RMSNorm ignores no mean: before it they are x/bound ([`super::causal`]).
 
+mod decoder;
 mod norms;
 mod record;
 
@@ -14,6 +16,8 @@ use std::ops::Range;
 use hushed_model::{Block, Pool, Step, StepId};
 
 use super::answer::{classes, head, last_rows, logits, pool, rows};
+use super::causal::Frames;
+use super::causal::paired::Vectors;
 use super::layout::{Columns, Layout, hidden};
 use super::packed::{self, Packed};
 use super::record::Recorder;
@@ -23,9 +27,10 @@ use crate::ops::acts::{Acts, reading};
 use crate::ops::head::supported;
 use crate::ops::pool::{Factor, factor};
 use crate::packing::PackingError;
+use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
-pub(crate) use norms::{begins_with_norm, choice_of_norm, kappa_after, least_upload, recorded};
+pub(crate) use norms::{begins_with_norm, bound_after, choice_of_norm, has_rms_norms, kappa_after, least_upload};
 pub(crate) use record::{Encoder, InSlots, Stands};
 use record::{Record, Value};
 
@@ -35,6 +40,7 @@ pub(crate) const COLUMNS: &str = "input";
 /// How texts lie in slots, with the inputs of a tape.
 enum Circuits {
     Batch(Columns),
+    Causal(Frames),
     Packed(Packed),
 }
 
@@ -76,8 +82,11 @@ impl<S: Slots> Encoder<'_, S> {
     pub fn start(&self, bound: f64) -> Result<Tape, FheError> {
         let (mut t, at) = (Recorder::new(), StepId::outside("input.refresh"));
         t.at(StepId::outside(COLUMNS));
-        let sent = t.input(COLUMNS, self.vectors());
         let width = self.program.width();
+        let sent = match &self.texts {
+            InSlots::Batch(_) => t.input(COLUMNS, width),
+            InSlots::Packed(..) => t.input(COLUMNS, self.vectors()),
+        };
         let centred = match begins_with_norm(self.program) {
             true => Some(kappa_after(self.program, self.choices, self.program.before_layers().end)? * bound),
             false => None,
@@ -98,7 +107,7 @@ impl<S: Slots> Encoder<'_, S> {
                     None => sent,
                 };
                 t.at(at);
-                t.mark(columns, 1.0)
+                Vectors::marked(&mut t, columns, self.split.pairs).node
             }
         };
         t.output(columns);
@@ -108,6 +117,7 @@ impl<S: Slots> Encoder<'_, S> {
     /// The vectors of the columns between two layers.
     pub fn vectors(&self) -> usize {
         match &self.texts {
+            InSlots::Batch(_) if self.split.pairs => self.program.width() / 2,
             InSlots::Batch(_) => self.program.width(),
             InSlots::Packed(_, places) => places.columns.vectors(),
         }
@@ -119,7 +129,7 @@ impl<S: Slots> Encoder<'_, S> {
     /// Programs and choices without a circuit, functions without a fit.
     pub fn layer(&self, steps: Range<usize>, (gain, offset): (&[f64], &[f64])) -> Result<Layer, FheError> {
         let mut t = Recorder::new();
-        let circuits = self.circuits(&mut t);
+        let circuits = self.circuits(&mut t, true);
         let mut record = Record { of: self, values: BTreeMap::new(), shown: Vec::new() };
         t.at(StepId::outside(COLUMNS));
         let before = steps.start.checked_sub(1).ok_or_else(|| FheError::shape(StepId::outside("layer")))?;
@@ -129,6 +139,7 @@ impl<S: Slots> Encoder<'_, S> {
             let step = self.program.steps().get(number).ok_or(PackingError::Mismatch)?;
             let made = match &circuits {
                 Circuits::Batch(layout) => record.step(&mut t, layout, (number, step)),
+                Circuits::Causal(f) => record.causal_step(&mut t, f, (number, step)),
                 Circuits::Packed(p) => record.packed_step(&mut t, p, (number, step)),
             };
             let made = made.map_err(|error| error.at_step(step.id))?;
@@ -147,6 +158,7 @@ impl<S: Slots> Encoder<'_, S> {
         let node = t.input(COLUMNS, self.vectors());
         Ok(match begins_with_norm(self.program) {
             true => Value::Centred(node, kappa_after(self.program, self.choices, before + 1)?),
+            false if has_rms_norms(self.program) => Value::Centred(node, gain.first().copied().unwrap_or(1.0).recip()),
             false => Value::Columns(Acts { columns: vec![node], gain: gain.to_vec(), offset: offset.to_vec() }, node),
         })
     }
@@ -161,7 +173,7 @@ impl<S: Slots> Encoder<'_, S> {
         let steps = self.program.steps();
         let last = steps.last().ok_or_else(refused)?;
         let mut t = Recorder::new();
-        let circuits = self.circuits(&mut t);
+        let circuits = self.circuits(&mut t, false);
         t.at(last.id);
         let mut record = Record { of: self, values: BTreeMap::new(), shown: Vec::new() };
         let mut x = self.read(&mut t, after.checked_sub(1).ok_or_else(refused)?, (gain, offset))?;
@@ -169,8 +181,9 @@ impl<S: Slots> Encoder<'_, S> {
             let made = match (&step.block, &x) {
                 // A norm keeps the rows that are read afterwards.
                 (Block::Pool(Pool::First | Pool::Last), _) => continue,
-                (Block::Norm(n), &Value::Centred(centred, _)) => match &circuits {
+                (Block::Norm(n), &Value::Centred(centred, factor)) => match &circuits {
                     Circuits::Batch(layout) => record.norm(&mut t, layout, (number, step), centred, n),
+                    Circuits::Causal(f) => record.causal_norm(&mut t, f, (number, step, n), (centred, factor)),
                     Circuits::Packed(p) => record.packed_norm(&mut t, p, (number, step), centred, n),
                 },
                 _ => Err(FheError::shape(step.id)),
@@ -180,6 +193,7 @@ impl<S: Slots> Encoder<'_, S> {
         let Value::Columns(x, node) = x else { return Err(refused()) };
         let (vectors, width, factor) = match &circuits {
             Circuits::Batch(layout) => self.batch_answer(&mut t, layout, last, &x, node),
+            Circuits::Causal(f) => self.causal_answer(&mut t, f, last, &x, node),
             Circuits::Packed(p) => {
                 let made = self.packed_answer(&mut t, p, last, (node, (&x.gain, &x.offset)));
                 made.map(|(made, width)| (vec![made], width, Factor::One))
@@ -193,7 +207,7 @@ impl<S: Slots> Encoder<'_, S> {
         Ok(Answer { circuit: Layer { tape: t.finish(), shown }, width, factor })
     }
 
-    fn batch_answer(
+    pub(super) fn batch_answer(
         &self,
         t: &mut Recorder,
         layout: &Columns,
@@ -268,7 +282,7 @@ impl<S: Slots> Encoder<'_, S> {
             return Err(FheError::shape(step.id));
         };
         let mut t = Recorder::new();
-        let Circuits::Batch(layout) = self.circuits(&mut t) else {
+        let Circuits::Batch(layout) = self.circuits(&mut t, true) else {
             return Err(FheError::shape(step.id));
         };
         t.at(step.id);
@@ -280,8 +294,13 @@ impl<S: Slots> Encoder<'_, S> {
         Ok(t.finish())
     }
 
-    fn circuits(&self, t: &mut Recorder) -> Circuits {
+    /// `layer`: whether a layer follows, which reads what the client sent beside its columns.
+    fn circuits(&self, t: &mut Recorder, layer: bool) -> Circuits {
         match &self.texts {
+            InSlots::Batch(texts) if has_rms_norms(self.program) => {
+                let Placement { scores_baby, pairs, .. } = *self.split;
+                Circuits::Causal(Frames::new(t, texts, (scores_baby, pairs), self.hidden && layer))
+            }
             InSlots::Batch(texts) => {
                 let baby = [self.split.scores_baby, self.split.attend_baby];
                 Circuits::Batch(match self.program.vocabulary() {

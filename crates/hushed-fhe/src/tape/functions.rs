@@ -13,6 +13,7 @@ use crate::ops::activation::{activation, levels};
 use crate::ops::folded::Polynomials;
 use crate::ops::functions::Function;
 use crate::ops::head::HeadActivation;
+use crate::ops::sigmoid::Sigmoid;
 use crate::ops::softmax::Softmax;
 use crate::packing::PackingError;
 use crate::slots::Slots;
@@ -25,6 +26,8 @@ type OfVector<'a, V> = dyn Fn(usize, V) -> Result<V, FheError> + Sync + 'a;
 pub(crate) enum SlotFunction {
     /// p of diagonals of t, from diagonal `first` on.
     Exponential { softmax: Arc<Softmax>, first: usize },
+    /// The weights of scores by a sigmoid.
+    Sigmoid(Arc<Sigmoid>),
     /// 1/Σp.
     FirstInverse(Arc<Softmax>),
     /// 1/Σe.
@@ -48,6 +51,7 @@ impl SlotFunction {
     pub fn levels(&self) -> usize {
         match self {
             SlotFunction::Exponential { softmax, .. } => softmax.exponential_levels(),
+            SlotFunction::Sigmoid(sigmoid) => sigmoid.levels(),
             SlotFunction::FirstInverse(softmax) => softmax.first().levels(),
             SlotFunction::SecondInverse(softmax) => softmax.second().levels(),
             SlotFunction::Inverse(inverse) => inverse.levels(),
@@ -61,14 +65,14 @@ impl SlotFunction {
 
     /// Whether it is a polynomial of its argument, which has a scale that suits it best.
     pub fn is_polynomial(&self) -> bool {
-        use SlotFunction::{Activation, Exponential, Places, Polynomial};
-        matches!(self, Exponential { .. } | Polynomial(_) | Places(_) | Activation { .. })
+        use SlotFunction::{Activation, Exponential, Places, Polynomial, Sigmoid};
+        matches!(self, Exponential { .. } | Sigmoid(_) | Polynomial(_) | Places(_) | Activation { .. })
     }
 
     /// Whether its values are at the default scale, whatever is asked for.
     pub fn is_at_default(&self) -> bool {
-        use SlotFunction::{Activation, Exponential, Head};
-        matches!(self, Exponential { .. } | Activation { .. } | Head(_))
+        use SlotFunction::{Activation, Exponential, Head, Sigmoid};
+        matches!(self, Exponential { .. } | Sigmoid(_) | Activation { .. } | Head(_))
     }
 
     /// Its values on vectors, at `target`.
@@ -81,6 +85,7 @@ impl SlotFunction {
         };
         match self {
             SlotFunction::Exponential { softmax, first } => each(x, &|i, t| softmax.exponential(on, first + i, &t)),
+            SlotFunction::Sigmoid(sigmoid) => each(x, &|_, t| sigmoid.evaluate(on, &t)),
             SlotFunction::FirstInverse(softmax) => each(x, &|_, sum| softmax.first_inverse(on, &sum, target)),
             SlotFunction::SecondInverse(softmax) => each(x, &|_, sum| softmax.second_inverse(on, &sum, target)),
             SlotFunction::Inverse(inverse) => each(x, &|_, sum| inverse.evaluate(on, &sum, target)),
@@ -110,6 +115,8 @@ impl SlotFunction {
         Ok(match self {
             SlotFunction::Exponential { softmax, first } if exact => softmax.function(first + i).exact(t),
             SlotFunction::Exponential { softmax, .. } => softmax.polynomial().eval(t),
+            SlotFunction::Sigmoid(sigmoid) if exact => sigmoid.function().exact(t),
+            SlotFunction::Sigmoid(sigmoid) => sigmoid.polynomial().eval(t),
             SlotFunction::FirstInverse(_) | SlotFunction::SecondInverse(_) if exact => 1.0 / t,
             SlotFunction::FirstInverse(softmax) => softmax.first().eval(t),
             SlotFunction::SecondInverse(softmax) => softmax.second().eval(t),

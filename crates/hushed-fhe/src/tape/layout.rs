@@ -140,6 +140,16 @@ impl Columns {
         Columns { texts: Arc::clone(texts), hidden: Some([tokens; 4]), baby, causal: true }
     }
 
+    /// Texts of a decoder whose rows of padding stay zeros, as does what has no text: columns have no offsets.
+    pub fn zeros(texts: &Arc<Texts>, baby: usize) -> Columns {
+        Columns { texts: Arc::clone(texts), hidden: None, baby: [baby; 2], causal: true }
+    }
+
+    /// Whether columns have offsets where there is a text alone.
+    pub fn has_offsets(&self) -> bool {
+        self.hidden.is_some() || !self.causal
+    }
+
     /// For circuits that read nothing of lengths.
     pub fn bare(texts: &Arc<Texts>) -> Columns {
         Columns { texts: Arc::clone(texts), hidden: None, baby: [1, 1], causal: false }
@@ -205,6 +215,38 @@ impl Columns {
 
     fn babies(&self, baby: usize) -> Vec<usize> {
         (0..baby).map(|r| self.rotation(r)).collect()
+    }
+
+    /// P·V in pairs, of diagonals in the frames of their giant steps, a column for each of those.
+    pub fn attend_turned(&self, t: &mut Recorder, left: NodeId, v: NodeId) -> NodeId {
+        let giants: Vec<usize> = (0..self.rows()).step_by(self.baby[1]).collect();
+        let pairs = t.count(v);
+        let mut blocks = Vec::new();
+        for from in (0..pairs).step_by(PAIRS) {
+            let block = t.cut(v, from..pairs.min(from + PAIRS));
+            let right = self.turned_values(t, block);
+            let grid = t.dot(left, right);
+            blocks.push(self.homed(t, grid, &giants, None));
+        }
+        t.join(&blocks)
+    }
+
+    /// The rotations of pairs of V, a row for each baby step.
+    pub fn turned_values(&self, t: &mut Recorder, v: NodeId) -> NodeId {
+        let rotated = t.rotations(v, self.babies(self.baby[1]));
+        t.turn(rotated)
+    }
+
+    /// Adds the rows of a grid to `sum`, each rotated home by its giant step.
+    pub fn homed(&self, t: &mut Recorder, grid: NodeId, giants: &[usize], sum: Option<NodeId>) -> NodeId {
+        let grid = t.rotate_rows(grid, giants.iter().map(|&giant| self.rotation(giant)).collect());
+        let first = t.row(grid, 0);
+        let mut sum = sum.map_or(first, |sum| t.add(sum, first));
+        for a in 1..giants.len() {
+            let row = t.row(grid, a);
+            sum = t.add(sum, row);
+        }
+        sum
     }
 }
 
@@ -375,23 +417,7 @@ impl Layout for Columns {
         let back = (0..m).step_by(baby).map(|giant| self.rotation(m - giant)).collect();
         let left = t.rotate_rows(rows, back);
         let left = t.turn(left);
-        let pairs = t.count(v);
-        let mut blocks = Vec::new();
-        for from in (0..pairs).step_by(PAIRS) {
-            let block = t.cut(v, from..pairs.min(from + PAIRS));
-            let rotated = t.rotations(block, self.babies(baby));
-            let right = t.turn(rotated);
-            let grid = t.dot(left, right);
-            let home = (0..m).step_by(baby).map(|giant| self.rotation(giant)).collect();
-            let grid = t.rotate_rows(grid, home);
-            let mut sum = t.row(grid, 0);
-            for a in 1..m / baby {
-                let row = t.row(grid, a);
-                sum = t.add(sum, row);
-            }
-            blocks.push(sum);
-        }
-        let o = t.join(&blocks);
+        let o = self.attend_turned(t, left, v);
         let o = t.dot(o, per_row);
         t.turn(o)
     }

@@ -55,10 +55,39 @@ impl<S: Slots> Work<'_, S> {
                 }
                 Ok(Held::Sums(on.linear_add_at(&part, &x[0], (reads, chosen()?), sums)?))
             }
+            Op::TernarySum { map, columns, first } => {
+                let x = self.take(values, i, usize::from(!first))?;
+                let x = self.lowered(x, reads)?;
+                let sums = match if *first { None } else { values.remove(&node.inputs[0]) } {
+                    Some(Held::Sums(begun)) => Some(begun),
+                    None if *first => None,
+                    _ => return Err(PackingError::Mismatch.into()),
+                };
+                Ok(Held::Sums(on.ternary_add(&constants.maps[*map].columns(columns.clone()), &x[0], sums)?))
+            }
+            Op::SquareSum { first } => {
+                let x = self.take(values, i, usize::from(!first))?;
+                let scale = x[0].first().map(|v| on.scale(v)).ok_or(PackingError::Mismatch)?;
+                let mut sum = match if *first { None } else { values.remove(&node.inputs[0]) } {
+                    Some(Held::Squares(begun)) => begun,
+                    None if *first => on.sum(reads, scale.times(scale))?,
+                    _ => return Err(PackingError::Mismatch.into()),
+                };
+                for v in &x[0] {
+                    on.add_product(&mut sum, v, v, Weight::ONE)?;
+                }
+                Ok(Held::Squares(sum))
+            }
             Op::Finished => match values.remove(&node.inputs[0]) {
                 Some(Held::Sums(sums)) => block(vec![on.linear_finish(sums)?]),
+                Some(Held::Squares(sum)) => block(vec![vec![on.finish(sum)?]]),
                 _ => Err(PackingError::Mismatch.into()),
             },
+            Op::TernaryFinished => match values.remove(&node.inputs[0]) {
+                Some(Held::Sums(sums)) => block(vec![on.ternary_finish(sums)?]),
+                _ => Err(PackingError::Mismatch.into()),
+            },
+            Op::Kept => Ok(Held::Block(self.take(values, i, 0)?)),
             Op::Maps { grid } => {
                 let (grid, target) = (&constants.grids[*grid], chosen()?);
                 let mut x: Vec<S::Value> = Vec::new();
@@ -212,7 +241,7 @@ impl<S: Slots> Work<'_, S> {
                 block(owned(self.owned(values, i, 0, reads)?, &read)?)
             }
             Op::Row { row } => {
-                if self.placed(node.inputs[0].0)?.taken_apart
+                if placed.takes
                     && let Some(Held::Block(x)) = values.get_mut(&node.inputs[0])
                     && let Some(row) = Arc::get_mut(x).and_then(|x| x.get_mut(*row))
                 {
@@ -222,14 +251,25 @@ impl<S: Slots> Work<'_, S> {
                 block(vec![x.get(*row).ok_or(PackingError::Mismatch)?.clone()])
             }
             Op::Cut { range } => {
-                if self.placed(node.inputs[0].0)?.taken_apart
+                let all = self.count(node.inputs[0]);
+                // The first vectors may be taken.
+                let here = |row: &[S::Value]| {
+                    let taken = all.checked_sub(row.len())?;
+                    let here = range.start.checked_sub(taken)?..range.end.checked_sub(taken)?;
+                    (here.end <= row.len()).then_some(here)
+                };
+                if placed.takes
                     && let Some(Held::Block(x)) = values.get_mut(&node.inputs[0])
                     && let Some([row]) = Arc::get_mut(x).map(Vec::as_mut_slice)
-                    && row.len() >= range.len()
                 {
-                    return block(vec![row.drain(..range.len()).collect()]);
+                    let here = here(row).ok_or(PackingError::Mismatch)?;
+                    return block(vec![row.drain(..here.end).skip(here.start).collect()]);
                 }
                 let x = self.take(values, i, 0)?;
+                if let [row] = x.as_slice() {
+                    let here = here(row).ok_or(PackingError::Mismatch)?;
+                    return block(vec![row.get(here).ok_or(PackingError::Mismatch)?.to_vec()]);
+                }
                 let cut: Vec<S::Value> = x.iter().flatten().take(range.end).skip(range.start).cloned().collect();
                 if cut.len() != range.len() {
                     return Err(PackingError::Mismatch.into());

@@ -29,6 +29,7 @@ pub(super) fn in_phases(tape: &mut Tape, spilled: &[bool]) -> Vec<usize> {
         .iter_mut()
         .flat_map(|node| &mut node.inputs)
         .chain(&mut tape.regions)
+        .chain(&mut tape.kept)
         .chain(&mut tape.shown)
         .for_each(moved);
     let mut nodes: Vec<_> = std::mem::take(&mut tape.nodes).into_iter().map(Some).collect();
@@ -52,11 +53,23 @@ fn phases(tape: &Tape, regions: &[NodeId]) -> Vec<usize> {
         let enough = size(i) <= node.inputs.iter().map(|id| size(id.0)).sum();
         phases[i] = match node.op {
             Op::Linear { .. } if node.inputs.first() == Some(&x) => early,
-            Op::LinearSum { .. } => late,
-            Op::Apply { .. } | Op::Pair { .. } | Op::Join | Op::Cut { .. } if from_early && enough => early,
+            Op::LinearSum { .. } | Op::TernarySum { .. } | Op::SquareSum { .. } => late,
+            Op::Apply { .. }
+            | Op::Pair { .. }
+            | Op::Join
+            | Op::Cut { .. }
+            | Op::Mul
+            | Op::Add
+            | Op::Real
+            | Op::Conjugate
+            | Op::ReadAs { .. }
+                if from_early && enough =>
+            {
+                early
+            }
             // Wider than what it is made of, and only sums read it; or a part of the residual sum.
             Op::Parts { .. } => late,
-            _ if node.inputs.contains(&x) => late,
+            _ if node.inputs.iter().any(|id| *id == x || tape.kept.contains(id)) => late,
             _ => before.max(middle),
         };
     }
@@ -76,7 +89,7 @@ pub(super) fn spills(
         // What is made of the columns is of the phase after theirs.
         let here = if columns { phase + 1 } else { phase };
         let (now, later): (Vec<usize>, Vec<usize>) = readers[i].iter().partition(|&&reader| phases[reader] <= here);
-        if later.is_empty() || !columns && phase % PHASES == 0 {
+        if later.is_empty() || !(columns || tape.kept.contains(&NodeId(i))) && phase % PHASES == 0 {
             continue;
         }
         let limbs = later.iter().map(|&reader| nodes[reader].reads).max().unwrap_or(nodes[i].limbs);

@@ -34,6 +34,13 @@ impl Recorder {
         self.tape.regions.push(columns);
     }
 
+    /// The same vectors, for the residual sum after the block that is recorded next.
+    pub fn kept(&mut self, x: NodeId) -> NodeId {
+        let kept = self.like(Op::Kept, &[x]);
+        self.tape.kept.push(kept);
+        kept
+    }
+
     /// Says that a node is the result of a step of the model.
     pub fn show(&mut self, x: NodeId) {
         self.tape.shown.push(x);
@@ -113,8 +120,31 @@ impl Recorder {
         }
     }
 
+    /// As [`Recorder::linear_sum`], of a ternary map.
+    pub fn ternary_sum(&mut self, map: usize, columns: Range<usize>, x: NodeId, partial: Option<NodeId>) -> NodeId {
+        let shape = (1, self.tape.constants.maps[map].rows);
+        let inputs: Vec<NodeId> = partial.into_iter().chain([x]).collect();
+        self.push(Op::TernarySum { map, columns, first: partial.is_none() }, &inputs, shape)
+    }
+
+    /// Adds the squares of some vectors.
+    pub fn square_sum(&mut self, x: NodeId, sum: Option<NodeId>) -> NodeId {
+        let inputs: Vec<NodeId> = sum.into_iter().chain([x]).collect();
+        self.push(Op::SquareSum { first: sum.is_none() }, &inputs, (1, 1))
+    }
+
     pub fn finished(&mut self, partial: NodeId) -> NodeId {
         self.like(Op::Finished, &[partial])
+    }
+
+    pub fn ternary_finished(&mut self, partial: NodeId) -> NodeId {
+        self.like(Op::TernaryFinished, &[partial])
+    }
+
+    /// A map whose rows r are rows 2r and 2r + 1 of the result, for single columns and for others.
+    pub fn by_parity(&mut self, map: usize, rows: Range<usize>) -> usize {
+        let map = self.tape.constants.maps[map].rows(rows).by_parity();
+        self.map(map)
     }
 
     /// The `outputs` vectors of a grid of maps.

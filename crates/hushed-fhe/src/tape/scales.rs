@@ -109,6 +109,10 @@ pub(crate) fn scales<S: Slots>(
                 let last = below(on, level.reads, node.op.levels(&tape.constants).saturating_sub(1))?;
                 rescaled(asked * divisor(on, last)?, last)?
             }
+            Op::SquareSum { first } => {
+                let from = of(usize::from(!first));
+                rescaled(from.times(from).value(), level.reads)?
+            }
             Op::Mul | Op::DotProduct | Op::Dot => rescaled(of(0).times(of(1)).value(), level.reads)?,
             Op::Real | Op::Parts { .. } => scale_of(2.0 * of(0).value())?,
             Op::ReadAs { factor } => scale_of(of(0).value() / factor)?,
@@ -227,8 +231,12 @@ impl<S: Slots> Wishes<'_, S> {
                         self.set(input(0), wish);
                     }
                 }
+                Op::SquareSum { .. } => {}
                 Op::Apply { function } => {
                     let polynomial = tape.constants.functions[*function].is_polynomial();
+                    if tape.constants.functions[*function].is_at_default() {
+                        self.set(NodeId(i), default.clone());
+                    }
                     let best = match polynomial {
                         true => Wish::of(2.0 * divisor(self.on, reads)?),
                         false => default.clone(),

@@ -21,8 +21,8 @@ pub(crate) struct Placed {
     pub refresh: Option<usize>,
     /// The last node that reads it: its vectors are released then.
     pub last: Option<usize>,
-    /// All that read it take vectors out of it, one after the other and none twice.
-    pub taken_apart: bool,
+    /// It may take vectors out of its operand: nobody reads them, or what is before them, afterwards.
+    pub takes: bool,
 }
 
 /// A tape's placement.

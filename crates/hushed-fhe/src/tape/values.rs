@@ -19,6 +19,8 @@ pub(crate) enum Held<S: Slots> {
     /// With the vectors of each row.
     Stored(Vec<S::Stored>, usize),
     Sums(S::Partial),
+    /// The unfinished sum of squares.
+    Squares(S::Sum),
 }
 
 impl<S: Slots> Held<S> {
@@ -32,7 +34,7 @@ impl<S: Slots> Held<S> {
     pub fn vectors(&self) -> Vec<&S::Value> {
         match self {
             Held::Block(rows) => rows.iter().flatten().collect(),
-            Held::Stored(..) | Held::Sums(_) => Vec::new(),
+            Held::Stored(..) | Held::Sums(_) | Held::Squares(_) => Vec::new(),
         }
     }
 
@@ -45,17 +47,27 @@ impl<S: Slots> Held<S> {
             return Ok(self);
         };
         let width = rows.first().map_or(1, Vec::len);
-        let mut vectors = owned_rows(rows).into_iter().flatten();
         let mut stored = Vec::new();
-        loop {
-            let block = vectors.by_ref().take(TOGETHER);
-            let low = block.map(|v| if on.limbs(&v) > limbs { on.drop_to(&v, limbs) } else { Ok(v) });
-            let low = low.collect::<Result<Vec<_>, _>>()?;
-            if low.is_empty() {
-                return Ok(Held::Stored(stored, width));
+        let mut store = |block: Vec<Result<S::Value, FheError>>| {
+            stored.push(on.store(block.into_iter().collect::<Result<_, _>>()?)?);
+            Ok::<_, FheError>(())
+        };
+        match Arc::try_unwrap(rows) {
+            Ok(rows) => {
+                let mut vectors = rows.into_iter().flatten().peekable();
+                while vectors.peek().is_some() {
+                    let block = vectors.by_ref().take(TOGETHER);
+                    store(block.map(|v| if on.limbs(&v) > limbs { on.drop_to(&v, limbs) } else { Ok(v) }).collect())?;
+                }
             }
-            stored.push(on.store(low)?);
+            // Others read them: only what is stored next is copied.
+            Err(shared) => {
+                let vectors: Vec<&S::Value> = shared.iter().flatten().collect();
+                let low = |v: &&S::Value| on.drop_to(v, limbs.min(on.limbs(v)));
+                vectors.chunks(TOGETHER).try_for_each(|block| store(block.iter().map(low).collect()))?;
+            }
         }
+        Ok(Held::Stored(stored, width))
     }
 
     /// Back in memory.

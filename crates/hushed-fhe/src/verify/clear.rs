@@ -5,12 +5,12 @@ use hushed_model::{Item, Kind, Matrix, ModelError, PlainActs, Program, plain};
 use super::rung::Shown;
 use crate::error::FheError;
 use crate::simulate::bare;
-use crate::tape::encoder::recorded;
+use crate::tape::encoder::has_rms_norms;
 
 /// A run between two layers.
 pub(super) struct Clear {
     x: PlainActs,
-    /// Whether only sums are shown, as by a run that is not recorded.
+    /// Whether only sums are shown, as of a decoder with RMSNorm.
     sums: bool,
 }
 
@@ -19,7 +19,7 @@ impl Clear {
     pub fn new(program: &Program, texts: &[Item]) -> Result<Clear, FheError> {
         // Padding in a text would add rows that no other rung has.
         let x = plain::start(program, texts.iter().map(bare).collect())?;
-        let sums = !recorded(program);
+        let sums = has_rms_norms(program);
         Ok(Clear { x, sums })
     }
 
@@ -34,7 +34,7 @@ impl Clear {
     }
 
     /// Runs layer `i` step by step. Before a norm that ignores it the mean of each row is subtracted: the other rungs
-    /// do not have it. Without a recorded circuit the rungs show the sums.
+    /// do not have it. Of a decoder with RMSNorm they show the sums.
     pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
         let mut shown = Shown::new();
         let layers = program.layers();

@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use hushed_mpc::formats::is_long;
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{Answers, Before, Index, RunError, SessionTerms, Wanted};
 use hushed_serve::{Public, Sent, Task, Work};
@@ -238,7 +239,8 @@ impl Pace {
     fn plan(&self, part: Part) -> Result<f64, RunError> {
         let plan = match part {
             Part::Pass(held, rows) if self.generates => {
-                let before = Before { public: self.public, held, ahead: self.ahead > 0, ..Before::default() };
+                let (public, ahead) = (self.public, self.ahead > 0);
+                let before = Before { public, held, ahead, long: is_long(held + rows), ..Before::default() };
                 Plan::next_tokens(&self.program, before, &[rows], self.terms, self.answers)?
             }
             Part::Pass(_, rows) if self.classifies => Plan::classes(&self.program, &[rows], self.terms, self.answers)?,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::kind::{Architecture, Task};
 use crate::blocks::{Activation, Heads, NormReach, Pairs, Rope, RopeScaling, Tolerance, Weigh};
+use crate::folder::config::labels::ProblemType;
 
 /// The checked sizes of a model: every number is within the bounds below, and the heads divide the width.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,9 +63,8 @@ pub struct NetworkConfig {
     pub pooled: bool,
     /// Whether a language model's head uses the token table as its weights.
     pub tied: bool,
-    /// Whether one class excludes the others, so that the largest logit is the answer: not with several labels at once,
-    /// and not if the numbers are values.
-    pub exclusive: bool,
+    /// What the numbers of a classifier's head say.
+    pub problem: ProblemType,
     /// Ids of the tokens that end a generated text, if config.json gives any.
     pub end_tokens: Vec<u32>,
 }
@@ -196,7 +196,7 @@ impl NetworkConfig {
             epsilon: 1e-12,
             padding_id: Some(0),
             labels: None,
-            exclusive: true,
+            problem: ProblemType::default(),
             pooled: false,
             tied: false,
             end_tokens: Vec::new(),

@@ -101,6 +101,11 @@ impl Architecture {
         types.find(|(_, a)| *a == self).map_or("", |(name, _)| name)
     }
 
+    /// All `model_type`s that are read.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        MODEL_TYPES.iter().map(|(name, _)| *name)
+    }
+
     /// Whether it continues texts.
     pub(crate) fn decodes(self) -> bool {
         match self {

@@ -16,6 +16,7 @@ pub(crate) mod ternary;
 pub(crate) mod vision;
 pub(crate) mod weights;
 
+pub use config::labels::ProblemType;
 pub use config::scores::ScoreFn;
 pub use declared::{Declared, FUNCTIONS};
 pub use faults::{counted, json_fault, json_words};

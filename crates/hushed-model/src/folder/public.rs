@@ -12,6 +12,7 @@ use crate::blocks::Pool;
 use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
 use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
 use crate::folder::config::ends::{self, GENERATION};
+use crate::folder::config::labels::ProblemType;
 use crate::folder::config::scores::{self, ScoreFn};
 use crate::folder::config::{self, CONFIG};
 use crate::folder::declared::{self, FUNCTIONS};
@@ -249,7 +250,7 @@ impl PublicFiles {
                 });
             }
             config.labels = None;
-            config.exclusive = true;
+            config.problem = ProblemType::default();
         }
         // Pooling takes the rows before any head.
         if let (Some(read), Some(b)) = (&config, bytes(CONFIG))

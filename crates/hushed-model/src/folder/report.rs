@@ -10,6 +10,7 @@ use crate::blocks::Pool;
 use crate::error::{FolderError, Problem};
 use crate::folder::chat::CHAT as TOKENIZER_CONFIG;
 use crate::folder::config::ends::GENERATION;
+use crate::folder::config::labels::ProblemType;
 use crate::folder::config::{self, CONFIG};
 use crate::folder::declared::FUNCTIONS;
 use crate::folder::fields;
@@ -71,8 +72,8 @@ pub struct Summary {
     pub task: &'static str,
     /// Names of the classes, if it is a classifier.
     pub labels: Option<Vec<String>>,
-    /// Whether one class excludes the others ([`crate::NetworkConfig::exclusive`]).
-    pub exclusive: bool,
+    /// What the numbers of a classifier's head say.
+    pub problem_type: Option<ProblemType>,
     /// Whether it is a classifier that reads pairs of texts.
     pub pairs: bool,
     /// How embeddings are compared.
@@ -90,7 +91,7 @@ impl Report {
 /// shapes of all tensors.
 pub fn check(folder: &Path) -> Report {
     let (public, _, problems) = inspect(folder);
-    let summary = public.as_ref().filter(|_| problems.is_empty()).map(summary);
+    let summary = public.as_ref().filter(|_| problems.is_empty()).map(Summary::from);
     Report { folder: folder.to_owned(), problems, warnings: warnings(folder), summary }
 }
 
@@ -186,32 +187,34 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
     (public, weights, problems)
 }
 
-fn summary(public: &Public) -> Summary {
-    let c = &public.config;
-    Summary {
-        layers: c.layers,
-        width: c.width,
-        heads: c.heads,
-        hidden: c.hidden,
-        vocabulary: c.vocabulary,
-        parameters: c.parameters(),
-        max_tokens: public.max_tokens,
-        image_side: public.images.as_ref().map(|images| images.side),
-        pooling: match public.pool {
-            Pool::First => "first",
-            Pool::Mean => "mean",
-            Pool::Last => "last",
-            Pool::Max => "max",
-        },
-        normalised: public.normalise,
-        task: match c.task() {
-            Task::Embed => "embed",
-            Task::Classify => "classify",
-            Task::Generate => "generate",
-        },
-        labels: c.labels.clone(),
-        exclusive: c.exclusive,
-        pairs: public.reads_pairs(),
-        similarity: public.similarity.name(),
+impl From<&Public> for Summary {
+    fn from(public: &Public) -> Summary {
+        let c = &public.config;
+        Summary {
+            layers: c.layers,
+            width: c.width,
+            heads: c.heads,
+            hidden: c.hidden,
+            vocabulary: c.vocabulary,
+            parameters: c.parameters(),
+            max_tokens: public.max_tokens,
+            image_side: public.images.as_ref().map(|images| images.side),
+            pooling: match public.pool {
+                Pool::First => "first",
+                Pool::Mean => "mean",
+                Pool::Last => "last",
+                Pool::Max => "max",
+            },
+            normalised: public.normalise,
+            task: match c.task() {
+                Task::Embed => "embed",
+                Task::Classify => "classify",
+                Task::Generate => "generate",
+            },
+            labels: c.labels.clone(),
+            problem_type: c.labels.as_ref().map(|_| c.problem),
+            pairs: public.reads_pairs(),
+            similarity: public.similarity.name(),
+        }
     }
 }

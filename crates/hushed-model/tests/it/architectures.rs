@@ -1,5 +1,5 @@
-//! Tiny folders of every architecture but BERT, compared with the reference libraries (scripts/tiny_folders.py): token
-//! ids exactly, answers to 1e-9 of their float64. Then what is refused in their tokenizers.
+//! Tiny folders compared with the reference libraries (scripts/tiny_folders.py, scripts/tiny_labels.py): token ids
+//! exactly, answers to 1e-9 of their float64. Then what is refused in their tokenizers.
 
 use std::fs;
 use std::path::Path;
@@ -7,18 +7,20 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hushed_model::testing::{mutations, tiny_golden};
-use hushed_model::{Model, Problem, TooLong, check, fuzz};
+use hushed_model::{Model, Problem, ProblemType, ScoreFn, TooLong, check, fuzz};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const FOLDERS: [&str; 4] = ["roberta", "roberta-classifier", "xlm-roberta", "distilbert"];
+const FOLDERS: [&str; 5] = ["roberta", "roberta-classifier", "xlm-roberta", "distilbert", "multi-label"];
 
 #[derive(Deserialize)]
 struct Expected {
     text: String,
     ids: Vec<u32>,
     answer: Vec<f64>,
+    #[serde(default)]
+    probabilities: Vec<f64>,
 }
 
 fn expected(folder: &str) -> Vec<Expected> {
@@ -109,6 +111,25 @@ fn prefixes() {
         let prefixed = bytes.windows(19).any(|w| w == b"roberta.embeddings.");
         assert_eq!(prefixed, name == "roberta-classifier");
     }
+}
+
+/// The classes that the library's pipeline finds likelier than not.
+#[test]
+fn labels_of_which_several_may_be_right() {
+    let public = Model::load(&tiny_golden("multi-label")).unwrap().public;
+    assert_eq!((public.config.problem, public.labels().unwrap().len()), (ProblemType::MultiLabel, 5));
+    let (mut counts, golden) = ([0; 6], expected("multi-label"));
+    for golden in &golden {
+        let found: Vec<f64> = golden.answer.iter().map(|&logit| ScoreFn::Sigmoid.of(logit)).collect();
+        // The pipeline rounds logits to 32 bits.
+        assert!(found.iter().zip(&golden.probabilities).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+        let mut classes = public.config.problem.answer(&golden.answer, 0.0);
+        counts[classes.len()] += 1;
+        classes.sort_unstable();
+        let likely = (0..5).filter(|&i| golden.probabilities[i] > 0.5);
+        assert_eq!(classes, likely.collect::<Vec<_>>());
+    }
+    assert!(counts[2..5].iter().sum::<usize>() > golden.len() / 2, "{counts:?}");
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hushed_model::{Model, Public, Rows, Task};
+use hushed_model::{Model, ProblemType, Public, Rows, Task};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 
-use crate::circuit::token::{Adds, open_largest};
+use crate::circuit::token::{Adds, open_above, open_largest};
 use crate::circuit::{Acts, open, run};
 use crate::formats::{ANSWER, LINEAR};
 use crate::shares::{Counting, Shares};
@@ -19,6 +19,12 @@ pub const MAX_TOP: u16 = 100;
 /// The fewest and the most bits of a number of an embedding that is opened more coarsely than usual.
 pub const ANSWER_BITS: std::ops::RangeInclusive<u8> = 6..=15;
 
+/// The thresholds of a probability, in thousandths.
+pub const THRESHOLDS: std::ops::RangeInclusive<u16> = 1..=999;
+
+/// The usual one.
+const HALF: u16 = 500;
+
 /// What is opened of a text: only the operator decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answers {
@@ -27,6 +33,9 @@ pub enum Answers {
     Label,
     /// The indices of this many of the largest, in order: from 1 to [`MAX_TOP`].
     Top(u16),
+    /// Of classes that do not exclude each other, those whose probability is above this many thousandths, from
+    /// [`THRESHOLDS`]: one bit per class.
+    Above(u16),
     /// All logits of a classifier, or the score of a head of one number.
     Logits,
     /// Embeddings of length one, with this many bits a number, from [`ANSWER_BITS`], in place of 16.
@@ -45,43 +54,88 @@ impl Answers {
 
     /// What is opened of a model with this many outputs: what the operator says, if anything.
     pub fn of_model(given: Option<Answers>, model: &Public, outputs: usize) -> Answers {
-        given.unwrap_or(match model.task() {
-            Task::Classify => Self::of_classes(outputs),
-            Task::Embed | Task::Generate => Self::Label,
+        given.unwrap_or(match (model.task(), model.config.problem) {
+            (Task::Classify, ProblemType::MultiLabel) if outputs > 1 => Self::Above(HALF),
+            (Task::Classify, _) => Self::of_classes(outputs),
+            (Task::Embed | Task::Generate, _) => Self::Label,
         })
     }
 
-    /// The number of opened indices; `None` if logits are opened.
+    /// The number of opened indices of largest logits; `None` if other things are opened.
     pub fn top(self) -> Option<usize> {
         match self {
             Self::Label | Self::Bits(_) => Some(1),
             Self::Top(top) => Some(top.into()),
-            Self::Logits => None,
+            Self::Above(_) | Self::Logits => None,
         }
     }
 
-    /// Whether this reveals at least as much as `other`.
+    /// The logit above which a class is opened, where they are opened by that; otherwise that of a probability of one
+    /// half.
+    pub fn threshold(self) -> f64 {
+        match self {
+            Self::Above(thousandths) => {
+                let probability = f64::from(thousandths) / 1e3;
+                (probability / (1.0 - probability)).ln()
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Whether a client that asks for `other` has it from this. A label is the least that a classifier opens, also
+    /// where several may be right.
     pub fn includes(self, other: Answers) -> bool {
-        match (self.top(), other.top()) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(ours), Some(theirs)) => ours >= theirs,
+        match (self, other) {
+            (Self::Logits, _) | (Self::Above(_), Self::Label) => true,
+            (Self::Above(_), _) | (_, Self::Above(_)) => self == other,
+            _ => matches!((self.top(), other.top()), (Some(ours), Some(theirs)) if ours >= theirs),
         }
     }
 
-    /// What a row of this many logits counts against a client's limit of texts: every opened index or logit.
+    /// What a row of this many logits counts against a client's limit of texts: every opened index of a largest one, or
+    /// every logit. The bits of [`Answers::Above`] are one answer.
     pub fn charge(self, logits: usize) -> usize {
-        self.top().unwrap_or(logits)
+        match self {
+            Self::Logits => logits,
+            Self::Above(_) => 1,
+            _ => self.top().unwrap_or(1),
+        }
     }
 
     /// Whether a model with this many outputs can open this much.
-    pub fn suits(self, model: &Public, outputs: usize) -> bool {
-        match (self, model.task()) {
-            (Self::Label | Self::Top(_), Task::Classify) if outputs < 2 => false,
-            (Self::Label, _) | (Self::Logits, Task::Classify) => true,
-            (Self::Top(top), Task::Classify | Task::Generate) => usize::from(top) <= outputs,
-            (Self::Bits(bits), Task::Embed) => model.normalise && ANSWER_BITS.contains(&bits),
-            (Self::Top(_) | Self::Logits | Self::Bits(_), _) => false,
+    ///
+    /// # Errors
+    /// What it needs.
+    pub fn suits(self, model: &Public, outputs: usize) -> Result<(), &'static str> {
+        let (task, problem) = (model.task(), model.config.problem);
+        match (self, task) {
+            (Self::Label | Self::Top(_), Task::Classify) if outputs < 2 => {
+                Err("a head of one number has no label: logits")
+            }
+            (Self::Label | Self::Top(_), Task::Classify) if problem == ProblemType::MultiLabel => {
+                Err("several or none of its classes may be right (problem_type), and no largest: above:P, or logits")
+            }
+            (Self::Label | Self::Top(_), Task::Classify) if problem == ProblemType::Regression => {
+                Err("its numbers are values (problem_type), and none of them is a label: logits")
+            }
+            (Self::Top(top), Task::Classify | Task::Generate) if usize::from(top) > outputs => {
+                Err("top:K needs at least K classes or tokens")
+            }
+            (Self::Above(thousandths), _) if !THRESHOLDS.contains(&thousandths) => Err("P is from 0.001 to 0.999"),
+            (Self::Above(_), Task::Classify) if problem != ProblemType::MultiLabel => {
+                Err("above:P needs classes of which several or none may be right (problem_type)")
+            }
+            (Self::Bits(_), Task::Embed) if !model.normalise => {
+                Err("fewer bits (--answer-bits) need embeddings of length one")
+            }
+            (Self::Bits(bits), Task::Embed) if !ANSWER_BITS.contains(&bits) => Err("bits are from 6 to 15"),
+            (Self::Bits(_), Task::Classify | Task::Generate) | (Self::Top(_), Task::Embed) => {
+                Err("top:K needs a head of several numbers, fewer bits (--answer-bits) a model that embeds")
+            }
+            (Self::Above(_) | Self::Logits, Task::Embed | Task::Generate) => {
+                Err("above:P and logits need a classifier")
+            }
+            _ => Ok(()),
         }
     }
 
@@ -103,13 +157,20 @@ impl FromStr for Answers {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let top = || text.strip_prefix("top:")?.parse::<u16>().ok();
         let bits = || text.strip_prefix("bits:")?.parse::<u8>().ok();
+        let above = || {
+            let thousandths = 1e3 * text.strip_prefix("above:")?.parse::<f64>().ok()?;
+            THRESHOLDS.into_iter().find(|&whole| (f64::from(whole) - thousandths).abs() < 1e-6)
+        };
         match text {
             "label" => Ok(Self::Label),
             "logits" => Ok(Self::Logits),
-            _ => match (top(), bits()) {
-                (Some(top @ 1..=MAX_TOP), _) => Ok(Self::Top(top)),
-                (_, Some(bits)) if ANSWER_BITS.contains(&bits) => Ok(Self::Bits(bits)),
-                _ => Err("label, logits, top:K with K from 1 to 100, or bits:N with N from 6 to 15"),
+            _ => match (top(), bits(), above()) {
+                (Some(top @ 1..=MAX_TOP), ..) => Ok(Self::Top(top)),
+                (_, Some(bits), _) if ANSWER_BITS.contains(&bits) => Ok(Self::Bits(bits)),
+                (.., Some(thousandths)) => Ok(Self::Above(thousandths)),
+                _ => Err(
+                    "label, logits, top:K with K from 1 to 100, above:P with P from 0.001 to 0.999 in thousandths, or bits:N with N from 6 to 15",
+                ),
             },
         }
     }
@@ -120,6 +181,7 @@ impl fmt::Display for Answers {
         match self {
             Self::Label => f.write_str("label"),
             Self::Top(top) => write!(f, "top:{top}"),
+            Self::Above(thousandths) => write!(f, "above:{}", f64::from(*thousandths) / 1e3),
             Self::Logits => f.write_str("logits"),
             Self::Bits(bits) => write!(f, "bits:{bits}"),
         }
@@ -149,25 +211,36 @@ pub fn embeddings(
     }))
 }
 
-/// As [`embeddings`], for a classifier: the client gets the classes of the `top` largest logits of each text, largest
-/// first. No logit is opened.
+/// As [`embeddings`], for a classifier: the client gets the classes of each text that `answers` gives, the largest
+/// first, or those above a threshold in their own order. No logit is opened.
 ///
 /// # Errors
-/// Those of the run; [`RunError::Unsupported`] for a model that is no classifier, no class or more than there are.
+/// Those of the run; [`RunError::Unsupported`] for a model that is no classifier, or does not have such an answer.
 pub fn labels(
     party: &mut Protocol,
     model: &Model,
     input: &Input,
-    top: usize,
+    answers: Answers,
 ) -> Result<Option<Vec<Vec<u32>>>, RunError> {
     if model.public.task() != Task::Classify {
         return Err(unsupported("labels: the model is not a classifier"));
     }
-    if model.body.outputs() < 2 {
-        return Err(unsupported("labels: the head gives one number, of which no class is the largest"));
-    }
+    answers.suits(&model.public, model.body.outputs()).map_err(unsupported)?;
     let logits = run(party, &model.program(), input, |_, _| ())?;
-    open_largest(party, &logits, Adds::default(), top)
+    open_places(party, &logits, answers)
+}
+
+/// Opens the places of rows of logits that `answers` gives to the client.
+pub(crate) fn open_places<S: Shares>(
+    on: &mut S,
+    logits: &Acts<S::Share>,
+    answers: Answers,
+) -> Result<Option<Vec<Vec<u32>>>, RunError> {
+    match (answers, answers.top()) {
+        (Answers::Above(_), _) => open_above(on, logits, answers.threshold()),
+        (_, Some(top)) => open_largest(on, logits, Adds::default(), top),
+        (_, None) => Err(unsupported("places: logits are opened")),
+    }
 }
 
 /// As [`labels`], but opens all logits of each text to the client, rounded to 2^−12. Only the operator can allow it, as
@@ -199,10 +272,10 @@ pub fn opened_bits(model: &Model, answers: Answers) -> Result<u64, RunError> {
     let row = on.known(Party::Client, width, Vec::new);
     let row = on.shared(&row, LINEAR.ring);
     let row = Acts::new(row, LINEAR, Rows::unpadded(&[1]), width);
-    match (model.public.task(), answers.top()) {
+    match (model.public.task(), answers) {
         (Task::Embed, _) => drop(open(&mut on, &row, answers.unit(model.public.normalise))?),
-        (_, None) => drop(open(&mut on, &row, None)?),
-        (_, Some(top)) => drop(open_largest(&mut on, &row, Adds::default(), top)?),
+        (_, Answers::Logits) => drop(open(&mut on, &row, None)?),
+        _ => drop(open_places(&mut on, &row, answers)?),
     }
     Ok(on.opened_bits())
 }
@@ -223,9 +296,17 @@ mod tests {
 
     #[test]
     fn what_is_opened_is_read_as_it_is_written() {
-        for answers in
-            [Answers::Label, Answers::Logits, Answers::Top(1), Answers::Top(100), Answers::Bits(6), Answers::Bits(15)]
-        {
+        for answers in [
+            Answers::Label,
+            Answers::Logits,
+            Answers::Top(1),
+            Answers::Top(100),
+            Answers::Bits(6),
+            Answers::Bits(15),
+            Answers::Above(1),
+            Answers::Above(500),
+            Answers::Above(999),
+        ] {
             assert_eq!(answers.to_string().parse(), Ok(answers));
         }
         for wrong in [
@@ -241,8 +322,39 @@ mod tests {
             "bits:5",
             "bits:16",
             "bits:",
+            "above:",
+            "above:0",
+            "above:1",
+            "above:0.0005",
+            "above:0.12345",
+            "above:nan",
         ] {
             assert!(wrong.parse::<Answers>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_asks_for_is_had_from_what_is_opened() {
+        let (label, top, above, logits) = (Answers::Label, Answers::Top(2), Answers::Above(500), Answers::Logits);
+        for (opened, asked) in
+            [(label, label), (top, label), (above, label), (above, above), (logits, above), (logits, top)]
+        {
+            assert!(opened.includes(asked), "{opened} {asked}");
+        }
+        for (opened, asked) in
+            [(label, top), (label, above), (top, above), (above, top), (above, Answers::Above(501)), (above, logits)]
+        {
+            assert!(!opened.includes(asked), "{opened} {asked}");
+        }
+    }
+
+    #[test]
+    fn a_threshold_is_the_logit_of_its_probability() {
+        assert_eq!(Answers::Above(500).threshold(), 0.0);
+        let probability = |logit: f64| 1.0 / (1.0 + (-logit).exp());
+        for thousandths in [1, 300, 999] {
+            let found = probability(Answers::Above(thousandths).threshold());
+            assert!((found - f64::from(thousandths) / 1e3).abs() < 1e-12);
         }
     }
 

@@ -26,7 +26,7 @@ use crate::formats::{
     INVERSE, KEY_BITS, LINEAR, MAIN, PORTION, QUERY, QUOTIENT, SUM_BITS, Sums, TURN_FRAC, TURNED, VALUE, VALUE_BITS,
     WEIGHED,
 };
-use crate::shares::{Local, Shares};
+use crate::shares::{Aside, Local, Shares};
 
 /// Q_j·K_jᵀ for every head j of every text, from `q` (already scaled) and `k` in [`LINEAR`]. Returns one share per
 /// group, in the format of [`Scores`]. The keys, rotated by position where the block has RoPE, are added to `past`.
@@ -156,8 +156,8 @@ fn turned<S: Shares>(
 }
 
 /// Σ_k p_ik·v_k for every head, p being the weights: `e` as returned by [`weigh`](super::weigh::weigh), `v` in
-/// [`LINEAR`]; the result is in `to`, in the ring [`MAIN`]. Softmax's weights are e_ik / Σ_k e_ik; a sigmoid's are used
-/// as they are. The values are added to `past`.
+/// [`LINEAR`] on a LAN, elsewhere after [`cut_values`]; the result is in `to`, in the ring [`MAIN`]. Softmax's weights
+/// are e_ik / Σ_k e_ik; a sigmoid's are used as they are. The values are added to `past`.
 pub fn attend<S: Shares>(
     on: &mut S,
     e: &[S::Share],
@@ -167,11 +167,10 @@ pub fn attend<S: Shares>(
     (a, step, to): (&Attention, StepId, Format),
 ) -> Result<S::Share, RunError> {
     let (heads, sums, public) = (a.heads, past.sums(), past.prefix().rows());
-    let ring = match a.weigh {
-        Weigh::Softmax => sums.value.ring,
-        Weigh::Sigmoid { .. } => sums.standing.ring,
+    let v = match on.over().is_lan() {
+        true => on.done(cut_values(v, past, a))?,
+        false => v.clone(),
     };
-    let v = on.rescale(v, LINEAR.frac - sums.value.frac, ring)?;
     let v = past.with_values(v);
     let (groups, asking): (Vec<Group>, Vec<Group>) = rows.groups().into_iter().unzip();
     let mut done = Vec::with_capacity(e.len());
@@ -187,6 +186,8 @@ pub fn attend<S: Shares>(
         };
         // Weights divided first are in another ring: of the rows before that, nothing is kept.
         let first = |rows| a.weigh == Weigh::Softmax && divides_first(public + rows, heads);
+        let more = batch * m * heads.width.saturating_sub(all);
+        let later = past.rows_before().is_none() && on.over().is_worth(MESSAGES_LESS, BYTES_MORE * more as u64);
         let earlier = past.rows_before().map(|rows| if first(rows) { 0 } else { rows }).filter(|_| !first(n));
         let numbers = || past.prefix().values(step, heads);
         let before = on.known(Party::Server, public * heads.key_columns(), numbers);
@@ -213,65 +214,78 @@ pub fn attend<S: Shares>(
                 let o = product(on, e)?;
                 on.rescale(&o, sums.standing.frac + VALUE.frac - to.frac, MAIN)?
             }
-            Weigh::Softmax if divides_first(all, heads) => {
+            Weigh::Softmax if divides_first(all, heads) && !later => {
                 let p = portions(on, e, batch * m, all)?;
                 let o = product(on, &p)?;
                 on.rescale(&o, PORTION.frac + VALUE.frac - to.frac, MAIN)?
             }
-            Weigh::Softmax => {
-                let o = product(on, e)?;
-                divide(on, &o, e, (batch * m, all, heads.width), (sums, to))?
-            }
+            Weigh::Softmax => divide(on, |on| product(on, e), e, (batch * m, all, heads.width), (sums, to))?,
         });
     }
     Ok(by_rows(&S::Share::concat(MAIN, &done), &asking, rows.asking().total(), heads))
 }
 
+/// The values as the product with the weights reads them.
+pub(crate) fn cut_values<'a, S: Local>(v: &'a S, past: &Past<S>, a: &Attention) -> Aside<'a, S> {
+    let sums = past.sums();
+    let to = match a.weigh {
+        Weigh::Softmax => sums.value.ring,
+        Weigh::Sigmoid { .. } => sums.standing.ring,
+    };
+    Aside::Rescale { x: v, shift: LINEAR.frac - sums.value.frac, to }
+}
+
+/// A division after the product with V saves these messages, those of the product and of its truncation, beside which
+/// the inverses are found.
+const MESSAGES_LESS: u64 = 3;
+/// A number that is divided, in a batch of many.
+const BYTES_MORE: u64 = 16;
+
 /// Whether to divide the weights over `n` keys by their sums before the product with V rather than divide the product:
-/// whichever has fewer numbers.
+/// whichever has fewer numbers. Where nothing is kept for later rows, messages count too.
 fn divides_first(n: usize, heads: Heads) -> bool {
     n < heads.width
 }
 
-/// 1 / the row sums of `e` (rows × cols); the sums have `bits` bits.
-fn inverse_sums<S: Shares>(
-    on: &mut S,
-    e: &S::Share,
-    (rows, cols): (usize, usize),
-    bits: u32,
-    to: Format,
-) -> Result<S::Share, RunError> {
-    let sums = e.sum_rows(rows, cols);
+/// 1 / `sums`, which are sums of `cols` exponentials and have `bits` bits.
+fn inverse<S>(sums: &S, cols: usize, bits: u32, to: Format) -> Aside<'_, S> {
     let unit = f64::from(1u32 << WEIGHED.frac);
     // A row's largest exponential is one of its terms.
     let [least, most] = [LEAST_LARGEST, MOST * cols as f64].map(|x| x * unit);
     let of = Positive::below(bits).within(least as u64, most as u64);
-    on.reciprocal(&sums, of, unit, to)
+    Aside::Reciprocal { x: sums, of, scale: unit, to }
 }
 
 /// Rows of `e` (rows × cols) divided by their sums, in [`PORTION`].
 fn portions<S: Shares>(on: &mut S, e: &S::Share, rows: usize, cols: usize) -> Result<S::Share, RunError> {
     let to = Format { ring: QUOTIENT, ..INVERSE };
-    let inverse = inverse_sums(on, e, (rows, cols), SUM_BITS, to)?;
+    let inverse = on.done(inverse(&e.sum_rows(rows, cols), cols, SUM_BITS, to))?;
     let p = on.scale_rows(&e.reduce_to(QUOTIENT), rows, cols, &inverse)?;
     let shift = WEIGHED.frac + INVERSE.frac - PORTION.frac;
     on.rescale(&p, shift, PORTION.ring)
 }
 
-/// Rows of `o` (rows × width) divided by the row sums of `e` (rows × cols), in `to`.
+/// Rows of a product (rows × width) divided by the row sums of `e` (rows × cols), in `to`.
 fn divide<S: Shares>(
     on: &mut S,
-    o: &S::Share,
+    product: impl FnOnce(&mut S) -> Result<S::Share, RunError>,
     e: &S::Share,
     (rows, cols, width): (usize, usize, usize),
     (sums, to): (&Sums, Format),
 ) -> Result<S::Share, RunError> {
-    let (attended, inverse) = (sums.attended, sums.inverse);
-    let factors = inverse_sums(on, e, (rows, cols), sums.bits, inverse)?;
+    let attended = sums.attended;
     let frac = sums.weighed.frac + sums.value.frac;
-    let o = on.rescale(o, frac - attended.frac, attended.ring)?;
+    let cut = |on: &mut S, o: &S::Share| on.rescale(o, frac - attended.frac, attended.ring);
+    let lan = on.over().is_lan();
+    let attend = |on: &mut S| {
+        let o = product(on)?;
+        if lan { Ok(o) } else { cut(on, &o) }
+    };
+    let totals = e.sum_rows(rows, cols);
+    let (o, factors) = on.beside(attend, inverse(&totals, cols, sums.bits, sums.inverse))?;
+    let o = if lan { cut(on, &o)? } else { o };
     let y = on.scale_rows(&o, rows, width, &factors)?;
-    on.rescale(&y, attended.frac + inverse.frac - to.frac, MAIN)
+    on.rescale(&y, attended.frac + sums.inverse.frac - to.frac, MAIN)
 }
 
 /// The products of as many matrices, with right-hand sides m × n.

@@ -5,7 +5,7 @@ use hushed_net::Party;
 
 use super::{Acts, Pass};
 use crate::circuit::product::Product;
-use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAX_TOKENS, longest};
+use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAX_TOKENS};
 use crate::lookup::Table;
 use crate::shares::{Local, Shares};
 use crate::{Input, RunError};
@@ -19,7 +19,7 @@ impl<S: Shares> Pass<'_, S> {
             None => (0, 0),
         };
         let before = public + held;
-        let longest = (longest(self.cache.is_some()) + public).min(e.positions);
+        let longest = self.cache.as_ref().map_or(MAX_TOKENS, |cache| cache.longest()).min(e.positions);
         let longest = longest.saturating_sub(before);
         if lengths.iter().any(|&m| m == 0 || m > longest) {
             return Err(RunError::Unsupported { site: step.id.to_string(), what: "texts of this length" });

@@ -17,7 +17,7 @@ use crate::RunError;
 use crate::circuit::groups::{Group, Member};
 use crate::circuit::input::Padding;
 use crate::circuit::prefix::{Prefix, attentions};
-use crate::formats::{KEY_BITS, LONG, QUERY, SHORT, SUMS, Sums};
+use crate::formats::{KEY_BITS, LONG, MAX_KEYS, QUERY, SHORT, SUMS, Sums, is_long};
 use crate::shares::{Local, Shares};
 
 /// What the passes over one text leave for the next.
@@ -25,6 +25,8 @@ pub struct Cache<S> {
     prefix: Arc<Prefix>,
     /// Whether the rows of the prefix are rows of the steps, before those of the text.
     joined: bool,
+    /// Whether there may be more rows of the text than those of [`SUMS`].
+    long: bool,
     rows: usize,
     padding: Range<usize>,
     steps: BTreeMap<StepId, Past<S>>,
@@ -61,7 +63,22 @@ impl<S> Default for Cache<S> {
 impl<S> Cache<S> {
     /// The empty cache of a text that begins after a public prefix.
     pub fn after(prefix: Arc<Prefix>) -> Cache<S> {
-        Cache { prefix, joined: false, rows: 0, padding: 0..0, steps: BTreeMap::new() }
+        Cache { prefix, joined: false, long: false, rows: 0, padding: 0..0, steps: BTreeMap::new() }
+    }
+
+    /// The empty cache of a text that may have more rows than [`SHORT`]: both parties say so before its first pass, as
+    /// its keys and values then have wider formats.
+    #[must_use]
+    pub fn long(self, long: bool) -> Cache<S> {
+        Cache { long, ..self }
+    }
+
+    /// The most rows of the text, public ones counted.
+    pub(crate) fn longest(&self) -> usize {
+        match self.long {
+            true => MAX_KEYS,
+            false => self.public() + SHORT,
+        }
     }
 
     /// The number of cached rows of the text, including padding.
@@ -82,7 +99,7 @@ impl<S> Cache<S> {
     /// Takes out what an attention block reads; it has to be [put back](Cache::put).
     pub(crate) fn take(&mut self, step: StepId) -> Past<S> {
         let sums = match self.prefix.rows() {
-            0 => &SUMS,
+            0 if !self.long => &SUMS,
             _ => &LONG,
         };
         let first = self.first();
@@ -209,7 +226,7 @@ impl<S> Default for Past<S> {
 impl<S> Past<S> {
     /// Nothing before texts of at most this many rows.
     pub(crate) fn none(rows: usize) -> Past<S> {
-        let sums = if rows > SHORT { &LONG } else { &SUMS };
+        let sums = if is_long(rows) { &LONG } else { &SUMS };
         Past { sums, ..Past::default() }
     }
 

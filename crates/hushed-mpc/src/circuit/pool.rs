@@ -1,22 +1,28 @@
 //! Pools the shared rows of each text into one.
 //!
 //! If both parties know which rows are tokens, this costs only a division by their number. If only the client knows
-//! (padding up to a bucket), its choice is a row of coefficients, 2^16/real for tokens and 0 for padding, and the
+//! (padding up to a bucket), its choice is a row of coefficients, 2^22/real for tokens and 0 for padding, and the
 //! pooled row is that row times the text's matrix: the client multiplies its own share, and one oblivious linear
 //! transformation with encrypted coefficients multiplies the server's.
 
 use hushed_model::{Pool, Rows};
 use hushed_net::Party;
+use hushed_twopc::func::norm::MOST_WIDTH;
 
 use crate::RunError;
 use crate::circuit::groups::{Group, groups};
-use crate::formats::{LINEAR, MAIN, MAXIMUM};
+use crate::formats::{ACTIVATION, LINEAR, MAIN, MAX_TOKENS, MAXIMUM};
 use crate::shares::{Local, Shares};
 
-/// Fraction bits of 1/m.
-const SHARE_FRAC: u32 = 16;
+/// Fraction bits of 1/m, which leave that of 512 rows 13 significant ones.
+pub(crate) const SHARE_FRAC: u32 = 22;
+/// A mean is of rows that a norm has made, |x| ≤ √width: times 2^[`SHARE_FRAC`] it leaves two bits of the ring spare.
+const _: () = assert!(
+    1 << (2 * (MAIN.bits() - 2 - ACTIVATION.frac - SHARE_FRAC)) > MOST_WIDTH && MAX_TOKENS <= 1 << (SHARE_FRAC - 13)
+);
 
-/// Pools the rows of `x` (rows × width over [`MAIN`]) in its format: texts × width.
+/// Pools the rows of `x` (rows × width over [`MAIN`]) in its format: texts × width. For a mean the rows are those of a
+/// norm, in [`ACTIVATION`].
 pub fn pool<S: Shares>(
     on: &mut S,
     x: &S::Share,
@@ -144,4 +150,33 @@ fn in_order<S: Local>(done: &[S], groups: &[Group], width: usize) -> S {
         let row = |i: usize| i * width..(i + 1) * width;
         order.into_iter().flat_map(row).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_model::TextRows;
+    use hushed_twopc::share::Share;
+
+    use super::*;
+    use crate::Clear;
+
+    /// 1/m is no whole number of units, and its rounding shifts all columns alike.
+    #[test]
+    fn means_of_many_rows_are_exact_to_four_digits() {
+        let width = 2;
+        for real in [7, 255, 257, 509, 512] {
+            let value = |i: usize| if i < real * width { 20.0 + (i % 7) as f64 } else { 80.0 };
+            for total in [real, real + 3] {
+                let words = (0..total * width).map(|i| ACTIVATION.encode(value(i))).collect();
+                let rows = Rows::new([TextRows { real, total }]);
+                let (x, padded) = (Share::new(MAIN, words), total > real);
+                let found = pool(&mut Clear::default(), &x, &rows, width, Pool::Mean, padded).unwrap();
+                for (column, &word) in found.words().iter().enumerate() {
+                    let mean = (0..real).map(|row| value(row * width + column)).sum::<f64>() / real as f64;
+                    let found = ACTIVATION.decode(word);
+                    assert!((found / mean - 1.0).abs() < 1e-4, "{real} of {total}: {found}, {mean}");
+                }
+            }
+        }
+    }
 }

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use crate::formats::{KEY_BITS, MAX_KEYS, QUERY, SHORT, VALUE, VALUE_BITS};
 use crate::{OutOfRange, RunError};
 
-/// The longest prefix: with the longest text that is continued after it, a row attends to [`MAX_KEYS`] keys.
+/// The longest prefix: with a text of [`SHORT`] rows after it, a row attends to [`MAX_KEYS`] keys.
 pub const MAX_PREFIX: usize = MAX_KEYS - SHORT;
 
 /// The longest prefix whose rows always are rows of the text. Each of these costs a column of every product with

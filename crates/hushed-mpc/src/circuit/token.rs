@@ -111,8 +111,6 @@ pub(crate) fn open_largest<S: Shares>(
     adds: Adds<'_>,
     top: usize,
 ) -> Result<Option<Vec<Vec<u32>>>, RunError> {
-    let (x, format) = logits.share();
-    debug_assert_eq!(format, LINEAR);
     let (rows, columns) = (logits.rows().total(), logits.width());
     if !(1..=columns).contains(&top) {
         return Err(RunError::Unsupported {
@@ -120,9 +118,7 @@ pub(crate) fn open_largest<S: Shares>(
             what: "none of the largest logits, or more than there are",
         });
     }
-    let shift = LINEAR.frac - LOGIT.frac;
-    let x = on.narrow(x, shift, Ring::new(LINEAR.ring.bits() - shift));
-    let x = x.reduce_to(LOGIT.ring);
+    let x = compared(on, logits);
     let x = match adds.draw {
         Some(draw) => {
             let noise = on.known(Party::Server, rows * columns, || draw.noise_of_rows(rows, columns));
@@ -145,4 +141,32 @@ pub(crate) fn open_largest<S: Shares>(
     }
     let found = open_top(on, &x, (rows, columns), top, "largest")?;
     found.fault.map_or(Ok(found.places), Err)
+}
+
+/// Opens the columns of each row of logits that are above a threshold to the client: one bit per logit, whether it or
+/// the threshold is the larger.
+pub(crate) fn open_above<S: Shares>(
+    on: &mut S,
+    logits: &Acts<S::Share>,
+    threshold: f64,
+) -> Result<Option<Vec<Vec<u32>>>, RunError> {
+    let (rows, columns) = (logits.rows().total(), logits.width());
+    let (x, all) = (compared(on, logits), rows * columns);
+    // A threshold before each logit.
+    let both = S::Share::concat(x.ring(), &[x.times(0), x]);
+    let both = both.gather(2 * all, || (0..all).flat_map(|i| [i, all + i]).collect());
+    let words = || (0..all).flat_map(|_| [LOGIT.signed(threshold), 0]).collect();
+    let thresholds = on.known(Party::Server, 2 * all, words);
+    let both = on.add_known(&both, &thresholds);
+    let larger = open_largest_alone(on, &both, (all, 2), "above")?;
+    let above = |row: &[u32]| (0..).zip(row).filter(|(_, larger)| **larger == 1).map(|(column, _)| column).collect();
+    Ok(larger.map(|larger| larger.chunks_exact(columns.max(1)).map(above).collect()))
+}
+
+/// Logits in the format in which they are compared.
+fn compared<S: Shares>(on: &S, logits: &Acts<S::Share>) -> S::Share {
+    let (x, format) = logits.share();
+    debug_assert_eq!(format, LINEAR);
+    let shift = LINEAR.frac - LOGIT.frac;
+    on.narrow(x, shift, Ring::new(LINEAR.ring.bits() - shift)).reduce_to(LOGIT.ring)
 }

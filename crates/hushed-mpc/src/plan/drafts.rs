@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::folder::{opened, public_of};
 use super::{Before, Plan, PlanError, Request};
+use crate::formats::is_long;
 
 /// Networks by name: none, the two of the BumbleBee paper, and a cross-country link.
 pub const NETWORKS: [(&str, Shape); 4] = [
@@ -46,8 +47,9 @@ impl Drafts {
         let program = Model::shapes_only(&public).program();
         let (terms, answers) = (request.terms().over(request.link), opened(&public, request)?);
         let pass = |drafts: usize| {
-            let before =
-                Before { public: prefix, held: rows.iter().sum(), ahead: request.ahead > 0, drafts: drafts > 0 };
+            let (held, ahead) = (rows.iter().sum::<usize>(), request.ahead > 0);
+            let long = is_long(held + longest.max_tokens - 1);
+            let before = Before { public: prefix, held, ahead, drafts: drafts > 0, long };
             let plan = Plan::next_tokens(&program, before, &[1 + drafts], terms, answers);
             plan.map(|plan| request.placed(plan))
         };

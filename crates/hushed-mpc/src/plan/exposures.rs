@@ -3,6 +3,7 @@
 use hushed_model::Program;
 use serde::Serialize;
 
+use crate::formats::SHORT;
 use crate::{Answers, Terms, Wanted};
 
 /// Something that a party sees.
@@ -65,6 +66,10 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms, opene
     match opened {
         Opened::Nearest(wanted) => list("server", search(wanted)),
         Opened::Tokens { drafts, public, .. } => {
+            list(
+                "server",
+                format!("whether a text and the answer that is asked for may have more than {SHORT} rows together"),
+            );
             if drafts {
                 list(
                     "client",
@@ -146,6 +151,9 @@ fn answer(opened: Opened, texts: usize, images: bool) -> String {
     match (answers, opened) {
         (Answers::Top(top), _) => format!(
             "{of} of the {top} largest logits of each {each}, in order, each counted as a text by the server's limits: the operator has allowed it with --answers top:{top}; no logit"
+        ),
+        (Answers::Above(_), _) => format!(
+            "for each of the {numbers} classes of each {each} whether its probability is above a threshold of the operator's ({answers}), one bit; no logit"
         ),
         (Answers::Logits, Opened::Classes { classes: 1, .. }) => {
             format!("the score of each {each}, the one number of the model's head, rounded to 2^-12")
@@ -244,6 +252,11 @@ mod tests {
                 classes(Answers::Logits),
                 false,
                 "all logits (5 x 3 numbers, each counted as a text by the server's limits), rounded to 2^-12",
+            ),
+            (
+                classes(Answers::Above(300)),
+                false,
+                "for each of the 3 classes of each text whether its probability is above a threshold of the operator's (above:0.3), one bit",
             ),
             (
                 tokens(Answers::Label, false),

@@ -5,7 +5,7 @@ use std::path::Path;
 use hushed_model::{Model, ModelError, Public, PublicFiles, Task, counted};
 
 use super::{Before, Memory, Pace, Plan};
-use crate::formats::longest;
+use crate::formats::{MAX_KEYS, is_long, longest, usual};
 use crate::{Answers, Link, MAX_PREFIX, Prefix, RunError, Terms};
 
 /// The fewest tokens of a text with special ones: those two and one of its own.
@@ -78,7 +78,12 @@ impl Request {
         let shortest = self.tokens.iter().copied().min().unwrap_or(0);
         let head = self.head_rows(public).min(shortest.saturating_sub(1));
         let limit = public.max_tokens.saturating_sub(prefix + head);
-        let limit = limit.min(longest(generates)).saturating_sub(later);
+        // Public rows of a text that is continued count, as a row attends to them.
+        let most = match generates {
+            true => MAX_KEYS.saturating_sub(prefix + head),
+            false => longest(generates),
+        };
+        let limit = limit.min(most).saturating_sub(later);
         let taken = least..=limit + head;
         if let Some(&given) = self.tokens.iter().find(|n| !taken.contains(n)) {
             return Err(PlanError::Tokens { given, least, limit: limit + head });
@@ -139,10 +144,13 @@ pub enum PlanError {
     #[error("only models that generate text take a public prefix")]
     NoPrefix,
     /// The model does not have what is to be opened.
-    #[error(
-        "the model cannot open {0}: logits needs a classifier, label and top:K a head of several numbers, at least K of them, fewer bits a model whose embeddings have length one"
-    )]
-    OtherAnswers(Answers),
+    #[error("the model cannot open {answers}: {needs}")]
+    OtherAnswers {
+        /// What was asked for.
+        answers: Answers,
+        /// What it needs.
+        needs: &'static str,
+    },
     /// Several texts to continue.
     #[error("one text is continued at a time: give one number of tokens")]
     OneText,
@@ -167,8 +175,10 @@ impl Plan {
         let (terms, later) = (request.terms().over(request.link), request.max_tokens - 1);
         let program = Model::shapes_only(&public).program();
         let answers = opened(&public, request)?;
+        let held = rows.iter().sum::<usize>();
+        let long = is_long(held + later);
         let next = |held, rows: &[usize]| {
-            let before = Before { public: prefix, held, ahead: request.ahead > 0, ..Before::default() };
+            let before = Before { public: prefix, held, ahead: request.ahead > 0, long, ..Before::default() };
             Plan::next_tokens(&program, before, rows, terms, answers)
         };
         let first = match public.task() {
@@ -176,7 +186,6 @@ impl Plan {
             Task::Classify => Plan::classes(&program, &rows, terms, answers)?,
             Task::Embed => Plan::twopc(&program, &rows, terms, public.normalise, answers)?,
         };
-        let held = rows.iter().sum::<usize>();
         let later = (0..later).map(|i| Ok(next(held + i, &[1])?));
         let plans = std::iter::once(Ok(first)).chain(later);
         plans.map(|plan| plan.map(|plan| request.placed(plan))).collect()
@@ -238,7 +247,7 @@ impl Memory {
             Some(text) => Prefix::tokens(&public, text)?.rows().total,
             None => request.head_rows(&public),
         };
-        let tokens = public.max_tokens.saturating_sub(prefix).clamp(1, longest(public.task() == Task::Generate));
+        let tokens = public.max_tokens.saturating_sub(prefix).clamp(1, usual(public.task() == Task::Generate));
         let (program, rows) = (Model::shapes_only(&public).program(), (prefix, tokens));
         let memory = Memory::largest(&program, rows, pass.max(tokens))?;
         Ok(memory.with_later(&program, rows, request.ahead, request.draft)?)
@@ -257,8 +266,6 @@ pub(super) fn public_of(folder: &Path) -> Result<Public, ModelError> {
 pub(super) fn opened(public: &Public, request: &Request) -> Result<Answers, PlanError> {
     let outputs = Model::shapes_only(public).body.outputs();
     let answers = Answers::of_model(request.answers, public, outputs);
-    match answers.suits(public, outputs) {
-        true => Ok(answers),
-        false => Err(PlanError::OtherAnswers(answers)),
-    }
+    answers.suits(public, outputs).map_err(|needs| PlanError::OtherAnswers { answers, needs })?;
+    Ok(answers)
 }

@@ -21,7 +21,7 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, Link, TwopcError};
 use serde::Serialize;
 
-use super::{Known, Local, Shares, hidden_spec, known_spec, opened_bits};
+use super::{Aside, Known, Local, Shares, hidden_spec, known_spec, opened_bits};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
 use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS};
@@ -308,6 +308,32 @@ impl Local for Length {
 
 impl Shares for Counting<'_> {
     type Share = Length;
+
+    fn over(&self) -> Link {
+        *self.link()
+    }
+
+    fn beside<T>(
+        &mut self,
+        first: impl FnOnce(&mut Self) -> Result<T, RunError>,
+        aside: Aside<'_, Length>,
+    ) -> Result<(T, Length), RunError> {
+        let before = std::mem::replace(&mut self.cost, Cost::ZERO);
+        let result = first(self)?;
+        let first = std::mem::replace(&mut self.cost, before);
+        let (both, ring, elements) = match aside {
+            Aside::Rescale { x, shift, to } => {
+                let rescaled = |_: &Link| rescale_cost(x.elements, x.ring, shift, to);
+                (self.link().both(|_| first, rescaled), to, x.elements)
+            }
+            Aside::Reciprocal { x, of, to, .. } => {
+                let inverted = |link: &Link| reciprocal_cost(link, x.elements, of, to.ring);
+                (self.link().both(|_| first, inverted), to.ring, x.elements)
+            }
+        };
+        self.add(both);
+        Ok((result, Length::new(ring, elements)))
+    }
 
     fn step<T>(&mut self, id: StepId, run: impl FnOnce(&mut Self) -> Result<T, RunError>) -> Result<T, RunError> {
         let result = run(self)?;

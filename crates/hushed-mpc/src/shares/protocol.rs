@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use hushed_math::bits::Mask;
 use hushed_model::{Embedding, ModelError, StepId, here};
 use hushed_net::{Party, Stats};
-use hushed_twopc::Ctx;
-use hushed_twopc::func::inverse::{Positive, reciprocal};
+use hushed_twopc::ctx::beside;
+use hushed_twopc::func::inverse::{Positive, reciprocal, reciprocal_cost};
 use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
 use hushed_twopc::func::sigmoid::sigmoid;
 use hushed_twopc::func::softmax::exponentials;
-use hushed_twopc::func::{Format, narrow, rescale};
+use hushed_twopc::func::{Format, narrow, rescale, rescale_cost};
 use hushed_twopc::gadget::{Sign, argmax_levels, largest_of_few, max_rows, mul, open_rounded, pick};
 use hushed_twopc::he::{
     Ahead, HeContext, Kept, LinearShape, MatmulShape, PastShape, PreparedWeights, linear_ahead_client,
@@ -20,10 +20,11 @@ use hushed_twopc::he::{
     olt_multiplying, scale_rows,
 };
 use hushed_twopc::share::{Ring, Share};
+use hushed_twopc::{Ctx, Link};
 use zeroize::Zeroizing;
 
 use super::stock::{Of, Stock};
-use super::{Known, Shares, hidden_spec, known_spec, products, rows_times};
+use super::{Aside, Known, Shares, hidden_spec, known_spec, products, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Layer, Product, add_bias};
 use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS};
@@ -222,8 +223,36 @@ impl Protocol {
     }
 }
 
+impl AsMut<Ctx> for Protocol {
+    fn as_mut(&mut self) -> &mut Ctx {
+        &mut self.ctx
+    }
+}
+
 impl Shares for Protocol {
     type Share = Share;
+
+    fn over(&self) -> Link {
+        self.ctx.link()
+    }
+
+    fn beside<T>(
+        &mut self,
+        first: impl FnOnce(&mut Self) -> Result<T, RunError>,
+        aside: Aside<'_, Share>,
+    ) -> Result<(T, Share), RunError> {
+        match aside {
+            Aside::Rescale { x, shift, to } => {
+                let cost = |_: &Link| rescale_cost(x.len(), x.ring(), shift, to);
+                beside(self, first, (cost, |ctx: &mut Ctx| rescale(ctx, x, shift, Sign::Bounded, to)))
+            }
+            Aside::Reciprocal { x, of, scale, to } => {
+                let cost = |link: &Link| reciprocal_cost(link, x.len(), of, to.ring);
+                let invert = |ctx: &mut Ctx| reciprocal(ctx, x, of, scale, to.frac, to.ring);
+                beside(self, first, (cost, invert))
+            }
+        }
+    }
 
     fn step<T>(&mut self, id: StepId, run: impl FnOnce(&mut Self) -> Result<T, RunError>) -> Result<T, RunError> {
         let raised = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);

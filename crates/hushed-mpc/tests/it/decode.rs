@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::common::{backend, run_pair};
 use crate::tiny::{End, public_table, steps};
-use hushed_model::testing::{pruned, published_generator, tiny_generator, tiny_golden, tiny_ternary};
+use hushed_model::testing::{pruned, published_generator, tiny_generator, tiny_golden, tiny_ternary, variant};
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, NetworkConfig, PlainActs, Pool, Program, Weigh, network_shapes, plain, vit_shapes};
+use hushed_mpc::formats::is_long;
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
     Adds, Answers, Before, Cache, Clear, Draw, Input, Prefix, Protocol, RunError, Sampler, Shares, StepCost, Terms,
@@ -217,14 +218,14 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
     let (near, far, watch) = watched_pair();
     let (near_ot, far_ot) = IdealPair::new();
     let (tokens, first) = (4, prompt.len() + padding);
-    let public = prefix.len();
+    let (public, long) = (prefix.len(), is_long(first + tokens - 1));
     let terms = Terms { padded: padding > 0, public_table: ahead.public_table };
     let ahead = ahead.passes;
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
             let began = on.ctx().session.stats();
-            let mut cache = after(&server_program, prefix);
+            let mut cache = after(&server_program, prefix).long(long);
             if ahead > 0 {
                 on.make_ahead(&server_program, ahead, terms).unwrap();
             }
@@ -246,7 +247,7 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
         }
         let (began, mut rounds) = (on.ctx().session.stats(), Vec::new());
         let none = Arc::new(Prefix::of_rows(public).unwrap());
-        let (mut cache, mut ids) = (Cache::after(none), [prefix, prompt].concat());
+        let (mut cache, mut ids) = (Cache::after(none).long(long), [prefix, prompt].concat());
         let noise: Vec<u32> = (0..padding).map(|i| (i * 31 % 61) as u32).collect();
         let mut new = TokenIds::with_padding(prompt.to_vec(), &noise);
         if ahead > 0 {
@@ -258,7 +259,8 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
         for _ in 0..tokens {
             let (held, rows, before) = (cache.rows(), new.rows().total, on.costs().len());
             let input = Input::Texts(vec![new], terms);
-            let plan = Before { public, held, ahead: held > 0 && on.passes_ahead() > 0, ..Before::default() };
+            let ahead = held > 0 && on.passes_ahead() > 0;
+            let plan = Before { public, held, ahead, long, ..Before::default() };
             let mut pass = |on: &mut _| next_token(on, &client_program, &mut cache, &input, None);
             let token = match held {
                 0 => pass(&mut on),
@@ -279,6 +281,40 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
         let seen = steps(&client, &server, &watch).into_iter();
         assert_eq!(seen.map(|s| (s.site, s.rounds)).collect::<Vec<_>>(), rounds);
     });
+}
+
+/// A text of more rows than the usual formats hold, and its answer: the first pass and those after it at the bytes and
+/// rounds of the plan, with few rows of a public prefix and without.
+#[test]
+fn a_long_text_is_continued() {
+    let model = variant("llama-scaled");
+    let prompt: Vec<u32> = (0..262).map(|i| (i * i * 7 + 3 * i) % 300).collect();
+    for prefix in [0, 2] {
+        generate(&model, &prompt[..prefix], &prompt[prefix..], 0, Ahead { passes: 0, public_table: false });
+    }
+}
+
+/// As many rows as there can be, in the clear with the words of the formats; and no more, nor more than was agreed.
+#[test]
+fn the_longest_text_is_continued_in_the_clear() {
+    let program = variant("llama-scaled").program();
+    let ids: Vec<u32> = (0..1025).map(|i| (i * i * 7 + 3 * i) % 300).collect();
+    let (mut cache, mut first) = (Cache::default().long(true), 0);
+    let mut next = |rows: usize| {
+        let input = texts(&ids[first..first + rows], Terms::default());
+        let last = run_next(&mut Clear::default(), &program, &mut cache, &input, |_, _| ());
+        first += rows;
+        last.map(|last| last.values())
+    };
+    for (rows, all) in [(700, 700), (320, 1020), (1, 1021), (3, 1024)] {
+        let clear = logits(&program, &ids[..all]);
+        let worst = next(rows).unwrap().iter().zip(&clear).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(worst < 0.04, "{all}: {worst}");
+    }
+    assert!(matches!(next(1), Err(RunError::Unsupported { .. })));
+    let input = texts(&ids[..257], Terms::default());
+    let short = run_next(&mut Clear::default(), &program, &mut Cache::default(), &input, |_, _| ());
+    assert!(matches!(short.err(), Some(RunError::Unsupported { .. })));
 }
 
 /// With the operator's permission: the likeliest tokens in order, as the plan says.

@@ -111,7 +111,7 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
             };
             let said: Vec<u32> = said.unwrap().unwrap().concat();
             assert_eq!((said.len(), cache.rows()), (rows, held + rows));
-            let before = Before { public, held, ahead, drafts: true };
+            let before = Before { public, held, ahead, drafts: true, ..Before::default() };
             let plan = Plan::next_token(&shapes, before, &[rows], terms).unwrap();
             assert_eq!(payload(&on.costs()[seen..]), planned(&plan));
             rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));

@@ -63,7 +63,7 @@ fn labels_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     let mut seen = std::collections::BTreeSet::new();
     for some in [&all[..1], &all[1..]] {
         let input = Input::Images(some.to_vec());
-        let (found, steps) = pass(&model, &input, |party, model, input| labels(party, model, input, 1));
+        let (found, steps) = pass(&model, &input, |party, model, input| labels(party, model, input, Answers::Label));
         assert_planned_for(&model, &vec![17; some.len()], Terms::default(), &steps);
         let clear = model.embed(some.to_vec()).unwrap();
         assert_eq!(found.len(), some.len());

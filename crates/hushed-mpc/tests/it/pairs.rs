@@ -106,10 +106,14 @@ fn one_number_is_a_score() {
     let model = Model::load(&tiny_golden("cross-encoder-roberta")).unwrap();
     assert_eq!(Answers::of_model(None, &model.public, 1), Answers::Logits);
     assert_eq!(Answers::of_model(Some(Answers::Label), &model.public, 1), Answers::Label);
-    for (answers, suits) in
-        [(Answers::Logits, true), (Answers::Label, false), (Answers::Top(1), false), (Answers::Bits(8), false)]
-    {
-        assert_eq!(answers.suits(&model.public, 1), suits, "{answers}");
+    for (answers, suits) in [
+        (Answers::Logits, true),
+        (Answers::Label, false),
+        (Answers::Top(1), false),
+        (Answers::Above(500), false),
+        (Answers::Bits(8), false),
+    ] {
+        assert_eq!(answers.suits(&model.public, 1).is_ok(), suits, "{answers}");
     }
     assert_eq!(opened_bits(&model, Answers::Logits).unwrap(), 28);
     let shapes = Model::shapes_only(&model.public);
@@ -117,11 +121,11 @@ fn one_number_is_a_score() {
     run_pair(
         |client| {
             let input = Input::Texts(pairs(&model), Terms::default());
-            assert!(matches!(labels(client, &shapes, &input, 1), Err(RunError::Unsupported { .. })));
+            assert!(matches!(labels(client, &shapes, &input, Answers::Label), Err(RunError::Unsupported { .. })));
         },
         |server| {
             let input = Input::Lengths(lengths.clone(), Terms::default());
-            assert!(matches!(labels(server, &model, &input, 1), Err(RunError::Unsupported { .. })));
+            assert!(matches!(labels(server, &model, &input, Answers::Label), Err(RunError::Unsupported { .. })));
             assert!(matches!(embeddings(server, &model, &input, Answers::Label), Err(RunError::Unsupported { .. })));
         },
     );

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{backend, backend_over, run_pair, tiny_of};
-use hushed_model::testing::{TINY_LABELS, pruned, tiny_classifier_folder, tiny_generator, tiny_model};
+use hushed_model::testing::{TINY_LABELS, pruned, tiny_classifier_folder, tiny_generator, tiny_golden, tiny_model};
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{Declared, FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine};
 use hushed_mpc::plan::{Exposure, Plan};
@@ -232,14 +232,14 @@ fn classifiers_give_labels_and_nothing_else() {
         |client| {
             let input = Input::Texts(texts.clone(), Terms::default());
             let before = client.ctx().session.stats();
-            let found = labels(client, &shapes, &input, 1).unwrap().unwrap();
+            let found = labels(client, &shapes, &input, Answers::Label).unwrap().unwrap();
             (found, client.ctx().session.stats().since(&before))
         },
         |server| {
             let input = Input::Lengths(lengths, Terms::default());
             let refused = embeddings(server, &model, &input, Answers::Label).err();
             assert!(matches!(refused, Some(RunError::Unsupported { .. })));
-            assert_eq!(labels(server, &model, &input, 1).unwrap(), None);
+            assert_eq!(labels(server, &model, &input, Answers::Label).unwrap(), None);
         },
     );
     assert_eq!(spent.bytes_sent - FRAME_BYTES * spent.frames_sent, plan.bytes_up);
@@ -285,8 +285,8 @@ fn classifiers_give_the_largest_classes_in_order() {
     let texts = tokens(&model);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
     let input = Input::Texts(texts.clone(), Terms::default());
-    let (found, steps) = pass(&model, &input, |party, model, input| labels(party, model, input, TINY_LABELS.len()));
     let answers = Answers::Top(TINY_LABELS.len() as u16);
+    let (found, steps) = pass(&model, &input, |party, model, input| labels(party, model, input, answers));
     let plan = Plan::classes(&program, &lengths, Terms::default(), answers).unwrap();
     assert_is(&plan, &steps);
     let opened = |e: &Exposure| e.who == "client" && e.sees.contains("3 largest");
@@ -301,6 +301,42 @@ fn classifiers_give_the_largest_classes_in_order() {
     }
     let more = Plan::classes(&program, &lengths, Terms::default(), Answers::Top(4));
     assert!(matches!(more.err(), Some(RunError::Unsupported { .. })));
+}
+
+/// Where several classes or none may be right: those above the threshold, at the bytes and rounds of the plan, one bit
+/// each.
+#[test]
+fn classifiers_give_the_classes_above_a_threshold() {
+    let model = Model::load(&tiny_golden("multi-label")).unwrap();
+    let program = Model::shapes_only(&model.public).program();
+    let texts = tokens(&model);
+    let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
+    let input = Input::Texts(texts.clone(), Terms::default());
+    let clear = model.embed(texts).unwrap();
+    let usual = Answers::of_model(None, &model.public, 5);
+    assert_eq!(usual, Answers::Above(500));
+    let mut opened = Vec::new();
+    for answers in [usual, Answers::Above(600)] {
+        let (found, steps) = pass(&model, &input, |party, model, input| labels(party, model, input, answers));
+        let plan = Plan::classes(&program, &lengths, Terms::default(), answers).unwrap();
+        assert_is(&plan, &steps);
+        assert_eq!(plan.opened_bits, 5 * lengths.len() as u64);
+        assert_eq!(opened_bits(&model, answers).unwrap(), 5);
+        for (above, logits) in found.iter().zip(&clear) {
+            for (class, logit) in (0..).zip(logits) {
+                let margin = logit - answers.threshold();
+                assert!(above.contains(&class) == (margin > 0.0) || margin.abs() < 0.02, "{above:?} {logits:?}");
+            }
+        }
+        opened.push(found.concat().len());
+    }
+    assert!(opened[0] > opened[1] && opened[0] < 5 * lengths.len(), "{opened:?}");
+    for refused in [Answers::Label, Answers::Top(2), Answers::Above(1000)] {
+        assert!(refused.suits(&model.public, 5).is_err(), "{refused}");
+        let run = |party: &mut Protocol| labels(party, &model, &input, refused).err();
+        let (client, _) = run_pair(run, |_| ());
+        assert!(matches!(client, Some(RunError::Unsupported { .. })), "{refused}");
+    }
 }
 
 /// Bits by kind of answer, from the steps that open them alone, as in the plan, which [`assert_is`] compares with runs.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::Limits;
 use super::watched::Watched;
-use crate::frame::Frame;
+use crate::frame::{Frame, Header};
 use crate::{NetError, PeerFault};
 
 /// The memory of a queued frame besides its payload: its entry, in a queue that may be half empty after growing, and
@@ -39,8 +39,8 @@ struct State {
     bytes: u64,
     /// The session is waiting for a frame of up to this many payload bytes.
     wanted: Option<u64>,
-    /// The reader waits for room, so silence is not the peer's fault.
-    paused: bool,
+    /// The frame for which the reader waits for room, so silence is not the peer's fault.
+    paused: Option<Header>,
     limits: Limits,
     /// The session is gone, or accepts nothing more.
     abandoned: bool,
@@ -57,7 +57,7 @@ impl Inbox {
                 frames: VecDeque::new(),
                 bytes: 0,
                 wanted: None,
-                paused: false,
+                paused: None,
                 limits,
                 abandoned: false,
                 end: None,
@@ -89,7 +89,7 @@ impl Inbox {
             }
             let left = match state.limits.left(self.last_heard()) {
                 Ok(left) => left,
-                Err(_) if state.paused && !state.limits.expired() => state.limits.heartbeat(),
+                Err(_) if state.paused.is_some() && !state.limits.expired() => state.limits.heartbeat(),
                 Err(late) => break Err(late),
             };
             state = self.state.wait(state, left);
@@ -99,14 +99,15 @@ impl Inbox {
         result
     }
 
-    /// Waits for at most `within` for a frame; returns whether there is one.
-    pub(super) fn arrived(&self, within: Duration) -> Result<bool, NetError> {
+    /// Waits for at most `within` for a frame; returns the header of the next one if there is one.
+    pub(super) fn arrived(&self, within: Duration) -> Result<Option<Header>, NetError> {
         let give_up = Instant::now() + within;
         let mut state = self.state.lock();
         loop {
             // A frame too long to be read ahead has arrived too.
-            if !state.frames.is_empty() || state.paused {
-                return Ok(true);
+            let next = state.frames.front().map(Frame::header).or(state.paused);
+            if next.is_some() {
+                return Ok(next);
             }
             if let Some(why) = &state.end {
                 return Err(why.clone());
@@ -114,7 +115,7 @@ impl Inbox {
             let left = state.limits.left(self.last_heard())?;
             let now = give_up.saturating_duration_since(Instant::now());
             if now.is_zero() {
-                return Ok(false);
+                return Ok(None);
             }
             state = self.state.wait(state, left.min(now));
         }
@@ -125,7 +126,7 @@ impl Inbox {
     pub(super) fn drained(&self) -> Result<(), NetError> {
         let mut state = self.state.lock();
         loop {
-            if !state.frames.is_empty() || state.paused {
+            if !state.frames.is_empty() || state.paused.is_some() {
                 return Err(PeerFault::Unasked.into());
             }
             match &state.end {
@@ -173,8 +174,9 @@ impl Inbox {
         self.heard.store(micros, Ordering::Relaxed);
     }
 
-    /// For the reader: waits until a frame of `length` payload bytes may be read, and reserves what it costs.
-    pub(super) fn admit(&self, length: u64) -> Result<(), NetError> {
+    /// For the reader: waits until the frame of this header, with `length` payload bytes, may be read, and reserves
+    /// what it costs.
+    pub(super) fn admit(&self, header: Header, length: u64) -> Result<(), NetError> {
         let mut state = self.state.lock();
         loop {
             if state.abandoned {
@@ -190,11 +192,10 @@ impl Inbox {
                 None if bytes <= state.limits.read_ahead as u64 => break,
                 None => {}
             }
-            state.paused = true;
+            state.paused = Some(header);
             state = self.state.wait(state, Duration::from_secs(1));
         }
-        if state.paused {
-            state.paused = false;
+        if state.paused.take().is_some() {
             self.hear();
         }
         state.bytes = state.bytes.saturating_add(cost(length));

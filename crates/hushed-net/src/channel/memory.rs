@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::shaped::{Link, Schedule};
 use super::watched::Watched;
 use super::{Channel, Limits, Overhead};
-use crate::frame::Frame;
+use crate::frame::{Frame, Header};
 use crate::process::Origin;
 use crate::{NetError, PeerFault, Shape};
 
@@ -19,7 +19,6 @@ pub struct MemoryChannel {
     lanes: Arc<Watched<Lanes>>,
     /// Which of the two lanes this end sends on.
     outgoing: Side,
-    limits: Limits,
     origin: Origin,
 }
 
@@ -29,20 +28,19 @@ pub struct MemoryChannel {
 /// count as silence.
 #[must_use]
 pub fn pair() -> (MemoryChannel, MemoryChannel) {
-    let lanes = Arc::new(Watched::new(Lanes::default()));
     let limits = Limits { silence: Duration::from_secs(600), ..Limits::session() };
-    let end = |outgoing| MemoryChannel { lanes: Arc::clone(&lanes), outgoing, limits, origin: Origin::here() };
+    let lanes = Lanes { left: Lane::new(limits), right: Lane::new(limits) };
+    let lanes = Arc::new(Watched::new(lanes));
+    let end = |outgoing| MemoryChannel { lanes: Arc::clone(&lanes), outgoing, origin: Origin::here() };
     (end(Side::Left), end(Side::Right))
 }
 
-#[derive(Default)]
 struct Lanes {
     left: Lane,
     right: Lane,
 }
 
 /// What one end sends.
-#[derive(Default)]
 struct Lane {
     frames: VecDeque<(Frame, Option<Schedule>)>,
     link: Link,
@@ -50,6 +48,14 @@ struct Lane {
     end: Option<NetError>,
     /// The sender of this lane is itself waiting for a frame.
     sender_waits: bool,
+    /// The limits of its sender.
+    limits: Limits,
+}
+
+impl Lane {
+    fn new(limits: Limits) -> Self {
+        Self { frames: VecDeque::new(), link: Link::default(), end: None, sender_waits: false, limits }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -78,9 +84,10 @@ impl MemoryChannel {
 
     /// Waits for the next frame, or for the reason why there is none.
     fn next(&self, max: u64) -> Result<Frame, NetError> {
-        let silent = Instant::now().checked_add(self.limits.silence);
-        let deadline = sooner(silent, self.limits.until);
         let mut lanes = self.lanes.lock();
+        let limits = lanes.of(self.outgoing).0.limits;
+        let silent = Instant::now().checked_add(limits.silence);
+        let deadline = sooner(silent, limits.until);
         loop {
             let now = Instant::now();
             let (mine, theirs) = lanes.of(self.outgoing);
@@ -110,7 +117,7 @@ impl MemoryChannel {
                 }
             };
             if deadline.is_some_and(|d| now >= d) {
-                return Err(self.limits.late());
+                return Err(limits.late());
             }
             let wake = sooner(ready_at, deadline);
             mine.sender_waits = ready_at.is_none();
@@ -130,7 +137,7 @@ fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 }
 
 impl Channel for MemoryChannel {
-    fn send(&mut self, frame: Frame) -> Result<(), NetError> {
+    fn send(&self, frame: Frame) -> Result<(), NetError> {
         let mut lanes = self.lanes.lock();
         let (mine, theirs) = lanes.of(self.outgoing);
         if let Some(why) = &theirs.end {
@@ -142,48 +149,48 @@ impl Channel for MemoryChannel {
         Ok(())
     }
 
-    fn recv(&mut self, max: u64) -> Result<Frame, NetError> {
+    fn recv(&self, max: u64) -> Result<Frame, NetError> {
         self.next(max)
     }
 
-    fn arrived(&mut self, within: Duration) -> Result<bool, NetError> {
+    fn arrived(&self, within: Duration) -> Result<Option<Header>, NetError> {
         let give_up = Instant::now() + within;
         let mut lanes = self.lanes.lock();
         loop {
             let (_, theirs) = lanes.of(self.outgoing);
-            if !theirs.frames.is_empty() {
-                return Ok(true);
+            if let Some((frame, _)) = theirs.frames.front() {
+                return Ok(Some(frame.header()));
             }
             if let Some(why) = &theirs.end {
                 return Err(why.clone());
             }
             let left = give_up.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(false);
+                return Ok(None);
             }
             lanes = self.lanes.wait(lanes, left);
         }
     }
 
-    fn flush(&mut self) -> Result<(), NetError> {
+    fn flush(&self) -> Result<(), NetError> {
         Ok(())
     }
 
-    fn abort(&mut self, code: u16) -> Result<(), NetError> {
+    fn abort(&self, code: u16) -> Result<(), NetError> {
         self.end(NetError::PeerAborted { code });
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), NetError> {
+    fn close(&self) -> Result<(), NetError> {
         self.end(NetError::PeerGone);
         Ok(())
     }
 
-    fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+    fn set_limits(&self, limits: Limits) {
+        self.lanes.lock().of(self.outgoing).0.limits = limits;
     }
 
-    fn shape(&mut self, shape: Option<Shape>) {
+    fn shape(&self, shape: Option<Shape>) {
         self.lanes.lock().of(self.outgoing).0.link.set(shape);
     }
 

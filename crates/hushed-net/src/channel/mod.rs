@@ -5,6 +5,7 @@ pub mod memory;
 mod outbox;
 pub mod shaped;
 mod stream;
+pub(crate) mod streams;
 pub mod tcp;
 pub mod tls;
 mod watched;
@@ -13,56 +14,59 @@ use std::time::{Duration, Instant};
 
 pub use stream::StreamChannel;
 
-use crate::{NetError, Shape, frame::Frame};
+use crate::frame::{Frame, Header};
+use crate::{Kind, NetError, Shape};
 
 /// An ordered, reliable carrier of frames to one peer.
 ///
 /// `send` puts the frame into a queue that is emptied in the background, so two parties that send at the same time
 /// never wait for each other to read.
-pub trait Channel: Send {
+///
+/// One thread receives while another may send.
+pub trait Channel: Send + Sync {
     /// Queues a frame.
     ///
     /// # Errors
     /// [`NetError::PeerGone`], [`NetError::PeerAborted`], or [`NetError::Timeout`] if the queue is full and does not
     /// move within the deadline.
-    fn send(&mut self, frame: Frame) -> Result<(), NetError>;
+    fn send(&self, frame: Frame) -> Result<(), NetError>;
 
     /// Receives the next frame, whose payload may have at most `max` bytes.
     ///
     /// # Errors
     /// [`NetError::Timeout`] if nothing at all arrives within the deadline; [`NetError::PeerMisbehaved`] for a frame
     /// that is longer or malformed; [`NetError::PeerGone`], [`NetError::PeerAborted`].
-    fn recv(&mut self, max: u64) -> Result<Frame, NetError>;
+    fn recv(&self, max: u64) -> Result<Frame, NetError>;
 
-    /// Waits for at most `within` for a frame, without taking it; returns whether there is one.
+    /// Waits for at most `within` for a frame, without taking it; returns the header of the next one if there is one.
     ///
     /// # Errors
     /// Those with which [`Channel::recv`] would fail, other than those of the frame itself.
-    fn arrived(&mut self, within: Duration) -> Result<bool, NetError>;
+    fn arrived(&self, within: Duration) -> Result<Option<Header>, NetError>;
 
     /// Waits until everything queued has been handed to the transport.
     ///
     /// # Errors
     /// As [`Channel::send`].
-    fn flush(&mut self) -> Result<(), NetError>;
+    fn flush(&self) -> Result<(), NetError>;
 
     /// Queues an abort, the last frame of this end.
     ///
     /// # Errors
     /// As [`Channel::send`].
-    fn abort(&mut self, code: u16) -> Result<(), NetError>;
+    fn abort(&self, code: u16) -> Result<(), NetError>;
 
     /// Ends the sending direction and waits (within the deadline) for the peer to end its own.
     ///
     /// # Errors
     /// As [`Channel::flush`] and [`Channel::recv`]; a frame that was not asked for is a fault.
-    fn close(&mut self) -> Result<(), NetError>;
+    fn close(&self) -> Result<(), NetError>;
 
     /// Replaces the limits from now on.
-    fn set_limits(&mut self, limits: Limits);
+    fn set_limits(&self, limits: Limits);
 
     /// Delays what this end sends as on a slower network; `None` ends that.
-    fn shape(&mut self, shape: Option<Shape>);
+    fn shape(&self, shape: Option<Shape>);
 
     /// Bytes that the channel itself added to the frames of protocol steps.
     fn overhead(&self) -> Overhead;
@@ -70,6 +74,25 @@ pub trait Channel: Send {
     /// 32 bytes known only to the two ends of this secure channel (RFC 8446, §7.5); `None` if the channel is not
     /// secure.
     fn exporter(&self, label: &[u8]) -> Option<[u8; 32]>;
+
+    /// For channels that keep a record of what a session does.
+    fn note(&self, _what: Noted<'_>) {}
+}
+
+/// What a session has done, at the moment that it has.
+#[derive(Clone, Copy, Debug)]
+pub enum Noted<'a> {
+    /// It has received a frame.
+    Received {
+        /// The kind on the channel, which shows a branch.
+        kind: Kind,
+        /// The payload.
+        payload: &'a [u8],
+    },
+    /// It has begun a branch.
+    Divided,
+    /// It has joined the branch.
+    Rejoined,
 }
 
 /// Bytes besides those of protocol steps.

@@ -36,7 +36,7 @@ pub(super) trait Sink: Send + 'static {
 }
 
 /// What a secure transport knows beyond bytes.
-pub(super) trait Security: Send {
+pub(super) trait Security: Send + Sync {
     fn exporter(&self, label: &[u8]) -> Option<[u8; 32]>;
     fn peer_key(&self) -> Option<[u8; 32]>;
 }
@@ -145,39 +145,39 @@ impl StreamChannel {
 }
 
 impl Channel for StreamChannel {
-    fn send(&mut self, frame: Frame) -> Result<(), NetError> {
+    fn send(&self, frame: Frame) -> Result<(), NetError> {
         self.shared.outbox.push(frame).map_err(|why| self.explain(why))
     }
 
-    fn recv(&mut self, max: u64) -> Result<Frame, NetError> {
+    fn recv(&self, max: u64) -> Result<Frame, NetError> {
         self.shared.inbox.pop(max)
     }
 
-    fn arrived(&mut self, within: Duration) -> Result<bool, NetError> {
+    fn arrived(&self, within: Duration) -> Result<Option<Header>, NetError> {
         self.shared.inbox.arrived(within)
     }
 
-    fn flush(&mut self) -> Result<(), NetError> {
+    fn flush(&self) -> Result<(), NetError> {
         self.shared.outbox.flush().map_err(|why| self.explain(why))
     }
 
-    fn abort(&mut self, code: u16) -> Result<(), NetError> {
+    fn abort(&self, code: u16) -> Result<(), NetError> {
         self.shared.outbox.push_abort(code);
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), NetError> {
+    fn close(&self) -> Result<(), NetError> {
         self.flush()?;
         self.shared.outbox.close();
         self.shared.inbox.drained()
     }
 
-    fn set_limits(&mut self, limits: Limits) {
+    fn set_limits(&self, limits: Limits) {
         self.shared.outbox.set_limits(limits);
         self.shared.inbox.set_limits(limits);
     }
 
-    fn shape(&mut self, shape: Option<Shape>) {
+    fn shape(&self, shape: Option<Shape>) {
         self.shared.outbox.shape(shape);
     }
 
@@ -279,13 +279,14 @@ fn read_loop(shared: &Shared, source: impl Read) {
 }
 
 fn read_frame(shared: &Shared, source: &mut impl Read) -> Result<(), NetError> {
-    match read_header(source)? {
+    let header = read_header(source)?;
+    match header {
         Header::Heartbeat => {
             shared.counters.heartbeat_bytes_received.fetch_add(HEADER_BYTES as u64, Ordering::Relaxed);
         }
         Header::Abort { code } => return Err(NetError::PeerAborted { code }),
         Header::Step { kind, step, length } => {
-            shared.inbox.admit(length)?;
+            shared.inbox.admit(header, length)?;
             let payload = read_payload(source, length)?;
             shared.inbox.push(Frame { kind, step, payload });
         }

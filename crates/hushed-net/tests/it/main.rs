@@ -7,4 +7,5 @@ mod common;
 mod channels;
 mod frames;
 mod hostile;
+mod streams;
 mod tls;

@@ -28,7 +28,7 @@ from ._plan import plan
 from ._searcher import Hit, Searcher
 from ._server import Server, serve
 from ._settings import UnpinnedWarning
-from .nn import from_torch
+from .nn import from_onnx, from_torch
 
 __all__ = [
     "BatchDecoder",
@@ -59,6 +59,7 @@ __all__ = [
     "UnpinnedWarning",
     "UsageError",
     "compile",
+    "from_onnx",
     "from_torch",
     "plan",
     "serve",

@@ -18,7 +18,8 @@ class Classifier(TextSession):
 
     ``answers`` is what :meth:`classify` gives of a text: ``"label"``, its class; ``"top:K"``, a list of the K likeliest,
     from the likeliest; ``"logits"``, a list of numbers in the order of ``labels``. More than the label only where the
-    server's operator opens it (:func:`serve`).
+    server's operator opens it (:func:`serve`). Of classes of which several or none may be right (``problem_type``),
+    ``"label"`` gives the list of those whose probability is above the operator's threshold.
 
     Other arguments are those of :class:`SentenceEncoder` without ``prompts``. Threads may share a classifier; their calls run one after the
     other. It cannot be pickled, and refuses to work in a process that was forked from its own.

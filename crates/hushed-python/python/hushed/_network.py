@@ -12,7 +12,7 @@ import numpy as np
 from . import _native
 from ._errors import UsageError
 from ._settings import PathLike, at_least
-from .nn import Module, from_torch
+from .nn import Module, from_onnx, from_torch
 
 
 def _bytes(values: Any) -> bytes:
@@ -119,8 +119,9 @@ def compile(
 ) -> Compiled:
     """Measures a network on ``sample`` and chooses parameters for runs under encryption.
 
-    ``network`` is a folder with ``graph.json``, a module of ``hushed.nn`` or of torch, or a network of
-    :func:`from_torch`. ``sample`` has inputs like those to come, one in each entry of its first dimension; polynomials are fitted to what they reach.
+    ``network`` is a folder with ``graph.json``, an ONNX file, a module of ``hushed.nn`` or of torch, or a network of
+    :func:`from_torch` or :func:`from_onnx`. ``sample`` has inputs like those to come, one in each entry of its first
+    dimension; polynomials are fitted to what they reach.
     ``work`` is a folder for the calibration, the manifest and keys; without it they are deleted with the object.
     ``inputs`` is how many a request may have, and ``parameters`` a set, if not the cheapest that can run the network.
     """
@@ -130,6 +131,8 @@ def compile(
         work = kept.name
     work = pathlib.Path(work)
     work.mkdir(parents=True, exist_ok=True)
+    if isinstance(network, (str, os.PathLike)) and pathlib.Path(network).suffix == ".onnx":
+        network = from_onnx(network)
     if isinstance(network, (str, os.PathLike)):
         folder = pathlib.Path(network)
         if not _native.is_network(folder):

@@ -74,7 +74,9 @@ def serve(
     stands before every one that is continued. ``max_ahead`` is for how many later tokens, at most 128, a session may have
     products made ahead, and ``max_drafts`` how many guesses of next tokens, at most 15, a pass may verify
     (:class:`Generator`). ``answers`` is what clients get of a text that is classified or continued:
-    ``"label"`` (usual), ``"top:K"``, of a classifier also ``"logits"``, which is usual for a head of one number. The limits are those of ``hushed serve``.
+    ``"label"`` (usual), ``"top:K"``, of a classifier also ``"logits"``, which is usual for a head of one number, or
+    ``"above:P"`` of classes of which several or none may be right, usual for them with a P of 0.5. The limits are those
+    of ``hushed serve``.
 
     >>> with hushed.serve("DIR") as server:
     ...     enc = hushed.SentenceEncoder(server.address, pin=server.pin)

@@ -9,7 +9,7 @@ mod refusal;
 
 use std::fmt;
 
-use hushed_mpc::{ANSWER_BITS, Answers, MAX_TOP};
+use hushed_mpc::{ANSWER_BITS, Answers, MAX_TOP, THRESHOLDS};
 use hushed_net::Kind;
 
 use crate::digest::Digest;
@@ -258,6 +258,10 @@ impl Reply {
                     Answers::Label => out.push(0),
                     Answers::Logits => out.push(1),
                     Answers::Bits(bits) => out.extend_from_slice(&[3, bits]),
+                    Answers::Above(thousandths) => {
+                        out.push(4);
+                        out.extend_from_slice(&thousandths.to_le_bytes());
+                    }
                     Answers::Top(top) => {
                         out.push(2);
                         out.extend_from_slice(&top.to_le_bytes());
@@ -400,6 +404,10 @@ fn answers(reader: &mut Reader<'_>) -> Result<Answers, WireFault> {
         },
         [3] => match reader.array(field)? {
             [bits] if ANSWER_BITS.contains(&bits) => Answers::Bits(bits),
+            _ => return Err(WireFault::Undefined { field }),
+        },
+        [4] => match u16::from_le_bytes(reader.array(field)?) {
+            thousandths if THRESHOLDS.contains(&thousandths) => Answers::Above(thousandths),
             _ => return Err(WireFault::Undefined { field }),
         },
         _ => return Err(WireFault::Undefined { field }),

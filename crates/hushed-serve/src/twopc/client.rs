@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hushed_model::{Item, Model, Program, Task, TokenIds};
-use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels, logits};
+use hushed_mpc::{Answers, Input, Layers, Protocol, RunError, embeddings, labels, logits};
 use hushed_net::{Expect, NetError, Session, Stats};
 
 use crate::error::ServeError;
@@ -35,7 +35,6 @@ use crate::session::connect::{ClientConfig, open, patiently};
 use crate::session::deadlines::Deadlines;
 use crate::session::wire::WireFault;
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
-use answer::by_size;
 use failures::Failures;
 use greet::{greet, pinned};
 
@@ -234,17 +233,15 @@ impl Client {
         mut each: impl FnMut(usize, Answered<Class>),
     ) -> Result<(), ServeError> {
         let names = self.labels()?;
-        let name = |place: &u32| names.get(*place as usize).cloned().unwrap_or_default();
-        match self.answers().top() {
-            None => self.each_of(items, options, progress, &logits, |index, answer| {
-                let class = |row: Vec<f64>| Class { top: by_size(&row).iter().map(name).collect(), logits: Some(row) };
-                each(index, answer.made(class));
+        let problem = self.public().config.problem;
+        match self.answers() {
+            Answers::Logits => self.each_of(items, options, progress, &logits, |index, answer| {
+                each(index, answer.made(|row| Class::of_logits(row, &names, problem)));
             }),
-            Some(top) => {
-                let run: Run<_> = &|party, model, input| labels(party, model, input, top);
+            answers => {
+                let run: Run<_> = &|party, model, input| labels(party, model, input, answers);
                 self.each_of(items, options, progress, run, |index, answer| {
-                    let class = |places: Vec<u32>| Class { top: places.iter().map(name).collect(), logits: None };
-                    each(index, answer.made(class));
+                    each(index, answer.made(|places| Class::of_places(&places, &names)));
                 })
             }
         }
@@ -470,7 +467,7 @@ fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<Gre
     let (mut session, link) = open(config)?;
     let (welcome, bundle, waited) = greet(&mut session, config, pinned, (patience, looks, link))?;
     let model = Model::shapes_only(bundle.public());
-    if !(welcome.answers).suits(&model.public, model.body.outputs()) {
+    if welcome.answers.suits(&model.public, model.body.outputs()).is_err() {
         let fault = WireFault::Undefined { field: "answers" };
         return Err(ServeError::malformed("reply")(fault));
     }
@@ -509,7 +506,6 @@ mod tests {
     use super::*;
     use crate::twopc::wire::{Ahead, Next};
     use crate::{Refusal, Server, ServerConfig, ServerTrust};
-    use hushed_mpc::Answers;
 
     /// Serves while `ask` runs.
     fn served(config: &ServerConfig, ask: impl FnOnce(&ClientConfig)) {
@@ -582,6 +578,7 @@ mod tests {
                     temperature: 0,
                     seed: 0,
                     public: 0,
+                    long: false,
                 })
             };
             let next = |begins, rows| with(begins, rows, false);
@@ -659,6 +656,7 @@ mod tests {
                     temperature: 0,
                     seed: 0,
                     public: 0,
+                    long: false,
                 });
                 client.ask(&request).map_or_else(|error| error.name(), |()| "go")
             };
@@ -712,7 +710,7 @@ mod tests {
                 let ids = client.tokens(&texts, &Options::default()).unwrap();
                 let (passes, answered) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
                 let run: Run<'_, Vec<u32>> = &|party, model, input| {
-                    let answer = labels(party, model, input, 1)?;
+                    let answer = labels(party, model, input, Answers::Label)?;
                     passes.set(passes.get() + 1);
                     match bent && passes.get() == 1 {
                         true => Err(impossible()),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, ModelError, Task};
-use hushed_mpc::formats::longest;
+use hushed_mpc::formats::{longest, usual};
 use hushed_mpc::{Answers, Index, Layers, RunError, Sampled, Sampler, opened_bits, out_of_range, sampled};
 
 use crate::bundle::{self, Bundle};
@@ -44,9 +44,9 @@ impl Server {
             Some(_) => Model::open(&config.model)?,
             None => Model::load(&config.model)?,
         };
-        let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
-        let longest = longest(model.public.task() == Task::Generate);
-        let max_tokens = max_tokens.min(model.public.max_tokens).min(longest);
+        let generates = model.public.task() == Task::Generate;
+        let max_tokens = config.max_tokens.unwrap_or(usual(generates));
+        let max_tokens = max_tokens.min(model.public.max_tokens).min(longest(generates));
         if model.public.images.is_some() && max_tokens < model.public.max_tokens {
             let name = "a limit of tokens below the rows of an image, --max-tokens,";
             return Err(ServeError::NotForImages { name });
@@ -57,17 +57,7 @@ impl Server {
         }
         let logits = model.body.outputs();
         let answers = Answers::of_model(config.answers, &model.public, logits);
-        if !answers.suits(&model.public, logits) {
-            return Err(ServeError::OtherAnswers { answers });
-        }
-        // The largest of several logits that may all be right, or of several values, is no answer.
-        if !model.public.config.exclusive && answers != Answers::Logits {
-            return Err(RunError::Unsupported {
-                site: "head".to_owned(),
-                what: "classes of which several or none may be right, or values (problem_type), whose largest is no answer; start it with --answers logits",
-            }
-            .into());
-        }
+        answers.suits(&model.public, logits).map_err(|needs| ServeError::OtherAnswers { answers, needs })?;
         let charge = answers.charge(logits);
         if charge > config.max_texts {
             return Err(ServeError::LessThanAnAnswer { charge, limit: config.max_texts });
@@ -84,7 +74,7 @@ impl Server {
         // A text gets the positions that the prefix leaves; a head is part of it.
         let prefixed = prefix.as_ref().map_or(0, Text::rows);
         let max_tokens = match config.public_prefix {
-            Some(_) => max_tokens.min(model.public.max_tokens - prefixed),
+            Some(_) => max_tokens.min(model.public.max_tokens.min(longest(generates)) - prefixed),
             None => max_tokens,
         };
         let memory = match config.max_memory {

@@ -33,6 +33,7 @@ const RECORDS: u8 = 8;
 const SCORES: u8 = 16;
 const AHEAD: u8 = 32;
 const DRAFTS: u8 = 64;
+const LONG: u8 = 128;
 
 /// Maximum number of passes whose products are made ahead at once.
 pub const MAX_AHEAD: u16 = 128;
@@ -119,6 +120,8 @@ pub struct Next {
     pub seed: u64,
     /// Of a text that begins: how many tokens of the server's prefix it begins with.
     pub public: u32,
+    /// Of a text that begins: whether it may, with its answer, have so many rows of its own that its formats are wider.
+    pub long: bool,
 }
 
 impl Request {
@@ -143,7 +146,8 @@ impl Request {
                     | flag(next.public_table, PUBLIC_TABLE)
                     | flag(next.begins, BEGINS)
                     | flag(next.ahead, AHEAD)
-                    | flag(next.drafts, DRAFTS);
+                    | flag(next.drafts, DRAFTS)
+                    | flag(next.long, LONG);
                 let mut out = vec![3, flags];
                 out.extend_from_slice(&next.rows.to_le_bytes());
                 out.extend_from_slice(&next.dropped.to_le_bytes());
@@ -216,7 +220,7 @@ fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
 fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
     let [flags] = reader.array("flags")?;
     let undefined = |field| Err(WireFault::Undefined { field });
-    if flags & !(PADDED | PUBLIC_TABLE | BEGINS | AHEAD | DRAFTS) != 0 {
+    if flags & !(PADDED | PUBLIC_TABLE | BEGINS | AHEAD | DRAFTS | LONG) != 0 {
         return undefined("flags");
     }
     let rows = u32::from_le_bytes(reader.array("number of tokens")?);
@@ -226,7 +230,7 @@ fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
     let flag = |flag| flags & flag != 0;
     let (begins, ahead, drafts) = (flag(BEGINS), flag(AHEAD), flag(DRAFTS));
     // Only a later pass has rows that all give a token; without drafts it has one row.
-    if (ahead || drafts) && begins || ahead && !drafts && rows != 1 {
+    if (ahead || drafts) && begins || ahead && !drafts && rows != 1 || flag(LONG) && !begins {
         return undefined("flags");
     }
     if drafts && rows > 1 + u32::from(MAX_DRAFTS) {
@@ -256,6 +260,7 @@ fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
         temperature,
         seed,
         public,
+        long: flag(LONG),
     })
 }
 

@@ -59,6 +59,7 @@ fn next(ahead: bool) -> Request {
         temperature: 700,
         seed: 5,
         public: 0,
+        long: false,
     })
 }
 
@@ -75,6 +76,7 @@ fn drafts(rows: u32, dropped: u16) -> Request {
         temperature: 0,
         seed: 6,
         public: 0,
+        long: false,
     })
 }
 
@@ -191,7 +193,10 @@ fn corpus() -> Vec<Vec<u8>> {
 #[test]
 fn control_messages_come_back() {
     assert!(Hello::decode(&hello().encode()) == Ok(hello()));
-    assert_eq!(Reply::decode(&Reply::Welcome(welcome()).encode()), Ok(Reply::Welcome(welcome())));
+    for answers in [welcome().answers, Answers::Label, Answers::Logits, Answers::Bits(8), Answers::Above(300)] {
+        let reply = Reply::Welcome(Welcome { answers, ..welcome() });
+        assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+    }
     for refusal in refusals() {
         let reply = Reply::Refused(refusal);
         assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
@@ -271,7 +276,7 @@ fn impossible_fields_are_refused() {
     assert_eq!(fault(&|b| b[115] = b' '), token);
     assert_eq!(fault(&|b| b.push(0)), Some(WireFault::Trailing));
 
-    for answers in [Answers::Top(0), Answers::Top(101)] {
+    for answers in [Answers::Top(0), Answers::Top(101), Answers::Above(0), Answers::Above(1000)] {
         let reply = Reply::Welcome(Welcome { answers, ..welcome() });
         let fault = WireFault::Undefined { field: "answers" };
         assert_eq!(Reply::decode(&reply.encode()), Err(fault));
@@ -331,6 +336,7 @@ fn impossible_fields_are_refused() {
         temperature: MAX_TEMPERATURE,
         seed: 1 << 63,
         public: 9,
+        long: true,
     });
     let bytes = next.encode();
     assert_eq!(decode(&bytes), Ok(next.clone()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use hushed_model::testing::{tiny_generator, tiny_generator_folder, tiny_golden};
+use hushed_model::testing::{tiny_generator, tiny_generator_folder, tiny_golden, variant_folder};
 use hushed_model::{Model, NormKind, TokenIds, TooLong};
 use hushed_serve::{
     Category, Client, Finish, GenerateOptions, Generated, Penalties, Refusal, ServeError, ServerConfig, Task,
@@ -90,6 +90,31 @@ fn a_text_goes_on_as_the_clear_model_says() {
 }
 
 /// Rotary positions, shared keys and values, gates: prompts are padded in front, from where no position is counted.
+/// More rows of prompt and answer than are usual, where the operator takes them.
+#[test]
+fn a_long_text_goes_on() {
+    let folder = variant_folder("llama-scaled", |_| ());
+    let model = Model::load(folder.path()).unwrap();
+    let tokens = |text: &str| model.tokens(text, TooLong::Refuse).unwrap();
+    let prompt = (1..).map(|n| "the thing ".repeat(n)).find(|text| tokens(text).rows().total > 256).unwrap();
+    let server = |max_tokens| {
+        Running::start(|config| {
+            config.model = folder.path().to_owned();
+            config.max_tokens = max_tokens;
+        })
+    };
+    let usual = server(None);
+    let refused = usual.connect().unwrap().generate(&prompt, &options(3)).err().unwrap();
+    assert!(matches!(refused, ServeError::NoRoomForAnswer { limit: 256, .. }), "{refused}");
+    let long = server(Some(4096));
+    let mut client = long.connect().unwrap();
+    assert_eq!(client.max_tokens(), 1024);
+    let found: Vec<Generated> = client.generate(&prompt, &options(3)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(found.len(), 3);
+    assert_greedy_after(&model, tokens(&prompt).ids().to_vec(), &ids(&found));
+    client.close().unwrap();
+}
+
 #[test]
 fn a_decoder_with_relative_positions_goes_on_as_well() {
     let folder = tiny_golden("llama");

@@ -264,7 +264,32 @@ fn the_largest_classes_are_opened_where_the_operator_says_so() {
     }
 }
 
-/// The largest of several logits that may all be right is no answer: only all of them are opened.
+/// Where several classes or none may be right: those above the operator's threshold, together one text.
+#[test]
+fn classes_above_a_threshold_are_opened() {
+    let folder = tiny_golden("multi-label");
+    let server = Running::start(|config| {
+        config.model = folder.clone();
+        config.max_texts = TEXTS.len();
+    });
+    let mut client = server.connect().unwrap();
+    assert_eq!((client.answers(), client.texts_left()), (Answers::Above(500), TEXTS.len()));
+    let mut found = Vec::new();
+    client.classify_each(&TEXTS, TooLong::Refuse, None, |_, answer| found.push(answer.values)).unwrap();
+    assert_eq!(client.texts_left(), 0);
+    let model = Model::load(&folder).unwrap();
+    let names = model.public.labels().unwrap();
+    for (text, class) in TEXTS.iter().zip(&found) {
+        assert!(class.logits.is_none());
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let logits = model.embed(vec![ids]).unwrap().remove(0);
+        for (name, logit) in names.iter().zip(&logits) {
+            assert!(class.top.contains(name) == (*logit > 0.0) || logit.abs() < 0.02, "{:?} {logits:?}", class.top);
+        }
+    }
+}
+
+/// The largest of several logits that may all be right is no answer.
 #[test]
 fn classes_that_do_not_exclude_each_other_have_no_largest() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,6 +301,9 @@ fn classes_that_do_not_exclude_each_other_have_no_largest() {
         ("multi_label_classification", Answers::Top(2), false),
         ("regression", Answers::Label, false),
         ("multi_label_classification", Answers::Logits, true),
+        ("multi_label_classification", Answers::Above(300), true),
+        ("single_label_classification", Answers::Above(500), false),
+        ("regression", Answers::Above(500), false),
         ("single_label_classification", Answers::Label, true),
     ] {
         let mut config = plain.clone();

@@ -229,40 +229,72 @@ pub fn curve_scaled(ctx: &mut Ctx, curve: &Curve, x: &Share, frac: u32, to: Form
     let (index, integer) = bits.split_at(curve.index_bits() as usize);
     let integer: Vec<BitShare> = integer.iter().map(|b| b.not_by(party)).collect();
 
+    let n = x.len();
+    let places = |ctx: &mut Ctx| {
+        let bits = BitShare::concat(&index.iter().collect::<Vec<_>>());
+        bit_to_arith(ctx, &bits, curve.index_ring())
+    };
+    let (folded, places) = ctx.both(|ctx| mux(ctx, sign, &x), (|_: &Link| places_cost(n, curve), places))?;
     // z = |x| = x − 2·[x < 0]·x
-    let folded = mux(ctx, sign, &x)?;
     let z = x.sub(&folded.shift_left(1));
-    let values = quadratics(ctx, curve, &z, index)?;
-    let b = select(ctx, index, &values)?;
-    let inside = all(ctx, &integer)?;
+    let rectified = rectified(curve, &x, &folded);
+    let up = to.frac - curve.frac;
+    let ring = Ring::new(to.ring.bits() - up);
+    let direct = direct(&ctx.link(), n, curve, to);
+    let value = |ctx: &mut Ctx| {
+        let values = quadratics(ctx, curve, &z, &places)?;
+        select(ctx, index, &values)
+    };
+    let inside = |ctx: &mut Ctx| {
+        let inside = all(ctx, &integer)?;
+        let rectified = match direct && curve.kind.has_rectified() {
+            true => truncate(ctx, &rectified, 0, Sign::Bounded, ring)?,
+            false => rectified,
+        };
+        Ok((inside, rectified))
+    };
+    let (b, (inside, rectified)) = ctx.both(value, (|_: &Link| inside_cost(n, curve, ring, direct), inside))?;
     let tail = i64::from(curve.tail);
     let b = mux(ctx, &inside, &b.add_public(party, -tail))?.add_public(party, tail);
 
-    let sum = match curve.kind {
-        Kind::Odd => {
-            let b = turned(ctx, sign, &b)?;
-            truncate(ctx, &b, 0, Sign::Bounded, curve.sum())?
-        }
-        Kind::Centred => turned(ctx, sign, &b)?,
-        Kind::Rectified => widen(ctx, curve, &b)?.add(&rectified(curve, &x, &folded)),
-        Kind::Negative => {
-            let b = mux(ctx, sign, &b)?;
-            widen(ctx, curve, &b)?.add(&rectified(curve, &x, &folded))
-        }
+    let b = match curve.kind {
+        Kind::Odd | Kind::Centred => b.sub(&mux(ctx, sign, &b)?.shift_left(1)),
+        Kind::Rectified => b,
+        Kind::Negative => mux(ctx, sign, &b)?,
     };
-    let up = to.frac - curve.frac;
-    let ring = Ring::new(to.ring.bits() - up);
-    let sum = truncate(ctx, &sum, 0, Sign::Bounded, ring)?;
+    let middle = if direct { ring } else { curve.sum() };
+    let sum = match curve.kind {
+        Kind::Centred => b,
+        Kind::Odd => truncate(ctx, &b, 0, Sign::Bounded, middle)?,
+        Kind::Rectified | Kind::Negative => widen(ctx, curve, &b, middle)?.add(&rectified),
+    };
+    let sum = match direct {
+        true => sum,
+        false => truncate(ctx, &sum, 0, Sign::Bounded, ring)?,
+    };
     Ok(Share::new(to.ring, sum.into_words()).shift_left(up))
 }
 
-/// −b where `sign` is set.
-fn turned(ctx: &mut Ctx, sign: &BitShare, b: &Share) -> Result<Share, TwopcError> {
-    Ok(b.sub(&mux(ctx, sign, b)?.shift_left(1)))
+impl Kind {
+    /// Whether max(x, 0) is a term.
+    fn has_rectified(self) -> bool {
+        matches!(self, Kind::Rectified | Kind::Negative)
+    }
 }
 
 /// The cost of [`curve_scaled`] for `n` elements.
 pub fn curve_scaled_cost(link: &Link, n: usize, curve: &Curve, to: Format) -> Cost {
+    cost(link, n, curve, to, direct(link, n, curve, to))
+}
+
+/// Whether the terms of the sum are brought into the result's ring each on its own, which takes more bytes, rather than
+/// into that of the sum first.
+fn direct(link: &Link, n: usize, curve: &Curve, to: Format) -> bool {
+    let price = |direct| link.price(&cost(link, n, curve, to, direct));
+    !link.is_lan() && curve.kind != Kind::Centred && price(true) < price(false)
+}
+
+fn cost(link: &Link, n: usize, curve: &Curve, to: Format, direct: bool) -> Cost {
     let (small, sum) = (curve.small(), curve.sum());
     let turned = match curve.kind {
         Kind::Rectified => Cost::ZERO,
@@ -271,18 +303,36 @@ pub fn curve_scaled_cost(link: &Link, n: usize, curve: &Curve, to: Format) -> Co
     let ring = Ring::new(to.ring.bits() - (to.frac - curve.frac));
     let widened = match curve.kind {
         Kind::Centred => truncate_cost(n, small, 0, ring),
+        _ if direct => truncate_cost(n, small, 0, ring),
         _ => truncate_cost(n, small, 0, sum) + truncate_cost(n, sum, 0, ring),
     };
     top_bits_cost(link, n, curve.coarse().bits(), curve.read())
-        + mux_cost(n, curve.wide())
-        + bit_to_arith_cost(n * curve.index_bits() as usize, curve.index_ring())
-        + square_cost(n, curve.squares())
-        + truncate_cost(n, curve.squares(), square_drop(curve), curve.terms())
-        + select_cost(n, curve.index_bits(), small)
-        + all_cost(n, curve.integer as usize)
+        + link.both(|_| mux_cost(n, curve.wide()), |_| places_cost(n, curve))
+        + link.both(|_| value_cost(n, curve), |_| inside_cost(n, curve, ring, direct))
         + mux_cost(n, small)
         + turned
         + widened
+}
+
+/// The cost of the segment's number as an integer, bit by bit.
+fn places_cost(n: usize, curve: &Curve) -> Cost {
+    bit_to_arith_cost(n * curve.index_bits() as usize, curve.index_ring())
+}
+
+/// The cost of the quadratics, and of the choice of one of them.
+fn value_cost(n: usize, curve: &Curve) -> Cost {
+    square_cost(n, curve.squares())
+        + truncate_cost(n, curve.squares(), square_drop(curve), curve.terms())
+        + select_cost(n, curve.index_bits(), curve.small())
+}
+
+/// The cost of what is done beside that: whether |x| is below the limit, and max(x, 0) in the result's ring.
+fn inside_cost(n: usize, curve: &Curve, ring: Ring, direct: bool) -> Cost {
+    let rectified = match direct && curve.kind.has_rectified() {
+        true => truncate_cost(n, curve.sum(), 0, ring),
+        false => Cost::ZERO,
+    };
+    all_cost(n, curve.integer as usize) + rectified
 }
 
 /// The sign, which comes last in `bits`, and the bits of |x| below it. For negative x these are of −1 − x: one unit of
@@ -292,17 +342,16 @@ fn split_sign(bits: &[BitShare]) -> (&BitShare, Vec<BitShare>) {
     (sign, below.iter().map(|b| b.xor(sign)).collect())
 }
 
-/// Each segment's quadratic of z in the small ring; the right one is that of the segment numbered by the bits `index`.
-fn quadratics(ctx: &mut Ctx, curve: &Curve, z: &Share, index: &[BitShare]) -> Result<Vec<Share>, TwopcError> {
+/// Each segment's quadratic of z in the small ring; the right one is that of the segment whose number has the bits
+/// `places`, the lowest of all elements first.
+fn quadratics(ctx: &mut Ctx, curve: &Curve, z: &Share, places: &Share) -> Result<Vec<Share>, TwopcError> {
     let (party, n) = (ctx.party(), z.len());
     // t = z − (k + 1/2)·2^−s
     let width = curve.frac - curve.index_bits();
-    let bits = BitShare::concat(&index.iter().collect::<Vec<_>>());
-    let bits = bit_to_arith(ctx, &bits, curve.index_ring())?;
     let mut t = z.add_public(party, -(1 << (width - 1)));
-    for j in 0..index.len() {
-        let bit = Share::new(z.ring(), bits.words()[j * n..(j + 1) * n].to_vec());
-        t.sub_assign(&bit.shift_left(width + j as u32));
+    for j in 0..curve.index_bits() {
+        let bit = Share::new(z.ring(), places.words()[j as usize * n..][..n].to_vec());
+        t.sub_assign(&bit.shift_left(width + j));
     }
     let t2 = square(ctx, &t.reduce_to(curve.squares()))?;
     let t2 = truncate(ctx, &t2, square_drop(curve), Sign::NonNegative, curve.terms())?;
@@ -326,11 +375,11 @@ fn square_drop(curve: &Curve) -> u32 {
     2 * curve.frac - (curve.frac + SLOPE_FRAC - BEND_FRAC)
 }
 
-/// b in the ring of the sum.
-fn widen(ctx: &mut Ctx, curve: &Curve, b: &Share) -> Result<Share, TwopcError> {
+/// b in a larger ring.
+fn widen(ctx: &mut Ctx, curve: &Curve, b: &Share, to: Ring) -> Result<Share, TwopcError> {
     let (party, lift) = (ctx.party(), curve.lift());
     let b = b.add_public(party, lift);
-    Ok(truncate(ctx, &b, 0, Sign::NonNegative, curve.sum())?.add_public(party, -lift))
+    Ok(truncate(ctx, &b, 0, Sign::NonNegative, to)?.add_public(party, -lift))
 }
 
 /// max(x, 0) in the ring of the sum.

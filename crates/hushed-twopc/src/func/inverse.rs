@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | highest bit, then a polynomial | 14 to 19 | many numbers; a LAN |
 //! | a series on segments ([`super::series`]) | 5 | numbers in a narrow public range |
-//! | such a series for each power of two, and the highest bit chooses | 9 to 12 | few numbers in a wide range |
+//! | such a series for each power of two, beside the highest bit, which chooses | 6 to 8 | few numbers in a wide range |
 //!
 //! The session's [`Link`] chooses. **The polynomial**: the highest set bit k of x < 2^b gives S = 2^(b−1−k) and u =
 //! x·S/2^b in [1/2, 1). A polynomial of degree 5 in w = 4u − 3 in [−1, 1) gives 1/u or 1/√u:
@@ -173,7 +173,7 @@ impl Form {
             Form::Series(cut) => cut.cost(n, to),
             Form::Places(cut) => {
                 let all = n * of.places().len();
-                leading_one_cost(link, n, of.ring()) + cut.cost(all, to) + mux_cost(all, to)
+                link.both(|link| leading_one_cost(link, n, of.ring()), |_| cut.cost(all, to)) + mux_cost(all, to)
             }
         }
     }
@@ -199,8 +199,6 @@ impl Form {
             Form::Series(cut) => cut.evaluate(ctx, &x, || vec![cut.tables(|x| scale * power.of(x), frac)], to),
             Form::Places(cut) => {
                 let n = x.len();
-                let hot = leading_one(ctx, &x)?;
-                let hot = BitShare::concat(&hot.iter().skip(of.places().start as usize).collect::<Vec<_>>());
                 // x = v·2^k/2^(bits − 1) for v in the octave.
                 let octave = f64::from(of.bits - 1).exp2();
                 let limit = (f64::from(to.bits()) - 2.0 - f64::from(frac)).exp2();
@@ -212,7 +210,10 @@ impl Form {
                 let moved = of.places().map(|k| x.mul_public(1 << (of.bits - 1 - k)));
                 let moved: Vec<Share> = moved.collect();
                 let moved = Share::concat(of.ring(), &moved.iter().collect::<Vec<_>>());
-                let y = cut.evaluate(ctx, &moved, tables, to)?;
+                let series = |_: &Link| cut.cost(moved.len(), to);
+                let evaluate = |ctx: &mut Ctx| cut.evaluate(ctx, &moved, tables, to);
+                let (hot, y) = ctx.both(|ctx| leading_one(ctx, &x), (series, evaluate))?;
+                let hot = BitShare::concat(&hot.iter().skip(of.places().start as usize).collect::<Vec<_>>());
                 Ok(sum_of_parts(&mux(ctx, &hot, &y)?, n))
             }
         }

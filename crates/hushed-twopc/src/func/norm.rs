@@ -6,6 +6,8 @@
 //! result is bounded by √d whatever x is, and v < 2^18. A [`NormReach`] widens this where a model's rows are larger or
 //! smaller.
 
+mod mean;
+
 use super::format::{Format, narrow, rescale, rescale_cost};
 use super::inverse::{Positive, inverse_root, inverse_root_cost};
 use crate::cost::Cost;
@@ -13,7 +15,9 @@ use crate::ctx::Ctx;
 use crate::error::{Expected, TwopcError, expect_at_most};
 use crate::gadget::Sign;
 use crate::he::{HeContext, Layouts, RowsCost, row_squares, row_squares_cost, scale_rows, scale_rows_cost};
+use crate::link::Link;
 use crate::share::{Ring, Share};
+use mean::{Apart, mean, mean_cost};
 
 /// Formats of v and r.
 #[derive(Clone, Copy, Debug)]
@@ -124,8 +128,6 @@ const UNIT_PRODUCT: Format = Format::new(48, 20);
 pub const UNIT_ROW: Format = Format::new(48, UNIT_PRODUCT.frac + UNIT_FACTOR);
 /// Fraction bits of 1/√d.
 const UNIT_FACTOR: u32 = 16;
-/// The ring of a row's sum times 1/d.
-const MEAN: Ring = Ring::new(64);
 /// |c·r| ≤ √d < 2^5.5 with 25 fraction bits, a sign and a spare bit.
 const PRODUCT_BITS: u32 = 33;
 /// The most bits that c·r may have: [`inverse_root`] computes r with 24 bits more, in 64.
@@ -169,13 +171,20 @@ pub fn normalise_rows(
     }
     expect_at_most("normalise_rows", "columns", width as u64, MOST_WIDTH as u64)?;
     let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
-    let c = if shape.centre {
-        let mean = mean(ctx, x, from, shape)?;
-        x.sub(&mean.repeat_each(width))
-    } else {
-        x.clone()
+    let ring = ring_of_both(centred, how.squared);
+    let (c, small) = match (shape.centre, Apart::of(&ctx.link(), width, from, centred.frac, ring)) {
+        (true, Some(apart)) => {
+            let cut = |ctx: &mut Ctx| cut(ctx, x, from, centred, how.squared);
+            let mean = |ctx: &mut Ctx| apart.mean(ctx, x, width);
+            let (x, mean) = ctx.both(cut, (|_: &Link| apart.cost(rows), mean))?;
+            of_both(ctx, &x.sub(&mean.repeat_each(width)), centred, how.squared)
+        }
+        (true, None) => {
+            let mean = mean(ctx, x, from, width)?;
+            both(ctx, &x.sub(&mean.repeat_each(width)), from, centred, how.squared)?
+        }
+        (false, _) => both(ctx, x, from, centred, how.squared)?,
     };
-    let (c, small) = both(ctx, &c, from, centred, how.squared)?;
     let r = inverse_deviation(ctx, he, &small, shape, &how)?;
     let y = scale_rows(ctx, he, &c, rows, width, &r)?;
     let frac = centred.frac + how.root.frac;
@@ -196,9 +205,14 @@ pub fn normalise_rows_cost(
     let n = rows * width;
     let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
     let frac = centred.frac + how.root.frac;
-    let mean = if shape.centre { mean_cost(rows, from) } else { Cost::ZERO };
-    let around =
-        mean + both_cost(n, from, centred, how.squared) + rescale_cost(n, centred.ring, frac - to.frac, to.ring);
+    let cut = both_cost(n, from, centred, how.squared);
+    let ring = ring_of_both(centred, how.squared);
+    let cut = match (shape.centre, Apart::of(layouts.link(), width, from, centred.frac, ring)) {
+        (true, Some(apart)) => layouts.link().both(|_| cut, |_| apart.cost(rows)),
+        (true, None) => mean_cost(rows, from) + cut,
+        (false, _) => cut,
+    };
+    let around = cut + rescale_cost(n, centred.ring, frac - to.frac, to.ring);
     Ok(RowsCost::from(around)
         + inverse_deviation_cost(shape, &how, layouts)?
         + scale_rows_cost(rows, width, centred.ring, layouts)?)
@@ -233,10 +247,20 @@ fn both(
     product: Format,
     squares: Format,
 ) -> Result<(Share, Share), TwopcError> {
+    let c = cut(ctx, c, from, product, squares)?;
+    Ok(of_both(ctx, &c, product, squares))
+}
+
+/// The truncation for both.
+fn cut(ctx: &mut Ctx, c: &Share, from: Format, product: Format, squares: Format) -> Result<Share, TwopcError> {
     let ring = ring_of_both(product, squares);
-    let c = rescale(ctx, c, from.frac - product.frac, Sign::Bounded, ring)?;
-    let small = narrow(ctx.party(), &c, product.frac - squares.frac, squares.ring);
-    Ok((c.reduce_to(product.ring), small))
+    rescale(ctx, c, from.frac - product.frac, Sign::Bounded, ring)
+}
+
+/// Both formats of what was cut.
+fn of_both(ctx: &Ctx, c: &Share, product: Format, squares: Format) -> (Share, Share) {
+    let small = narrow(ctx.party(), c, product.frac - squares.frac, squares.ring);
+    (c.reduce_to(product.ring), small)
 }
 
 fn both_cost(n: usize, from: Format, product: Format, squares: Format) -> Cost {
@@ -251,28 +275,6 @@ fn ring_of_both(product: Format, squares: Format) -> Ring {
 
 fn unit_shape(rows: usize, width: usize) -> NormShape {
     NormShape { rows, width, centre: false, epsilon: 0.0, reach: NormReach::USUAL }
-}
-
-/// Row means, in the format of `x`. The sum loses as many low bits as leave 28 fraction bits for 1/d, in a ring of 64
-/// bits from which each party drops them alone. Needs a row sum that [`most_mean`] allows.
-fn mean(ctx: &mut Ctx, x: &Share, from: Format, shape: NormShape) -> Result<Share, TwopcError> {
-    let (before, after) = mean_shifts(from);
-    let sum = x.sum_rows(shape.rows, shape.width);
-    let sum = rescale(ctx, &sum, before, Sign::Bounded, MEAN)?;
-    let factor = (f64::from(before + after).exp2() / shape.width as f64).round() as i64;
-    let mean = sum.mul_public(factor);
-    rescale(ctx, &mean, after, Sign::Bounded, from.ring)
-}
-
-fn mean_cost(rows: usize, from: Format) -> Cost {
-    let (before, after) = mean_shifts(from);
-    rescale_cost(rows, from.ring, before, MEAN) + rescale_cost(rows, MEAN, after, from.ring)
-}
-
-/// Bits that a row's sum loses before and after the division.
-fn mean_shifts(from: Format) -> (u32, u32) {
-    let after = MEAN.bits() - from.ring.bits();
-    (28u32.saturating_sub(after), after)
 }
 
 /// Strict bound on the magnitude of a row's mean in LayerNorm, for rows of `width` numbers in the format `x`: the sum
@@ -331,7 +333,7 @@ pub fn describe() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_cost, run_over_rlwe, share};
+    use crate::testing::{assert_cost, keys, reveal, run_after, run_over_rlwe, share};
     use hushed_math::rng::SecretRng;
 
     const FROM: Format = Format::new(48, 32);
@@ -484,6 +486,43 @@ mod tests {
                 let (how, centred) = (reach.deviation(width), reach.centred(width));
                 let bound = bound(&how, centred, width, 1.0 / var.sqrt(), want);
                 assert!((want - got).abs() < bound, "row {r}: {got} for {want}");
+            }
+        }
+    }
+
+    /// Over a link where messages count, the mean is found beside the truncation: c is off by a unit more.
+    #[test]
+    fn layer_norm_over_a_link() {
+        let link = Link::INTERNET;
+        let wide = NormReach { squares: 25, finer: 4 };
+        for (n, width, reach, rows) in [
+            (6, 96, NormReach::USUAL, rows(6, 96)),
+            (3, 384, wide, rows(3, 384).into_iter().map(|v| 10.0 * v).collect()),
+        ] {
+            let shape = NormShape { rows: n, width, centre: true, epsilon: 1e-12, reach };
+            let words: Vec<u64> = rows.iter().map(|&v| FROM.encode(v)).collect();
+            let (x0, x1) = share(FROM.ring, &words, 4);
+            let first = |ctx: &mut Ctx| {
+                ctx.set_link(link);
+                keys(ctx)
+            };
+            let run = |ctx: &mut Ctx, he: &HeContext, x: &Share| normalise_rows(ctx, he, x, FROM, shape, TO).unwrap();
+            let (a, b, stats) = run_after(first, |ctx, he| run(ctx, he, &x0), |ctx, he| run(ctx, he, &x1));
+            let layouts = Layouts::over(link, hushed_rlwe::RlweParams::olt_full().unwrap());
+            let cost = normalise_rows_cost(shape, FROM, TO, &layouts).unwrap().cost;
+            assert_cost(&stats, cost);
+            assert!(cost.rounds <= 14, "{}", cost.rounds);
+            let y: Vec<f64> = reveal(&a, &b).iter().map(|&y| TO.decode(y)).collect();
+            let (how, centred) = (reach.deviation(width), reach.centred(width));
+            for (row, y) in rows.chunks(width).zip(y.chunks(width)) {
+                let mean = row.iter().sum::<f64>() / width as f64;
+                let var = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width as f64;
+                for (v, got) in row.iter().zip(y) {
+                    let (r, want) = (1.0 / var.sqrt(), (v - mean) / var.sqrt());
+                    let more = (-f64::from(centred.frac)).exp2() * r;
+                    let bound = bound(&how, centred, width, r, want) + more;
+                    assert!((want - got).abs() < bound, "{got} for {want}");
+                }
             }
         }
     }

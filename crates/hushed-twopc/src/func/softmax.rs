@@ -30,6 +30,8 @@ const COARSE: Format = Format::new(14, 3);
 const CLIP: f64 = 15.875;
 /// Low bits that the comparison with [`CLIP`] ignores: it is exact to half their weight, 1/8, and CLIP + 1/8 = 16.
 const CLIP_DROP: u32 = 10;
+/// The bits that it compares.
+const CLIP_KEEP: u32 = SCORES.ring.bits() - CLIP_DROP;
 /// No exponential is larger: 2^(1/8), and what is lost by rounding.
 pub const MOST: f64 = 1.093;
 /// The largest exponential of a row is not smaller: 2^(−1/8), and what is lost by rounding.
@@ -46,11 +48,18 @@ pub fn exponentials(ctx: &mut Ctx, scores: &Share, widths: &[usize], to: Format)
     let top = Share::new(SCORES.ring, top.into_words()).shift_left(SCORES.frac - COARSE.frac);
     let y = top.gather(&rows_of(widths)).sub(scores).add_public(party, SCORES.signed(OFFSET));
 
-    // For y beyond 16 the result is arbitrary. Comes first because it ends with a message from each party to the other.
-    let e = exp2_negative(ctx, &y.reduce_to(Y.ring))?;
-    let inside = less_than_public(ctx, &y, &[SCORES.signed(CLIP)], CLIP_DROP, SCORES.ring.bits() - CLIP_DROP)?;
+    // For y beyond 16 the result is arbitrary.
+    let early = cut_early(&ctx.link(), y.len(), to);
+    let cut = |ctx: &mut Ctx, e: &Share| truncate(ctx, e, OUT.frac - to.frac, Sign::NonNegative, to.ring);
+    // One that is truncated beside the comparison may be arbitrary then too.
+    let power = |ctx: &mut Ctx| {
+        let e = exp2_negative(ctx, &y.reduce_to(Y.ring))?;
+        if early { cut(ctx, &e) } else { Ok(e) }
+    };
+    let inside = |ctx: &mut Ctx| less_than_public(ctx, &y, &[SCORES.signed(CLIP)], CLIP_DROP, CLIP_KEEP);
+    let (e, inside) = ctx.both(power, (|link: &Link| inside_cost(link, y.len()), inside))?;
     let e = mux(ctx, &inside[0], &e)?;
-    truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
+    if early { Ok(e) } else { cut(ctx, &e) }
 }
 
 /// The row of every element.
@@ -75,12 +84,29 @@ pub fn approximation(row: &mut [f64]) {
 /// The cost of [`exponentials`].
 pub fn exponentials_cost(link: &Link, widths: &[usize], to: Format) -> Cost {
     let n = widths.iter().sum();
-    let keep = SCORES.ring.bits() - CLIP_DROP;
-    max_of_rows_cost(link, widths, COARSE.ring, (0, COARSE.ring.bits()))
-        + exp2_negative_cost(n)
-        + less_than_public_cost(link, n, SCORES.ring, 1, (CLIP_DROP, keep))
-        + mux_cost(n, OUT.ring)
-        + truncate_cost(n, OUT.ring, OUT.frac - to.frac, to.ring)
+    let clipped = clipped_cost(link, n, to, cut_early(link, n, to));
+    max_of_rows_cost(link, widths, COARSE.ring, (0, COARSE.ring.bits())) + clipped
+}
+
+/// Whether the powers are truncated beside the comparison, in a message less, and not after it.
+fn cut_early(link: &Link, n: usize, to: Format) -> bool {
+    let price = |early| link.price(&clipped_cost(link, n, to, early));
+    !link.is_lan() && price(true) < price(false)
+}
+
+/// The cost of powers of two that are zero beyond [`CLIP`].
+fn clipped_cost(link: &Link, n: usize, to: Format, early: bool) -> Cost {
+    let (power, cut) = (exp2_negative_cost(n), truncate_cost(n, OUT.ring, OUT.frac - to.frac, to.ring));
+    let inside = |link: &Link| inside_cost(link, n);
+    match early {
+        true => link.both(|_| power + cut, inside) + mux_cost(n, to.ring),
+        false => link.both(|_| power, inside) + mux_cost(n, OUT.ring) + cut,
+    }
+}
+
+/// The cost of finding which of `n` numbers are below [`CLIP`].
+fn inside_cost(link: &Link, n: usize) -> Cost {
+    less_than_public_cost(link, n, SCORES.ring, 1, (CLIP_DROP, CLIP_KEEP))
 }
 
 /// The constants on which both parties must agree, as text.
@@ -126,19 +152,23 @@ mod tests {
         }
         let to = Format::new(40, 14);
         let (client, server) = share(SCORES.ring, &words, 6);
-        let (a, b, _) = run_counted(
-            move |ctx| exponentials(ctx, &client, &vec![cols; rows], to),
-            move |ctx| exponentials(ctx, &server, &vec![cols; rows], to),
-        );
-        let mut units = 0;
-        for (i, e) in reveal(&a.unwrap(), &b.unwrap()).into_iter().enumerate() {
-            let far = i % cols > 0;
-            // The truncation of 0 gives a unit once in 2^14.
-            assert!(!far || e <= 1, "{i}: {}", to.decode(e));
-            units += u64::from(far) * e;
-            assert!(far || to.decode(e) > 0.9, "{i}");
+        for link in [Link::LAN, Link::INTERNET] {
+            let run = |ctx: &mut Ctx, x: &Share| {
+                ctx.set_link(link);
+                exponentials(ctx, x, &vec![cols; rows], to).unwrap()
+            };
+            let (a, b, stats) = run_counted(|ctx| run(ctx, &client), |ctx| run(ctx, &server));
+            assert_cost(&stats, exponentials_cost(&link, &vec![cols; rows], to));
+            let mut units = 0;
+            for (i, e) in reveal(&a, &b).into_iter().enumerate() {
+                let far = i % cols > 0;
+                // On a LAN the truncation of 0 gives a unit once in 2^14.
+                assert!(!far || e <= u64::from(link.is_lan()), "{i}: {}", to.decode(e));
+                units += u64::from(far) * e;
+                assert!(far || to.decode(e) > 0.9, "{i}");
+            }
+            assert!(units <= 4, "{units}");
         }
-        assert!(units <= 4, "{units}");
     }
 
     #[test]

@@ -6,12 +6,14 @@
 
 use super::boolean::{all, all_cost};
 use super::compare::{msb, msb_cost};
-use super::select::{mux, mux_cost};
+use super::select::{bit_to_arith, bit_to_arith_cost, client_chooses, mux, mux_cost};
+use super::table::{tables, tables_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::link::Link;
 use crate::share::{BitShare, Ring, Share};
+use hushed_math::bits::Mask;
 use std::collections::BTreeMap;
 
 /// The largest group that is tried, besides the whole row: on a LAN, and elsewhere.
@@ -117,13 +119,18 @@ fn best<const N: usize>(ctx: &mut Ctx, all_of: [Share; N], rows: usize, left: us
         true => loses.len() + pair_of(left, i, j),
         false => pair_of(left, j, i),
     };
-    // Vector t holds, for every number but the last, its comparison with the t-th of the others.
-    let against = |t: usize| {
-        let one = |i| won(i, if t < i { t } else { t + 1 });
-        let row = |start| (0..left - 1).map(move |i| start + one(i));
-        both.gather(&of_rows(pairs(left)).flat_map(row).collect::<Vec<_>>())
+    let won_all = match counted(&ctx.link(), rows, left) {
+        true => most_wins(ctx, &loses, rows, left)?,
+        false => {
+            // Vector t holds, for every number but the last, its comparison with the t-th of the others.
+            let against = |t: usize| {
+                let one = |i| won(i, if t < i { t } else { t + 1 });
+                let row = |start| (0..left - 1).map(move |i| start + one(i));
+                both.gather(&of_rows(pairs(left)).flat_map(row).collect::<Vec<_>>())
+            };
+            all(ctx, &(0..left - 1).map(against).collect::<Vec<_>>())?
+        }
     };
-    let won_all = all(ctx, &(0..left - 1).map(against).collect::<Vec<_>>())?;
     // The last is the largest unless another wins; then the winner's difference to it is added.
     let last: Vec<usize> = of_rows(left).map(|start| start + left - 1).collect();
     let others: Vec<usize> = of_rows(left).flat_map(|start| start..start + left - 1).collect();
@@ -140,11 +147,56 @@ fn best<const N: usize>(ctx: &mut Ctx, all_of: [Share; N], rows: usize, left: us
     }))
 }
 
+/// Whether each number but the last of a group wins all its comparisons, from whether the first of each pair loses: its
+/// wins are counted modulo a power of two, of which each party has a share, and one party looks up its own in the
+/// other's table.
+fn most_wins(ctx: &mut Ctx, loses: &BitShare, rows: usize, left: usize) -> Result<BitShare, TwopcError> {
+    let ring = wins(left);
+    let client = u64::from(ctx.is_client());
+    let lost = bit_to_arith(ctx, loses, ring)?;
+    let wins = |row: usize, i: usize| {
+        let lost = |a: usize, b: usize| lost.words()[row * pairs(left) + pair_of(left, a, b)];
+        let later = (i + 1..left).map(|j| client.wrapping_sub(lost(i, j)));
+        (0..i).map(|j| lost(j, i)).chain(later).fold(0, u64::wrapping_add)
+    };
+    let wins = (0..rows).flat_map(|row| (0..left - 1).map(move |i| (row, i))).map(|(row, i)| wins(row, i));
+    let wins = Share::new(ring, wins.collect());
+    let (head, tail) = wins.words().split_at(client_chooses(wins.len()));
+    let [chosen, held] = ctx.by_role(head, tail);
+    let index: zeroize::Zeroizing<Vec<u8>> = chosen.iter().map(|w| *w as u8).collect::<Vec<_>>().into();
+    let table = |i: usize, row: &mut [u64]| {
+        let wanted = ring.reduce((left as u64 - 1).wrapping_sub(held[i]));
+        row.iter_mut().zip(0..).for_each(|(entry, place)| *entry = 1 & Mask::from_eq(place, wanted));
+    };
+    let found = tables(ctx, ring.bits(), &index, (held.len(), table), Ring::new(1))?;
+    let [chosen, held] = found.each_ref().map(|x| BitShare::from_low_bits(x.words().iter().copied()));
+    Ok(BitShare::concat(&ctx.by_role(&chosen, &held)))
+}
+
+/// The ring in which the wins among so many numbers are counted.
+fn wins(left: usize) -> Ring {
+    Ring::new(left.next_power_of_two().ilog2())
+}
+
+/// Whether wins are counted: tables have at most sixteen places.
+fn counted(link: &Link, rows: usize, left: usize) -> bool {
+    let all = all_cost(rows * (left - 1), left - 1);
+    !link.is_lan() && (3..=16).contains(&left) && link.price(&most_wins_cost(rows, left)) < link.price(&all)
+}
+
+fn most_wins_cost(rows: usize, left: usize) -> Cost {
+    let (n, ring) = (rows * (left - 1), wins(left));
+    let first = client_chooses(n);
+    bit_to_arith_cost(rows * pairs(left), ring) + tables_cost(ring.bits(), first, n - first, Ring::new(1))
+}
+
 /// The cost of [`best`], with `carried` vectors.
 fn best_cost(link: &Link, rows: usize, left: usize, ring: Ring, carried: usize) -> Cost {
-    msb_cost(link, rows * pairs(left), ring.bits())
-        + all_cost(rows * (left - 1), left - 1)
-        + mux_cost(carried * rows * (left - 1), ring)
+    let won_all = match counted(link, rows, left) {
+        true => most_wins_cost(rows, left),
+        false => all_cost(rows * (left - 1), left - 1),
+    };
+    msb_cost(link, rows * pairs(left), ring.bits()) + won_all + mux_cost(carried * rows * (left - 1), ring)
 }
 
 fn pairs(k: usize) -> usize {
@@ -209,6 +261,32 @@ mod tests {
                 assert_eq!(found.sum::<u64>(), least(cols, most, &price));
             }
         }
+    }
+
+    #[test]
+    fn who_wins_all_is_counted_in_fewer_messages() {
+        use crate::testing::{assert_cost, reveal_bits, run_counted, share_bits, words};
+        for (rows, left) in [(1, 3), (40, 5), (3, 9), (30, 15), (17, 16)] {
+            let x: Vec<u64> = words(rows * left, left as u64).iter().map(|x| x % 11).collect();
+            let pair = |row: usize, i: usize, j: usize| u64::from(x[row * left + i] < x[row * left + j]);
+            let of_row = |row| (0..left).flat_map(move |i| (i + 1..left).map(move |j| (row, i, j)));
+            let loses: Vec<u64> = (0..rows).flat_map(of_row).map(|(row, i, j)| pair(row, i, j)).collect();
+            let (a, b) = share_bits(&loses, 5);
+            let (a, b, stats) = run_counted(
+                |ctx| most_wins(ctx, &a, rows, left).unwrap(),
+                |ctx| most_wins(ctx, &b, rows, left).unwrap(),
+            );
+            assert_cost(&stats, most_wins_cost(rows, left));
+            // Among equals the first wins.
+            let wins = |row: usize, i: usize| {
+                let x = &x[row * left..(row + 1) * left];
+                u64::from(x[..i].iter().all(|before| *before < x[i]) && x[i..].iter().all(|after| *after <= x[i]))
+            };
+            let want = (0..rows).flat_map(|row| (0..left - 1).map(move |i| (row, i)));
+            assert_eq!(reveal_bits(&a, &b), want.map(|(row, i)| wins(row, i)).collect::<Vec<_>>(), "{rows} {left}");
+        }
+        assert!(counted(&Link::INTERNET, 192, 16) && !counted(&Link::LAN, 192, 16));
+        assert!(!counted(&Link::INTERNET, 192, 17) && !counted(&Link::INTERNET, 192, 4));
     }
 
     /// The longer a message takes, the larger the groups.

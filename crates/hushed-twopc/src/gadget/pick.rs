@@ -2,8 +2,9 @@
 //!
 //! The client selects from its own shares itself. For the server's shares it gets new shares by look-ups in tables of
 //! sixteen entries ([`tables`](super::tables)): the low four bits of a place choose one of every sixteen neighbours,
-//! the next four one of sixteen of those. All vectors go through together. Two messages per stage, ⌈log₁₆⌉ of the
-//! longest vector stages, and a little over ℓ bits per element in all, whatever is picked.
+//! the next four one of sixteen of those; in the last stage tables have as many bits as the longest vector still needs.
+//! All vectors go through together. Two messages per stage, ⌈log₁₆⌉ of the longest vector stages, and a little over ℓ
+//! bits per element in all, whatever is picked.
 
 use super::table::{listed, tables, tables_cost};
 use crate::cost::Cost;
@@ -14,15 +15,15 @@ use hushed_math::bits::Mask;
 use hushed_net::Party;
 use zeroize::Zeroizing;
 
-/// Entries of a table.
+/// The most entries of a table.
 const ENTRIES: usize = 16;
 
 /// Cost of [`pick`].
 pub fn pick_cost(lengths: &[usize], ring: Ring) -> Cost {
     let mut lengths = lengths.to_vec();
     let mut cost = Cost::ZERO;
-    while let Some(count) = stage(&mut lengths) {
-        cost = cost + tables_cost(ENTRIES.ilog2(), count, 0, ring);
+    while let Some(Stage { bits, tables }) = stage(&mut lengths) {
+        cost = cost + tables_cost(bits, tables, 0, ring);
     }
     cost
 }
@@ -42,24 +43,24 @@ pub fn pick(ctx: &mut Ctx, x: &Share, lengths: &[usize], places: &[u64]) -> Resu
     let mut shift = 0;
     loop {
         let before = lengths.clone();
-        if stage(&mut lengths).is_none() {
+        let Some(Stage { bits, .. }) = stage(&mut lengths) else {
             return Ok(x);
-        }
-        let entries = tables_of(&x, &before);
-        let index = |place: &u64| (place >> shift) as u8 & 15;
+        };
+        let places_each = 1 << bits;
+        let entries = tables_of(&x, &before, places_each);
+        let index = |place: &u64| (place >> shift) as u8 & (places_each - 1) as u8;
         let of_vectors = before.iter().zip(places).filter(|(n, _)| **n > 1);
         let index: Zeroizing<Vec<u8>> = of_vectors
-            .flat_map(|(n, place)| std::iter::repeat_n(index(place), n.div_ceil(ENTRIES)))
+            .flat_map(|(n, place)| std::iter::repeat_n(index(place), n.div_ceil(places_each)))
             .collect::<Vec<_>>()
             .into();
         let (chosen, held): (&[u8], &[u64]) = match client {
             true => (&index, &[]),
             false => (&[], &entries),
         };
-        let bits = ENTRIES.ilog2();
         let [chosen, held] = tables(ctx, bits, chosen, listed(bits, held), ring)?;
         // The client's own shares of the same elements.
-        let own = entries.chunks_exact(ENTRIES).zip(index.iter());
+        let own = entries.chunks_exact(places_each).zip(index.iter());
         let own = own.map(|(entries, index)| {
             let here = Mask::one_hot::<ENTRIES>(u64::from(*index));
             let words = entries.iter().zip(here);
@@ -69,32 +70,42 @@ pub fn pick(ctx: &mut Ctx, x: &Share, lengths: &[usize], places: &[u64]) -> Resu
             true => chosen.add(&Share::new(ring, own.collect())),
             false => held,
         };
-        x = with_single(&x, &before, &found);
-        shift += ENTRIES.ilog2();
+        x = with_single(&x, &before, &found, places_each);
+        shift += bits;
     }
 }
 
-/// Updates the lengths for the next stage and returns how many tables it takes; `None` if all vectors have one element.
-fn stage(lengths: &mut [usize]) -> Option<usize> {
+/// Look-ups at once.
+struct Stage {
+    /// Bits of a place in a table.
+    bits: u32,
+    /// The number of tables.
+    tables: usize,
+}
+
+/// Updates the lengths for the next stage and returns what it takes; `None` if all vectors have one element.
+fn stage(lengths: &mut [usize]) -> Option<Stage> {
+    let longest = lengths.iter().copied().max().filter(|n| *n > 1)?;
+    let bits = longest.min(ENTRIES).next_power_of_two().ilog2();
     let mut tables = 0;
     for n in lengths.iter_mut().filter(|n| **n > 1) {
-        *n = n.div_ceil(ENTRIES);
+        *n = n.div_ceil(1 << bits);
         tables += *n;
     }
-    (tables > 0).then_some(tables)
+    Some(Stage { bits, tables })
 }
 
-/// The vectors of more than one element, cut into tables and padded with zeros.
-fn tables_of(x: &Share, lengths: &[usize]) -> SecretWords {
+/// The vectors of more than one element, cut into tables of so many places and padded with zeros.
+fn tables_of(x: &Share, lengths: &[usize], places: usize) -> SecretWords {
     let tables = lengths.iter().filter(|n| **n > 1);
-    let all = tables.map(|n| n.next_multiple_of(ENTRIES)).sum();
+    let all = tables.map(|n| n.next_multiple_of(places)).sum();
     let mut entries = SecretWords::with_room(all);
     let mut rest = x.words();
     for &n in lengths {
         let (vector, later) = rest.split_at(n);
         rest = later;
         if n > 1 {
-            let end = entries.len() + n.next_multiple_of(ENTRIES);
+            let end = entries.len() + n.next_multiple_of(places);
             entries.extend_from_slice(vector);
             entries.resize(end, 0);
         }
@@ -103,13 +114,13 @@ fn tables_of(x: &Share, lengths: &[usize]) -> SecretWords {
 }
 
 /// The elements found, with the vectors of one element put back in their places.
-fn with_single(x: &Share, lengths: &[usize], found: &Share) -> Share {
+fn with_single(x: &Share, lengths: &[usize], found: &Share, places_each: usize) -> Share {
     let (mut at, mut next) = (0, x.len());
     let mut places = Vec::with_capacity(lengths.len());
     for &n in lengths {
         let of_this = match n {
             1 => at..at + 1,
-            _ => next..next + n.div_ceil(ENTRIES),
+            _ => next..next + n.div_ceil(places_each),
         };
         next += if n > 1 { of_this.len() } else { 0 };
         at += n;
@@ -149,6 +160,16 @@ mod tests {
                 });
                 assert_eq!(reveal(&y0, &y1), want.collect::<Vec<_>>());
             }
+        }
+    }
+
+    /// What is left after tables of sixteen is looked up in tables no larger than it needs.
+    #[test]
+    fn the_last_tables_are_small() {
+        let ring = Ring::new(40);
+        for (length, stages) in [(64, [(4, 4), (2, 1)].as_slice()), (32, &[(4, 2), (1, 1)]), (8, &[(3, 1)])] {
+            let cost: Cost = stages.iter().map(|(bits, count)| tables_cost(*bits, 10 * count, 0, ring)).sum();
+            assert_eq!(pick_cost(&[length; 10], ring), cost, "{length}");
         }
     }
 

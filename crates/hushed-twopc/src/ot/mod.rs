@@ -19,9 +19,11 @@ pub mod ferret;
 #[cfg(any(test, feature = "ideal"))]
 pub mod ideal;
 pub mod one_of_n;
+mod set_aside;
 pub mod triple;
 mod unchecked;
 
+pub(crate) use set_aside::SetAside;
 pub use unchecked::{CHECK_COST, Unchecked};
 
 use crate::error::TwopcError;
@@ -44,6 +46,11 @@ pub trait Correlations: Send {
     /// Whether both directions have begun, after which what a party sends needs no answer. Between calls both parties
     /// give the same answer.
     fn has_begun(&self) -> bool;
+
+    /// The OTs, of both directions, that were set aside for a step and are left: none in a source that makes them.
+    fn left(&self) -> usize {
+        0
+    }
 
     /// The sums over the OTs made since the last call, as sender and as receiver; they begin again at zero.
     fn take_unchecked(&mut self) -> [Unchecked; 2];

@@ -2,10 +2,11 @@
 
 use hushed_net::channel::memory;
 use hushed_net::{Party, Session, Stats};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::PoisonError;
 
-use super::end::{End, Event, Events};
+use super::end::{End, Event, Events, Seen};
 
 /// The events of both ends of a session.
 pub struct Watch {
@@ -26,14 +27,32 @@ impl Watch {
     /// snapshots of each end's counters; `None` if something sent in that part is not received in it, as when a party
     /// has broken off.
     pub fn rounds(&self, client: Range<&Stats>, server: Range<&Stats>) -> Option<u64> {
-        turns(&part(&self.client, client), &part(&self.server, server))
+        rounds(&part(&self.client, client), &part(&self.server, server))
     }
 }
 
-fn part(events: &Events, between: Range<&Stats>) -> Vec<Event> {
+fn part(events: &Events, between: Range<&Stats>) -> Vec<Seen> {
     let at = |s: &Stats| (s.frames_sent + s.frames_received) as usize;
     let events = events.lock().unwrap_or_else(PoisonError::into_inner);
     events[at(between.start)..at(between.end)].to_vec()
+}
+
+/// Rounds of two records: of two sessions side by side, those of the longer one.
+fn rounds(client: &[Seen], server: &[Seen]) -> Option<u64> {
+    let mut scripts: BTreeMap<(usize, bool), [Vec<Event>; 2]> = BTreeMap::new();
+    for (end, record) in [client, server].into_iter().enumerate() {
+        for seen in record {
+            let script = scripts.entry((seen.section, seen.branch)).or_default();
+            script[end].push(seen.event);
+        }
+    }
+    let mut longest: BTreeMap<usize, u64> = BTreeMap::new();
+    for ((section, _), [client, server]) in &scripts {
+        let turns = turns(client, server)?;
+        let most = longest.entry(*section).or_default();
+        *most = turns.max(*most);
+    }
+    Some(longest.values().sum())
 }
 
 /// Rounds of two scripts walked through side by side: a run of messages one way is one round, and so are two runs that
@@ -93,6 +112,32 @@ mod tests {
         let rounds = turns(&client, &server);
         assert_eq!(rounds, turns(&server, &client));
         rounds
+    }
+
+    #[test]
+    fn sessions_side_by_side_count_as_the_longer() {
+        let seen = |script: &str| -> Vec<Seen> {
+            // A digit is the section of what follows, a letter b marks the branch.
+            let (mut section, mut branch, mut all) = (0, false, Vec::new());
+            for c in script.chars() {
+                match c {
+                    'b' => branch = true,
+                    '>' | '<' => {
+                        let event = if c == '>' { Event::Sent } else { Event::Received };
+                        all.push(Seen { event, section, branch });
+                        branch = false;
+                    }
+                    digit => section = digit as usize,
+                }
+            }
+            all
+        };
+        let of = |client: &str, server: &str| super::rounds(&seen(client), &seen(server));
+        assert_eq!(of("0><1><><b>b<2><", "0<>1<>b<<>b>2<>"), Some(8));
+        assert_eq!(of("1>b><b<", "1><b>b<"), Some(1));
+        assert_eq!(of("1>b><b<2b>b<b><b<", "1><b>b<2b>b<b><b<"), None);
+        assert_eq!(of("1><b>b<b>b<3><b>b<", "1><b>b<b>b<3><b>b<"), Some(3));
+        assert_eq!(of("1>b>", "1<"), None);
     }
 
     #[test]

@@ -209,7 +209,7 @@ fn checked(canary: Option<CanaryOutcome>) -> (Value, String) {
 pub type Whole = (Value, String);
 
 fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, CliError> {
-    let labels = opened.labels.as_deref();
+    let classes = opened.labels.as_deref().map(|labels| (labels, opened.problem));
     let texts = opened.embeddings.iter().zip(&opened.tokens);
     for (index, (numbers, &tokens)) in texts.enumerate() {
         if let Some(head) = &opened.head {
@@ -217,8 +217,8 @@ fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, Cli
             next.show(out, head, (index, tokens), &rows)?;
             continue;
         }
-        let object = answer(index, tokens, numbers, (labels, opened.exclusive));
-        out.result(object, || answer_text(index, tokens, numbers, labels))?;
+        let object = answer(index, tokens, numbers, classes);
+        out.result(object, || answer_text(index, tokens, numbers, classes))?;
     }
     Ok((Value::Null, String::new()))
 }

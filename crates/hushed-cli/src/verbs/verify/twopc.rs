@@ -1,6 +1,6 @@
 //! `hushed verify` of a two-party run, with both parties on this machine.
 
-use hushed_model::{Item, Model, Task, cosine, counted, largest};
+use hushed_model::{Item, Model, ProblemType, Task, cosine, counted};
 use hushed_mpc::verify::{Answer, Report, verify};
 use serde_json::json;
 
@@ -21,18 +21,21 @@ pub fn run(out: &Output, model: &Model, (items, head): (&[Item], &[u32]), scores
         false => "text",
     };
     let classifies = model.public.task() == Task::Classify;
+    let problem = model.public.config.problem;
     let of = if classifies { "logits" } else { "embedding" };
 
     for (index, answer) in report.answers.iter().enumerate() {
         let found = (cosine(&answer.clear, &answer.private), cosine(&answer.clear, &answer.approximated));
         let mut object = json!({ "text_index": index, "tokens": items[index].rows().real, "cosine": found.0, "cosine_approximated": found.1 });
-        let mut labels = String::new();
-        if classifies {
-            let [clear, private] = [&answer.clear, &answer.private].map(|logits| largest(logits));
-            object["same_label"] = json!(clear == private);
-            labels = match clear == private {
-                true => ", the same label".to_owned(),
-                false => ", ANOTHER LABEL".to_owned(),
+        let mut labels = "";
+        // Values, and a single score, name no label.
+        if classifies && problem != ProblemType::Regression && answer.clear.len() > 1 {
+            let [clear, private] = [&answer.clear, &answer.private].map(|logits| problem.answer(logits, 0.0));
+            let same = clear.len() == private.len() && clear.iter().all(|class| private.contains(class));
+            object["same_label"] = json!(same);
+            labels = match same {
+                true => ", the same label",
+                false => ", ANOTHER LABEL",
             };
         }
         out.result(object, || {

@@ -3,7 +3,7 @@
 //!
 //! Columns i and i + d'/2 of a head share a place, as arranged by the map of Q and K, so the rotary turn is one product
 //! of pairs. It also carries the causal mask. Masked scores are exactly 0; a plaintext vector moves them to −1, where
-//! the polynomial is 0 ([`crate::ops::decoder::attention`]). Heads that share keys have a copy each, made by the map.
+//! the polynomial is 0 ([`crate::ops::sigmoid`]). Heads that share keys have a copy each, made by the map.
 
 use hushed_ckks::Complex64;
 use hushed_ckks::poly::{SlotPolynomial, evaluate_slots};
@@ -19,8 +19,8 @@ use crate::error::FheError;
 use crate::ledger::MAP;
 use crate::ops::activation::argument_scale;
 use crate::ops::acts::Acts;
-use crate::ops::decoder::weigh::causal;
 use crate::ops::levels::{below, scale_of};
+use crate::ops::sigmoid::causal;
 use crate::packing::heads::{Heads, Turned, attend, causal_scores};
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;

@@ -33,9 +33,8 @@ use hushed_model::{Attention, StepId, same};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::levels::{above, above_by};
-use crate::ops::paired::joined;
 use crate::packing::heads::Heads;
-use crate::packing::{Layout, PackingError};
+use crate::packing::{Layout, PackingError, twos};
 use crate::slots::Slots;
 use rows::PackedRows;
 
@@ -78,6 +77,12 @@ pub fn refreshed_pairs<S: Slots>(
         parts.extend(on.parts(pair)?);
     }
     joined(on, on.refresh(at, parts, limbs)?)
+}
+
+/// Pairs parts: two per vector.
+fn joined<S: Slots>(on: &S, parts: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
+    let pair = |(a, b): (_, Option<_>)| on.pair(a, b.ok_or(PackingError::Mismatch)?);
+    twos(parts).into_iter().map(pair).collect()
 }
 
 /// Pairs at `limbs` primes: refreshed if some have fewer; those from a client may have more and are cut.

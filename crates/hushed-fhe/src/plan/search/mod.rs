@@ -124,7 +124,14 @@ pub(super) fn search(
         false => walk.fitting(start, bounds)?,
     };
     let more: fn(&mut Placement) = |p| p.heads_together *= 2;
+    let heads = found.1.heads_together;
     while walk.quicker_by(WORTH, "more heads at a time", &mut found, more) {}
+    if found.1.heads_together != heads {
+        // Refreshes in fewer calls may be worth more primes.
+        for statistics in bounds.floor + 1..=bounds.top {
+            walk.quicker("other primes of sums and variances", &mut found, |p| p.statistics = statistics);
+        }
+    }
     let (_, best) = found;
     for alternative in &mut walk.tried {
         alternative.chosen = alternative.placement == best;

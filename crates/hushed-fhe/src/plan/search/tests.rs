@@ -169,7 +169,7 @@ fn levels(kind: usize, drawn: Drawn) -> Result<(), TestCaseError> {
                     ran += 1;
                     prop_assert!(
                         other.work.seconds >= found.work.seconds * (1.0 - 1e-9),
-                        "{} s and not {} s with {:?}",
+                        "{kind}: {} s and not {} s with {:?}, found {best:?}",
                         other.work.seconds,
                         found.work.seconds,
                         other.placement

@@ -14,13 +14,14 @@ use hushed_model::{Activation, Classifier, FeedForward, Linear, Matrix, Norm, No
 
 use super::testing::{Keys, random, seeded};
 use crate::choices::{ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, NormChoice};
-use crate::ops::activation::unit_map;
-use crate::ops::acts::{Acts, centred, reading};
+use crate::ops::acts::{Acts, centred};
 use crate::ops::softmax::{Softmax, weights};
-use crate::packing::{Interleave, PackingError};
+use crate::packing::Interleave;
 use crate::run::reply::fewest_limbs;
 use crate::simulate::{Simulator, Vector};
 use crate::tape::answer::head;
+use crate::tape::causal::paired::Vectors;
+use crate::tape::causal::sums::{Last, Sums};
 use crate::tape::encoder::COLUMNS;
 use crate::tape::feed_forward::{FeedForwardBlock, feed_forward};
 use crate::tape::layout::Columns;
@@ -358,17 +359,11 @@ impl Step for Block {
         let layout = whole(&mut t);
         let node = t.input(COLUMNS, x.len());
         let acts = Acts { columns: vec![node], gain: vec![1.0; x.len()], offset: vec![0.0; x.len()] };
-        let up = reading(on, at, &self.f.up, (&acts.gain, &acts.offset))?;
-        let layer = FeedForwardBlock {
-            at,
-            block: &self.f,
-            choice: &self.columns,
-            up: Arc::new(unit_map(up, &self.columns.columns)?),
-            down: Arc::new(centred(on, at, &self.f.down, self.norm.scale)?),
-            hidden: 8,
-            polynomials: Arc::default(),
-        };
-        let y = feed_forward(&mut t, node, &layer).ok_or(PackingError::Mismatch)?;
+        let layer = FeedForwardBlock { at, block: &self.f, choice: &self.columns, hidden: 8 };
+        let down = Last::scalar(Arc::new(centred(on, at, &self.f.down, self.norm.scale)?));
+        let sums = Sums::new(&mut t, down, None);
+        let read = (Vectors { node, paired: false }, (acts.gain.as_slice(), acts.offset.as_slice()));
+        let y = feed_forward(&mut t, on, read, &layer, sums)?;
         let centred = residual(&mut t, &layout, &acts, node, y, self.norm.scale);
         let y = refreshed_norm(&mut t, on, &layout, centred, &self.norm)?;
         t.output(y);

@@ -5,10 +5,10 @@ use hushed_ckks::poly::{Polynomial, SlotPolynomial, evaluate_slots};
 use hushed_ckks::{Ciphertext, CkksParams};
 
 use super::testing::{Keys, distance, random, seeded};
-use crate::ops::decoder::tests::interpreted::Computation;
 use crate::packing::Layout;
 use crate::packing::sums::{over_places, squares};
 use crate::simulate::{Counts, Op, Simulator};
+use crate::tape::causal::tests::interpreted::Computation;
 use crate::{FheError, KeyDemand, Slots};
 
 /// The decrypted results, after a check that the run does what was counted.

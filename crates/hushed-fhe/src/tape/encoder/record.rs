@@ -8,16 +8,16 @@ use hushed_model::{Block, Norm, Pool, Program, Step, StepId, same};
 use super::norms::{begins_with_norm, choice_of_norm, kappa_after};
 use crate::choices::{Choices, LayerChoice, NormChoice};
 use crate::error::FheError;
-use crate::ops::activation::{any_column, unit_map};
-use crate::ops::acts::{Acts, centred, reading};
+use crate::ops::acts::{Acts, centred};
 use crate::ops::attention::Maps;
 use crate::ops::norm::frozen;
 use crate::ops::packed::rows::{Kept as PackedKept, PackedRows};
-use crate::packing::PackingError;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
 use crate::tape::attention::{AttentionBlock, attention};
+use crate::tape::causal::paired::Vectors;
+use crate::tape::causal::sums::{Last, Sums};
 use crate::tape::feed_forward::{FeedForwardBlock, feed_forward, merged};
 use crate::tape::layout::Columns;
 use crate::tape::norm::{NormBlock, norm, residual};
@@ -87,13 +87,13 @@ pub(super) struct Record<'a, 'e, S: Slots> {
 }
 
 impl<'e, S: Slots> Record<'_, 'e, S> {
-    fn value(&self, step: &Step, operand: usize) -> Result<&Value, FheError> {
+    pub(super) fn value(&self, step: &Step, operand: usize) -> Result<&Value, FheError> {
         let edge = step.operands.get(operand);
         let found = edge.and_then(|edge| self.values.get(&edge.from));
         found.ok_or_else(|| FheError::shape(step.id))
     }
 
-    fn columns(&self, step: &Step) -> Result<(&Acts<NodeId>, NodeId), FheError> {
+    pub(super) fn columns(&self, step: &Step) -> Result<(&Acts<NodeId>, NodeId), FheError> {
         match self.value(step, 0)? {
             Value::Columns(x, node) => Ok((x, *node)),
             Value::Centred(..) => Err(FheError::shape(step.id)),
@@ -204,23 +204,12 @@ impl<'e, S: Slots> Record<'_, 'e, S> {
                 attention(t, on, layout, node, &AttentionBlock { at, block, choice, maps, together })
             }
             Block::FeedForward(block) if block.gate.is_none() && block.sub_norm.is_none() => {
-                let choice = &layer.activation;
-                same(at, "intervals", choice.columns.len(), block.up.outputs)?;
-                same(at, "hidden columns", block.down.inputs, block.up.outputs)?;
-                let (up, down, polynomials) = (at.part("up"), at.part("down"), on.polynomials());
-                // A fit that is refused is refused for the step.
-                any_column(on, block.activation, &choice.columns, choice.degree, &polynomials)?;
-                let made = FeedForwardBlock {
-                    at,
-                    block,
-                    choice,
-                    up: on.map(up, || unit_map(reading(on, up, &block.up, columns)?, &choice.columns))?,
-                    down: on.map(down, || centred(on, down, &block.down, kappa))?,
-                    hidden: self.of.split.hidden_block,
-                    polynomials,
-                };
+                let (choice, down) = (&layer.activation, at.part("down"));
+                let block = FeedForwardBlock { at, block, choice, hidden: self.of.split.hidden_block };
                 t.region(node);
-                Ok(feed_forward(t, node, &made).ok_or(PackingError::Mismatch)?)
+                let down = Last::scalar(on.map(down, || centred(on, down, &block.block.down, kappa))?);
+                let sums = Sums::new(t, down, None);
+                feed_forward(t, on, (Vectors { node, paired: false }, columns), &block, sums)
             }
             Block::Linear(w) => {
                 t.at(at);

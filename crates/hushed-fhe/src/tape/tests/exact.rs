@@ -74,7 +74,21 @@ pub(crate) fn exact(tape: &Tape, inputs: &BTreeMap<&str, Block>, how: Functions)
                     vec![linear(&part, x, Some(&of(0)?[0]))]
                 }
             }
-            Op::Finished | Op::Output | Op::Mark { .. } => of(0)?.clone(),
+            Op::TernarySum { map, columns, first } => {
+                let mut part = constants.maps[*map].columns(columns.clone()).times(1.0 / constants.maps[*map].bound);
+                part.bias = None;
+                let begun = if *first { None } else { Some(&of(0)?[0]) };
+                vec![linear(&part, &of(usize::from(!first))?[0], begun)]
+            }
+            Op::SquareSum { first } => {
+                let x = &of(usize::from(!first))?[0];
+                let begun = if *first { None } else { Some(&of(0)?[0][0]) };
+                let term = |s: usize| {
+                    begun.map_or(Complex64::default(), |b| b[s]) + x.iter().map(|v| v[s] * v[s]).sum::<Complex64>()
+                };
+                vec![vec![(0..x[0].len()).map(term).collect()]]
+            }
+            Op::Finished | Op::TernaryFinished | Op::Kept | Op::Output | Op::Mark { .. } => of(0)?.clone(),
             Op::Dot => {
                 let (left, right, slots) = (of(0)?, of(1)?, slots()?);
                 let sum = |i: usize, j: usize| {

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use hushed_model::Task;
+use hushed_model::{ProblemType, Task};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -58,7 +58,7 @@ pub async fn classes(
         Some("sigmoid") => Scores::Sigmoid,
         Some("softmax") => Scores::Softmax,
         Some(_) => return Err(wrong("function_to_apply", "\"softmax\", \"sigmoid\" or \"none\"")),
-        None if public.config.exclusive && !public.config.scores() => Scores::Softmax,
+        None if public.config.problem == ProblemType::SingleLabel && !public.config.scores() => Scores::Softmax,
         None => Scores::Sigmoid,
     };
     let top = fields.whole("top_k")?.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));

@@ -102,9 +102,9 @@ fn finish(
     common::heads_divide(f, width, heads);
     let merged = common::merged(f, config.as_ref().map(|c| c.layers));
     let labels = labels::parse(f, encoder.head.architectures);
-    let exclusive = labels.is_none() || labels::exclusive(f);
+    let problem = labels.as_ref().map(|_| labels::problem_type(f)).unwrap_or_default();
     let sound = f.problem_count() == before;
-    config.filter(|_| sound).map(|config| NetworkConfig { merged, labels, exclusive, ..config })
+    config.filter(|_| sound).map(|config| NetworkConfig { merged, labels, problem, ..config })
 }
 
 impl Encoder {

@@ -65,7 +65,7 @@ pub(crate) fn read(f: &mut Fields<'_>) -> Option<NetworkConfig> {
     let patches = config.as_ref().and_then(|config| super::patches(f, config.image_size.0, config.patch_size.0));
     named(f, &[(CLASSIFIER, ()), ("ViTModel", ())], "ViTForImageClassification or ViTModel");
     let labels = labels::parse(f, &[CLASSIFIER]);
-    let exclusive = labels.is_none() || labels::exclusive(f);
+    let problem = labels.as_ref().map(|_| labels::problem_type(f)).unwrap_or_default();
     common::heads_divide(f, "hidden_size", "num_attention_heads");
     let merged = common::merged(f, config.as_ref().map(|c| c.num_hidden_layers.0));
     if f.problem_count() > before {
@@ -83,7 +83,7 @@ pub(crate) fn read(f: &mut Fields<'_>) -> Option<NetworkConfig> {
         activation: config.hidden_act,
         epsilon: config.layer_norm_eps.map_or(EPSILON, |epsilon| epsilon.0),
         labels,
-        exclusive,
+        problem,
         biases: Biases { attention: config.qkv_bias.unwrap_or(true), feed_forward: true },
         ..NetworkConfig::vit_base()
     })

@@ -2,6 +2,7 @@
 //! `config.json`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::folder::json::Fields;
@@ -14,6 +15,36 @@ const MAX_NAME: usize = 200;
 const DEFAULT_CLASSES: usize = 2;
 const NAMES: &str =
     "names for 0, 1, … without gaps, each a text of at most 200 bytes without control characters, 4096 at most";
+
+/// What the numbers of a classifier's head say: `problem_type`, whose texts these are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum ProblemType {
+    /// Classes that exclude each other: that of the largest logit is the answer. So it is without the field.
+    #[default]
+    #[serde(rename = "single_label_classification")]
+    SingleLabel,
+    /// Classes of which several or none may be right, each with a probability of its own, σ of its logit.
+    #[serde(rename = "multi_label_classification")]
+    MultiLabel,
+    /// Values.
+    #[serde(rename = "regression")]
+    Regression,
+}
+
+impl ProblemType {
+    /// The places of the classes that are the answer, by falling logits: that of the largest of several logits, or of
+    /// all above `threshold` where classes do not exclude each other. Values name none.
+    pub fn answer(self, logits: &[f64], threshold: f64) -> Vec<usize> {
+        let mut classes: Vec<(usize, f64)> = logits.iter().copied().enumerate().collect();
+        classes.sort_by(|a, b| b.1.total_cmp(&a.1));
+        match self {
+            Self::SingleLabel if classes.len() > 1 => classes.truncate(1),
+            Self::MultiLabel => classes.retain(|class| class.1 > threshold),
+            Self::SingleLabel | Self::Regression => classes.clear(),
+        }
+        classes.into_iter().map(|class| class.0).collect()
+    }
+}
 
 /// The names of the classes if the configuration is a classifier's, that is, names one of these architectures. Problems
 /// with the names are added to the list.
@@ -47,11 +78,15 @@ pub(crate) fn parse(f: &mut Fields<'_>, classifiers: &[&str]) -> Option<Vec<Stri
     }
 }
 
-/// Whether the classes of a classifier exclude each other, from `problem_type`. Without it they do.
-pub(crate) fn exclusive(f: &mut Fields<'_>) -> bool {
-    let types = &[("single_label_classification", true), ("multi_label_classification", false), ("regression", false)];
+/// What the numbers of a classifier's head say.
+pub(crate) fn problem_type(f: &mut Fields<'_>) -> ProblemType {
+    let types = &[
+        ("single_label_classification", ProblemType::SingleLabel),
+        ("multi_label_classification", ProblemType::MultiLabel),
+        ("regression", ProblemType::Regression),
+    ];
     let names = "single_label_classification, multi_label_classification, regression";
-    f.choice("problem_type", types, Some(true), names) == Some(true)
+    f.choice("problem_type", types, Some(ProblemType::default()), names).unwrap_or_default()
 }
 
 fn in_order(names: &Map<String, Value>) -> Option<Vec<String>> {
@@ -94,6 +129,22 @@ mod tests {
         ] {
             assert_eq!(labels(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn classes_that_are_the_answer() {
+        let logits = [-1.0, 3.0, 0.5];
+        for (problem, threshold, expected) in [
+            (ProblemType::SingleLabel, 0.0, &[1][..]),
+            (ProblemType::MultiLabel, 0.0, &[1, 2]),
+            (ProblemType::MultiLabel, 0.5, &[1]),
+            (ProblemType::MultiLabel, 9.0, &[]),
+            (ProblemType::Regression, 0.0, &[]),
+        ] {
+            assert_eq!(problem.answer(&logits, threshold), expected, "{problem:?} {threshold}");
+        }
+        assert!(ProblemType::SingleLabel.answer(&[2.0], 0.0).is_empty());
+        assert_eq!(ProblemType::MultiLabel.answer(&[2.0], 0.0), [0]);
     }
 
     #[test]

@@ -31,6 +31,7 @@ from ._layers import (
 )
 from ._module import Module
 from ._network import Network, Value
+from ._onnx import from_onnx
 from ._torch import from_torch
 
 __all__ = [
@@ -55,5 +56,6 @@ __all__ = [
     "Square",
     "Tanh",
     "Value",
+    "from_onnx",
     "from_torch",
 ]

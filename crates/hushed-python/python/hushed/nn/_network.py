@@ -21,6 +21,9 @@ class Network:
     ``nodes`` are the entries of ``graph.json``, ``weights`` the arrays of ``model.safetensors`` by name.
     """
 
+    #: The name of nodes that are no module's, in place of that of their operation.
+    label: Optional[str] = None
+
     def __init__(self) -> None:
         self.inputs: List[Dict[str, Any]] = []
         self.nodes: List[Dict[str, Any]] = []
@@ -46,6 +49,13 @@ class Network:
         self.nodes.append(node)
         return Value(self, name)
 
+    def constant(self, name: str, value: Any) -> "Value":
+        """A value that is stored: an array of numpy or a tensor of torch, without a batch dimension."""
+        numbers = array(value)
+        constant = self.node(name, "Constant", [], {"shape": list(numbers.shape)})
+        self.weights[f"{constant.name}.value"] = numbers
+        return constant
+
     def output(self, value: "Value", shape: Optional[Sequence[int]] = None) -> None:
         """The value is part of the answer. ``hushed check`` compares a shape that is given with its own."""
         output: Dict[str, Any] = {"name": value.name}
@@ -53,16 +63,41 @@ class Network:
             output["shape"] = [int(size) for size in shape]
         self.outputs.append(output)
 
+    def with_degree(self, degree: int) -> "Network":
+        """Sets the degree of the polynomials under encryption for functions that have none; returns the network."""
+        from . import _layers
+
+        for node in self.nodes:
+            if "degree" in getattr(_layers, node["op"], _layers.Layer)._attributes:
+                node.setdefault("attributes", {}).setdefault("degree", int(degree))
+        return self
+
     def save(self, folder: PathLike) -> None:
         """Writes ``graph.json`` and ``model.safetensors`` to the folder, which is made if it is missing."""
-        used = self._used()
-        nodes = [node for node in self.nodes if node["name"] in used]
+        self.drop_unused()
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         # An older graph does not stay beside newer weights.
         (folder / "graph.json").unlink(missing_ok=True)
         (folder / "model.safetensors").write_bytes(safetensors(self.weights))
-        (folder / "graph.json").write_text(_json(inputs=self.inputs, nodes=nodes, outputs=self.outputs))
+        (folder / "graph.json").write_text(_json(inputs=self.inputs, nodes=self.nodes, outputs=self.outputs))
+
+    def drop_unused(self) -> None:
+        """Drops the nodes that no output depends on, and their weights."""
+        used = self._used()
+        self.nodes = [node for node in self.nodes if node["name"] in used]
+        owners = {node.get("weights", node["name"]) for node in self.nodes}
+        self.weights = {name: value for name, value in self.weights.items() if name.rpartition(".")[0] in owners}
+
+    def rename(self, value: "Value", name: str) -> None:
+        """Names the node of a value, unless another has the name. Its weights keep theirs."""
+        (node,) = (node for node in self.nodes if node["name"] == value.name)
+        name = value.name if name == value.name else self._unused(name)
+        if any(weight.rpartition(".")[0] == value.name for weight in self.weights):
+            node.setdefault("weights", value.name)
+        for reader in self.nodes:
+            reader["inputs"] = [name if read == value.name else read for read in reader["inputs"]]
+        value.name = node["name"] = name
 
     def _used(self) -> "set[str]":
         """The nodes that an output depends on."""
@@ -92,10 +127,10 @@ class Value:
         self.name = name
 
     def __add__(self, other: Union["Value", float]) -> "Value":
-        return self._with("Add", "add", other)
+        return self._with("Add", other)
 
     def __mul__(self, other: Union["Value", float]) -> "Value":
-        return self._with("Mul", "mul", other)
+        return self._with("Mul", other)
 
     def __neg__(self) -> "Value":
         return self * -1.0
@@ -112,23 +147,26 @@ class Value:
     def __pow__(self, power: int) -> "Value":
         if power != 2:
             raise UsageError(f"x ** {power!r} is not supported: 2 is the only power", "usage")
-        return self.network.node("square", "Square", [self], {})
+        return self._node("Square", [self], {})
 
     __radd__ = __add__
     __rmul__ = __mul__
 
     def flatten(self, start_dim: int = 1, end_dim: int = -1) -> "Value":
         """As ``torch.flatten``: dimension 0 is the batch."""
-        return self.network.node("flatten", "Flatten", [self], {"start_dim": start_dim, "end_dim": end_dim})
+        return self._node("Flatten", [self], {"start_dim": start_dim, "end_dim": end_dim})
 
     def reshape(self, *shape: int) -> "Value":
         """The numbers under another shape, which has no batch dimension; one size may be -1."""
-        return self.network.node("reshape", "Reshape", [self], {"shape": [int(size) for size in shape]})
+        return self._node("Reshape", [self], {"shape": [int(size) for size in shape]})
 
-    def _with(self, op: str, name: str, other: Union["Value", float]) -> "Value":
+    def _with(self, op: str, other: Union["Value", float]) -> "Value":
         if isinstance(other, Value):
-            return self.network.node(name, op, [self, other], {})
-        return self.network.node(name, op, [self], {"value": _number(other)})
+            return self._node(op, [self, other], {})
+        return self._node(op, [self], {"value": _number(other)})
+
+    def _node(self, op: str, inputs: Sequence["Value"], attributes: Mapping[str, Any]) -> "Value":
+        return self.network.node(self.network.label or op.lower(), op, inputs, attributes)
 
 
 def _json(**lists: Sequence[Mapping[str, Any]]) -> str:

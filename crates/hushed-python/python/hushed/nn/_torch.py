@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from .._errors import UsageError
 from . import _layers
+from ._faults import Faults, needed
 from ._network import Network, Value, array
 
 
@@ -17,7 +18,7 @@ def from_torch(module: Any, sample: Any) -> Network:
 
     Raises :class:`hushed.UsageError` with every call that has no operation, by its name in the module's code.
     """
-    import torch
+    torch = needed("torch")
     from torch.fx.passes.shape_prop import ShapeProp
 
     samples: Tuple[Any, ...] = sample if isinstance(sample, tuple) else (sample,)
@@ -41,14 +42,12 @@ class _Reader:
         self.modules: Dict[str, Any] = dict(traced.named_modules())
         self.written = Network()
         self.values: Dict[Any, Any] = {}
-        self.unsupported: List[str] = []
+        self.faults = Faults("module")
 
     def network(self) -> Network:
         for node in self.traced.graph.nodes:
             self.values[node] = getattr(self, node.op)(node)
-        if self.unsupported:
-            listed = "".join(f"\n  - {entry}" for entry in self.unsupported)
-            raise UsageError(f"the module has parts without an operation (docs/networks.md):{listed}", "usage")
+        self.faults.end()
         self._weights()
         return self.written
 
@@ -59,9 +58,7 @@ class _Reader:
         value: Any = self.traced
         for part in node.target.split("."):
             value = getattr(value, part)
-        constant = self.written.node(node.target, "Constant", [], {"shape": list(value.shape)})
-        self.written.weights[f"{constant.name}.value"] = array(value)
-        return constant
+        return self.written.constant(node.target, value)
 
     def call_module(self, node: Any) -> Any:
         module = self.modules[node.target]
@@ -103,13 +100,14 @@ class _Reader:
                 return call(*arguments[:1]).reshape(*_shape(node))
             return call(*arguments, **node.kwargs)
         except (TypeError, UsageError) as fault:
-            return self._refuse(node, f"{name} ({fault})")
+            return self._refuse(node, name, fault)
 
     def _given(self, arguments: Any) -> List[Any]:
         return [self.values.get(a) if hasattr(a, "op") else a for a in arguments]
 
-    def _refuse(self, node: Any, what: str) -> None:
-        self.unsupported.append(f"{node.name}: {what}")
+    def _refuse(self, node: Any, op: str, why: Any = "") -> None:
+        # A module has the name that the user's code gives it.
+        self.faults.add(node.target if node.op == "call_module" else node.name, op, why)
 
     def _weights(self) -> None:
         """The tensors of the modules that are called."""

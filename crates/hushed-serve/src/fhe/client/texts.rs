@@ -12,7 +12,7 @@ use hushed_fhe::plan::public_plan::{AnswerRows, FhePlan, Lengths, hex};
 use hushed_fhe::run::client::Upload;
 use hushed_model::tokens::Decoder;
 use hushed_model::{
-    Matrix, StepId, TokenIds, Tokenizer, TooLong, cosine, length, likeliest, likeliest_of, nearness, same,
+    Matrix, ProblemType, StepId, TokenIds, Tokenizer, TooLong, cosine, length, likeliest, likeliest_of, nearness, same,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -78,8 +78,8 @@ pub struct Answer {
     pub(super) texts: Option<String>,
     /// Names of the logits, if the model is a classifier.
     pub labels: Option<Vec<String>>,
-    /// Whether one class excludes the others, so that the largest logit names the class.
-    pub exclusive: bool,
+    /// What the logits say of a classifier's classes.
+    pub problem: ProblemType,
     /// Tokens of each text.
     pub tokens: Vec<usize>,
     /// The canary's outcome, if the manifest has a canary.
@@ -393,7 +393,7 @@ pub(super) fn decrypt_with(
         rows: plan.answer,
         texts: request.texts.clone(),
         labels: public.labels().map(<[String]>::to_vec),
-        exclusive: public.config.exclusive,
+        problem: public.config.problem,
         canary,
         decryptions: keys.record().decryptions,
     })

@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hushed_model::ProblemType;
 use hushed_mpc::StepCost;
 use hushed_net::Stats;
 
@@ -44,25 +45,36 @@ pub struct Answered<T> {
 #[derive(Clone, PartialEq)]
 pub struct Class {
     /// The names of the largest logits, largest first: as many as the server's operator opens, at least one, and all if
-    /// the logits are opened.
+    /// the logits are opened. Of classes of which several or none may be right: those above the threshold, or with a
+    /// probability above one half if the logits are opened.
     pub top: Vec<String>,
     /// All logits, in the order of the model's classes, if the server's operator opens them.
     pub logits: Option<Vec<f64>>,
 }
 
 impl Class {
+    /// From the places that were opened.
+    pub(super) fn of_places(places: &[u32], names: &[String]) -> Class {
+        let name = |place: &u32| names.get(*place as usize).cloned().unwrap_or_default();
+        Class { top: places.iter().map(name).collect(), logits: None }
+    }
+
+    /// From all logits.
+    pub(super) fn of_logits(logits: Vec<f64>, names: &[String], problem: ProblemType) -> Class {
+        let least = match problem {
+            ProblemType::MultiLabel => 0.0,
+            _ => f64::NEG_INFINITY,
+        };
+        let places = ProblemType::MultiLabel.answer(&logits, least).into_iter();
+        let top = places.map(|place| names.get(place).cloned().unwrap_or_default()).collect();
+        Class { top, logits: Some(logits) }
+    }
+
     /// The name of the largest logit.
     #[must_use]
     pub fn name(&self) -> &str {
         self.top.first().map_or("", String::as_str)
     }
-}
-
-/// The indices of numbers from the largest down; equal ones stay in their order.
-pub(super) fn by_size(numbers: &[f64]) -> Vec<u32> {
-    let mut pairs: Vec<(u32, &f64)> = (0..).zip(numbers).collect();
-    pairs.sort_by(|a, b| b.1.total_cmp(a.1));
-    pairs.into_iter().map(|(place, _)| place).collect()
 }
 
 impl<T> Answered<T> {

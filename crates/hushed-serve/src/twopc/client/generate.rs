@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hushed_model::{Decoder, Message, Prompt, Task, TokenIds, Tokenizer};
+use hushed_mpc::formats::{is_long, longest};
 use hushed_mpc::{Penalties, Prefix, Terms, TextCache};
 use zeroize::Zeroizing;
 
@@ -125,6 +126,8 @@ impl Client {
             return Err(ServeError::TooManyTexts { texts: options.max_tokens, limit: self.texts_left() });
         }
         let temperature = thousandths(options.temperature)?;
+        // The last token of the answer is not run.
+        let long = is_long(new.rows().total + options.max_tokens - 1);
         let before = match &options.public_prefix {
             Some(text) if drafts > 0 => self.public().prefix(text)?.ids().to_vec(),
             None if self.offer.public_head().is_some() => self.public().head().iter().take(public).copied().collect(),
@@ -144,7 +147,8 @@ impl Client {
             self.need_table()?;
         }
         Ok(Generation {
-            text: TextCache::after(Arc::new(Prefix::of_rows(public)?)),
+            text: TextCache::after(Arc::new(Prefix::of_rows(public)?)).long(long),
+            long,
             decoder: Some(decoder),
             stops: Stops::new(&options.stop),
             new,
@@ -252,7 +256,8 @@ impl Offer {
             return Err(ServeError::Refused(Refusal::NoHead));
         }
         // The last token of the answer is not run.
-        let room = limit.min(most.saturating_sub(rows)).saturating_sub(options.max_tokens - 1);
+        let most = most.min(longest(true)).saturating_sub(rows);
+        let room = limit.min(most).saturating_sub(options.max_tokens - 1);
         let tokens = ids.rows().total;
         if tokens > room {
             return Err(ServeError::NoRoomForAnswer { prompt: tokens, tokens: options.max_tokens, limit });

@@ -65,6 +65,8 @@ pub struct Drafted {
 pub struct Generation<'a> {
     pub(super) client: &'a mut Client,
     pub(super) text: TextCache,
+    /// Whether the text may become so long that its formats are wider.
+    pub(super) long: bool,
     /// Present until the text ends.
     pub(super) decoder: Option<Decoder>,
     pub(super) stops: Stops,
@@ -251,6 +253,7 @@ impl<'a> Generation<'a> {
             temperature: self.temperature,
             seed: self.seed,
             public: if begins { u32::try_from(self.text.public()).unwrap_or(u32::MAX) } else { 0 },
+            long: begins && self.long,
         });
         self.client.ask(&request)?;
         let client = &mut *self.client;

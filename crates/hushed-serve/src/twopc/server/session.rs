@@ -233,9 +233,9 @@ impl Passes<'_> {
         self.pass(texts, tokens, |backend| {
             let input = Input::Lengths(rows, terms);
             match shared.task() {
-                Task::Classify => match shared.answers.top() {
-                    Some(top) => drop(labels(backend, &shared.model, &input, top)?),
-                    None => drop(logits(backend, &shared.model, &input)?),
+                Task::Classify => match shared.answers {
+                    Answers::Logits => drop(logits(backend, &shared.model, &input)?),
+                    answers => drop(labels(backend, &shared.model, &input, answers)?),
                 },
                 Task::Embed | Task::Generate => drop(embeddings(backend, &shared.model, &input, shared.answers)?),
             }

@@ -32,7 +32,7 @@ pub const KEPT_ROWS: usize = 32;
 /// With more rows of X than this, as in a prompt, all of Y is sent in windows for that many.
 const FEW: usize = 8;
 
-/// Room for the noise of a sum of 256 rows of values.
+/// Room for the noise of the other blocks of a sum of values: errors are independent, so those of 64 blocks add 3 bits.
 const SPARE_BITS: u32 = 3;
 
 /// How Y grows.

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use hushed_model::Task;
+use hushed_mpc::formats::longest;
 use hushed_mpc::{Adds, Input, Terms, TextCache, next_tokens, tokens_of_rows};
 
 use super::text::Text;
@@ -62,7 +63,7 @@ impl Passes<'_> {
             false => Err(Refusal::TooManyDrafts { limit: narrow(limit) }),
         });
         // The model's positions are for the public rows too.
-        let (public, positions) = (text.cache.public(), shared.model.public.max_tokens);
+        let (public, positions) = (text.cache.public(), shared.model.public.max_tokens.min(longest(true)));
         let fits = public.saturating_add(text.cache.rows()).saturating_add(rows) <= positions;
         let ours = ours.and(match fits {
             true => Ok(()),
@@ -119,6 +120,6 @@ impl Passes<'_> {
             (false, Some(text), _) => return Ok(text),
             (false, None, _) => return Err(malformed("begins")),
         };
-        Ok(Text { cache, drafts: 0 })
+        Ok(Text { cache: cache.long(next.long), drafts: 0 })
     }
 }

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use hushed_model::{Activation, FeedForward, Linear, NetworkConfig, Norm, StepId};
 
 use super::interpreted::{Computation, interpreted};
-use super::{config, network, test_params};
-use crate::ops::after::After;
-use crate::ops::decoder::rms::root_levels;
-use crate::ops::decoder::sub_norm::SubNorm;
-use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
-use crate::ops::folded::Polynomials;
+use super::{alone, config, network, test_params};
+use crate::ops::after::Form;
+use crate::ops::norm::root_levels;
+use crate::packing::Interleave;
 use crate::run::encrypted::testing::{random, seeded};
 use crate::slots::Slots;
-use crate::{ActivationChoice, Acts, FheError, Interval, NormChoice};
+use crate::tape::causal::norm::RmsNorm;
+use crate::tape::causal::paired::Vectors;
+use crate::tape::causal::sums::{Last, Sums};
+use crate::tape::feed_forward::{FeedForwardBlock, feed_forward};
+use crate::tape::run::Inputs;
+use crate::{ActivationChoice, FheError, Interval, NormChoice};
 
 const AT: StepId = StepId::outside("feed_forward");
 
@@ -30,29 +33,18 @@ impl Computation for Gated {
     fn run<S: Slots>(&self, on: &S, sent: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let refresh = AT.part("refresh");
         on.at(refresh);
-        let x = Acts {
-            columns: on.refresh(refresh, sent, on.top())?,
-            gain: self.gain.clone(),
-            offset: vec![0.0; self.gain.len()],
-        };
-        let polynomials = Polynomials::default();
+        let columns = on.refresh(refresh, sent, on.top())?;
         let inside = self.inside.as_ref();
-        let layer = FeedForwardLayer {
-            at: AT,
-            block: &self.block,
-            choice: &self.choice,
-            sub_norm: inside.map(|(norm, choice)| SubNorm {
-                at: AT.part("sub_norm"),
-                norm,
-                choice,
-                statistics: on.top(),
-            }),
-            after: After::Sum(self.bound),
-            hidden_block: 16,
-            paired: false,
-            polynomials: &polynomials,
-        };
-        let y = feed_forward(on, &x, &layer)?;
+        let norm = inside.map(|(norm, choice)| RmsNorm { at: AT.part("sub_norm"), norm, choice });
+        let texts = (Interleave::new(on.slots(), 1)?, 1);
+        let y = alone(on, texts, Inputs::<S>::from([("x", columns)]), |t, _| {
+            let (node, offset) = (t.input("x", self.gain.len()), vec![0.0; self.gain.len()]);
+            let form = Form::down(&self.block);
+            let down = Last::divided(on, AT.part("down"), &self.block.down, (self.bound, norm.as_ref()), form)?;
+            let sums = Sums::new(t, down, norm);
+            let layer = FeedForwardBlock { at: AT, block: &self.block, choice: &self.choice, hidden: 16 };
+            feed_forward(t, on, (Vectors { node, paired: false }, (&self.gain, &offset)), &layer, sums)
+        })?;
         // Maps, degree 31, gate; the last map is ternary; a norm inside multiplies by a root.
         let products = on.top() - 1 - 5 - 1;
         let limbs = inside.map_or(products, |(_, choice)| products.min(on.top() - root_levels(choice).unwrap()) - 1);

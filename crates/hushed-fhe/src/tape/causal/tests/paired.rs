@@ -3,7 +3,7 @@
 use hushed_model::testing::ternary_config as config;
 use hushed_model::{NetworkConfig, Weigh};
 
-use super::tests::{SLOTS, Subject, sums, test_params};
+use super::{SLOTS, Subject, sums, test_params};
 use crate::Acts;
 use crate::pass::Viewer;
 use crate::plan::placement::Placement;

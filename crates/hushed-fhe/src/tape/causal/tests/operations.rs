@@ -6,16 +6,19 @@ use std::sync::Arc;
 use hushed_model::{Attention, Linear, Norm, NormKind, StepId, Weigh};
 
 use super::interpreted::{Computation, interpreted};
-use super::{ROWS, config, network, test_params};
+use super::{ROWS, alone, config, network, test_params};
 use crate::choices::{ScoresChoice, fits};
-use crate::ops::after::{After, Last};
-use crate::ops::decoder::layer::{CausalLayer, Run};
-use crate::ops::decoder::rms::{STATISTIC, rms_norm, root_levels};
-use crate::ops::levels::scale_of;
+use crate::ops::after::Form;
+use crate::ops::norm::root_levels;
 use crate::packing::Interleave;
 use crate::plan::placement::Placement;
 use crate::run::encrypted::testing::{random, seeded};
 use crate::slots::Slots;
+use crate::tape::Plain;
+use crate::tape::causal::attention::{CausalBlock, weights_alone};
+use crate::tape::causal::norm::rms_norm;
+use crate::tape::causal::sums::{Last, Sums};
+use crate::tape::run::Inputs;
 use crate::{Acts, FheError, Interval, NormChoice, SigmoidChoice};
 
 const D: usize = 16;
@@ -47,14 +50,12 @@ impl Computation for Normed {
         let at = StepId::outside("norm");
         on.at(at);
         let x = Acts::over(sent, D, self.bound).cut(on, self.limbs)?;
-        let y = rms_norm(on, at, x, &self.norm, &self.choice, (on.top(), false))?;
+        let y = rms_norm(on, at, x, &self.norm, &self.choice, on.top())?;
         let gains = self.norm.gain.as_ref().unwrap().iter();
         let gains = gains.map(|&g| f64::from(g) * self.choice.bound);
         assert!(y.gain == gains.collect::<Vec<_>>() && y.offset == [0.0; D]);
         for y in &y.columns {
-            // A refreshed root needs a level for its scale.
-            assert_eq!(on.limbs(y), self.limbs.min(on.top() - 1) - 1);
-            assert!(on.scale(y).matches(on.default_scale()));
+            assert_eq!(on.limbs(y), self.limbs - 1);
         }
         Ok(y.columns)
     }
@@ -81,7 +82,7 @@ fn a_root_mean_square_norm_is_its_formula_and_errs_as_predicted() {
     };
     let expected: Vec<Vec<f64>> = sent.iter().map(normed).collect();
     let choice = NormChoice { scale: 1.0 / (bound * (D as f64).sqrt()), low: 0.02, bound: 4.0, seed: 15, steps: 1 };
-    let low = params.bootstrap_limbs() + STATISTIC;
+    let low = params.bootstrap_limbs() + 2;
     for (limbs, again) in [(params.fresh_limbs(), true), (low, false)] {
         let normed = Normed {
             norm: Norm {
@@ -99,7 +100,8 @@ fn a_root_mean_square_norm_is_its_formula_and_errs_as_predicted() {
         assert_eq!(params.fresh_limbs() - root_levels(&choice).unwrap() < limbs, again);
         let found = interpreted(&params, &normed, &sent, params.fresh_limbs());
         found.assert_as_predicted();
-        assert_eq!(found.exact("norm", "refresh").len(), 1 + usize::from(again));
+        assert_eq!(found.exact("norm", "refresh").len(), 1);
+        assert_eq!(found.exact("norm.root", "refresh").len(), usize::from(again));
         let worst = apart(&found.exact("result", "result"), &expected);
         println!("{limbs} primes: {worst:.1e}");
         assert!(worst < 1e-3, "{worst:e}");
@@ -114,19 +116,9 @@ struct Scores {
 
 impl Computation for Scores {
     fn run<S: Slots>(&self, on: &S, sent: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let layer = CausalLayer {
-            at: StepId::outside("attention"),
-            block: &self.block,
-            choice: &self.choice,
-            real: None,
-            sub_norm: None,
-            after: After::Sum(8.0),
-            layout: Interleave::new(on.slots(), ROWS)?,
-            placement: &Placement::plain(on.top(), ROWS, 8),
-        };
-        let x = Acts::over(sent, D, 1.0);
-        let run = Run::new(on, &x, &layer)?;
-        let raw = x.columns.iter().map(|v| on.drop_to(v, on.top() - 1));
+        let (at, block, choice) = (StepId::outside("attention"), &self.block, &self.choice);
+        let layer = CausalBlock { at, block, choice, sub_norm: None, bound: 8.0, together: 1 };
+        let raw = sent.iter().map(|v| on.drop_to(v, on.top() - 1));
         let raw = raw.collect::<Result<Vec<_>, _>>()?;
         let (queries, keys) = raw.split_at(8);
         let rope = self.block.rope.unwrap();
@@ -135,7 +127,11 @@ impl Computation for Scores {
             paired.push(on.pair(queries[a].clone(), queries[b].clone())?);
             conjugate.push(on.pair_conjugate(keys[a].clone(), keys[b].clone())?);
         }
-        run.scored(1, paired, &run.keys(conjugate)?)
+        let texts = (Interleave::new(on.slots(), ROWS)?, Placement::plain(on.top(), ROWS, 8).scores_baby);
+        alone(on, texts, Inputs::<S>::from([("queries", paired), ("keys", conjugate)]), |t, f| {
+            let both = [t.input("queries", 4), t.input("keys", 4)];
+            weights_alone(t, on, f, &layer, (1, both))
+        })
     }
 }
 
@@ -208,22 +204,26 @@ struct Mapped {
 impl Computation for Mapped {
     fn run<S: Slots>(&self, on: &S, sent: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let at = StepId::outside("output");
-        on.at(at);
         let limbs = on.limbs(&sent[0]) - 1;
-        let after = After::Sum(self.bound);
-        let form = after.form(&self.w, None, true);
-        let last = after.last(on, at, &self.w, limbs, form)?;
-        assert!(matches!(last, Last::Ternary { .. }) && last.levels() == 0);
-        let target = scale_of(last.operands() * on.default_scale().value())?;
-        let products = sent.iter().zip(&self.factors);
-        let z = products.map(|(x, v)| on.mul_vector(x, v, target));
-        let z = z.collect::<Result<Vec<_>, _>>()?;
-        let mut partial = None;
-        for columns in [0..5, 5..D] {
-            let part = last.map().columns(columns.clone());
-            partial = Some(last.add(on, &part, &z[columns], partial)?);
-        }
-        let y = last.finish(on, partial)?;
+        let form = Form::last(&self.w, None, true);
+        assert_eq!(form, Some(Form::Ternary));
+        let last = Last::divided(on, at, &self.w, (self.bound, None), form)?;
+        let texts = (Interleave::new(on.slots(), 1)?, 1);
+        let y = alone(on, texts, Inputs::<S>::from([("x", sent)]), |t, _| {
+            let x = t.input("x", D);
+            t.at(at);
+            let factor = |v: &Vec<f64>| {
+                let v = v.clone();
+                Plain::Numbers(Arc::new(move || v.clone()))
+            };
+            let z = t.mul_vectors(x, self.factors.iter().map(factor).collect());
+            let mut sums = Sums::new(t, last, None);
+            for columns in [0..5, 5..D] {
+                let part = t.cut(z, columns.clone());
+                sums.add(t, columns, part);
+            }
+            sums.finish(t, on)
+        })?;
         for y in &y {
             assert_eq!(on.limbs(y), limbs);
             assert!(on.scale(y).matches(on.default_scale()));

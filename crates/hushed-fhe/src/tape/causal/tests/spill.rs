@@ -4,7 +4,7 @@ use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::NetworkConfig;
 use hushed_model::testing::{ternary_config as config, ternary_network as network};
 
-use super::tests::{SLOTS, Subject, sums, test_params};
+use super::{SLOTS, Subject, sums, test_params};
 use crate::choices::Choices;
 use crate::packing::Interleave;
 use crate::pass::Viewer;
@@ -12,7 +12,7 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::simulate::{Counts, Op, Simulator, Vector};
 use crate::slots::Slots;
-use crate::{Acts, DecoderPass, ForwardPass};
+use crate::{Acts, ForwardPass, Pass};
 
 /// Nothing on disk, then attention, then the feed-forward, then both.
 fn placements(of: &Placement) -> [Placement; 4] {
@@ -138,7 +138,8 @@ fn what_a_batch_of_256_columns_takes() {
             let on = Simulator::new(&params, params.slots()).unwrap().counting();
             let layout = Interleave::new(params.slots(), 128).unwrap();
             let limbs = placement.upload;
-            let mut pass = DecoderPass::new(&on, &program, &choices, placement, layout, 1.0).unwrap();
+            let read = (layout, AnswerRows::Last, None);
+            let mut pass = Pass::last(&on, (&program, &choices), placement, read, 1.0).unwrap();
             let columns = (0..256).map(|_| on.vector(Vec::new(), limbs).unwrap());
             pass.run(columns.collect()).unwrap();
             on.tally().counts()

@@ -3,6 +3,9 @@ mod gated;
 pub(crate) mod interpreted;
 mod opened;
 mod operations;
+mod paired;
+mod softmax;
+mod spill;
 mod steps;
 
 use std::sync::Arc;
@@ -27,7 +30,15 @@ use crate::plan::public_plan::AnswerRows;
 use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Counts, Op, Simulator, Vector, columns_to_last, embedded};
 use crate::slots::Slots;
-use crate::{Acts, DecoderPass, FheError, ForwardPass, KeyDemand};
+use crate::tape::causal::Frames;
+use crate::tape::causal::attention::{CausalBlock, attention};
+use crate::tape::causal::paired::Vectors;
+use crate::tape::layout::Hidden;
+use crate::tape::levels::{Heights, Outputs};
+use crate::tape::record::Recorder;
+use crate::tape::run::{Inputs, computed};
+use crate::tape::{Mark, Node, NodeId, Op as Operation, Texts};
+use crate::{Acts, FheError, ForwardPass, KeyDemand, Pass};
 
 pub(crate) const ROWS: usize = 16;
 pub(crate) const SLOTS: usize = 128;
@@ -40,6 +51,42 @@ fn texts(vocabulary: usize, places: usize) -> Vec<TokenIds> {
         TokenIds::new((0..length).map(id).collect())
     };
     (0..places).map(text).collect()
+}
+
+/// Records a part of a layer and runs it alone, with as many primes as arrive; statistics are refreshed to the top.
+pub(crate) fn alone<S: Slots>(
+    on: &S,
+    (texts, baby): (Interleave, usize),
+    inputs: Inputs<S>,
+    record: impl FnOnce(&mut Recorder, &Frames) -> Result<NodeId, FheError>,
+) -> Result<Vec<S::Value>, FheError> {
+    let mut t = Recorder::new();
+    let texts = Arc::new(Texts::alone(texts, Vec::new())?);
+    let f = Frames::new(&mut t, &texts, (baby, false), inputs.contains_key(Hidden::Tokens.name()));
+    let made = record(&mut t, &f)?;
+    t.output(made);
+    let height = |node: &Node, least: usize| match node.op {
+        Operation::Mark { mark: Mark::Statistic { .. } } => on.top(),
+        _ if node.step.to_string().ends_with("_sum") => on.top(),
+        _ => least,
+    };
+    let place = (Heights::Given(&height), Outputs::AtLeast(on.floor()), Vec::new());
+    computed(on, t.finish(), inputs, place, &mut |_, _| Ok(()))
+}
+
+/// Attention alone, of columns with these gains, and the rows of tokens for a softmax.
+pub(crate) fn attended<S: Slots>(
+    on: &S,
+    texts: (Interleave, usize),
+    (x, real): (Acts<S::Value>, Option<S::Value>),
+    layer: &CausalBlock<'_>,
+) -> Result<Vec<S::Value>, FheError> {
+    let mut inputs = Inputs::<S>::from([("x", x.columns)]);
+    inputs.extend(real.map(|real| (Hidden::Tokens.name(), vec![real])));
+    alone(on, texts, inputs, |t, f| {
+        let node = t.input("x", x.gain.len());
+        attention(t, on, f, (Vectors { node, paired: false }, (&x.gain, &x.offset)), layer)
+    })
 }
 
 /// A viewer that passes sums to `see`.
@@ -141,9 +188,8 @@ impl Subject {
         seen: Viewer<'_, S::Value>,
     ) -> Result<Pooled<S::Value>, FheError> {
         let real = self.softmax().then(|| sent.pop()).flatten();
-        let mut pass = DecoderPass::new(on, &self.program, &self.choices, placement, self.layout, self.bound)?
-            .answering(answer)
-            .masked_by(real)?;
+        let mut pass =
+            Pass::last(on, (&self.program, &self.choices), placement, (self.layout, answer, real), self.bound)?;
         pass.view(seen);
         pass.run(sent)
     }
@@ -297,18 +343,9 @@ fn attention_is_causal_sigmoid_attention_with_these_operations() {
             degree: 31,
             heads: vec![crate::Interval::from([-3.0, 3.0]); heads],
         });
-        let placement = Placement { scores_baby: baby, ..Placement::plain(on.top(), ROWS, 16 / heads) };
-        let layer = super::layer::CausalLayer {
-            at: StepId::outside("attention"),
-            block,
-            choice: &choice,
-            real: None,
-            sub_norm: None,
-            after: crate::ops::after::After::Sum(8.0),
-            layout,
-            placement: &placement,
-        };
-        let found = super::attention::attention(&on, &x, &layer).unwrap();
+        let at = StepId::outside("attention");
+        let layer = CausalBlock { at, block, choice: &choice, sub_norm: None, bound: 8.0, together: 1 };
+        let found = attended(&on, (layout, baby), (x, None), &layer).unwrap();
         let mut worst = 0.0_f64;
         for t in 0..layout.texts() {
             let rows = (0..ROWS).flat_map(|row| {

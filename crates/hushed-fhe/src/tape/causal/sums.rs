@@ -1,0 +1,134 @@
+//! The last map of a block, scalar or ternary, and BitNet's norm of its operands, which is applied after it.
+//!
+//! With v = Σ (κ·z)² + κ²·d·ε over the d columns z that the map W reads, and gains γ,
+//!
+//! ```text
+//! W·(γ∘z)/√(mean z² + ε) / bound = v^{−1/2} · (W∘γ)·z / bound',   bound' = bound/(κ·√d)
+//! ```
+//!
+//! so the root multiplies the results, not the columns: one level, whichever are more. Squares are added up as the
+//! columns come, head by head or block by block; v loses two levels, is refreshed, and its root comes in above the
+//! results. As v ≤ 1, (W∘γ)·z/bound' is within 1. The map stays ternary if all gains are 1.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hushed_lower::LinearMap;
+use hushed_model::{Linear, Matrix, StepId, same};
+
+use super::norm::RmsNorm;
+use crate::error::FheError;
+use crate::ops::after::{Form, keeps_ternary};
+use crate::packing::PackingError;
+use crate::slots::Slots;
+use crate::tape::NodeId;
+use crate::tape::record::Recorder;
+
+/// The last map of a block.
+pub(crate) struct Last {
+    map: Arc<LinearMap>,
+    /// Of weights −b, 0 and b: the results are read as this factor times themselves. Their signs are multiplied, at no
+    /// level.
+    ternary: Option<f64>,
+}
+
+impl Last {
+    /// With everything folded in.
+    pub fn scalar(map: Arc<LinearMap>) -> Last {
+        Last { map, ternary: None }
+    }
+
+    /// `w` without its bias, divided by `bound`, for operands z that `norm` divides by their root mean square.
+    ///
+    /// # Errors
+    /// Layers without numbers; a norm that shifts rows, or of another width.
+    pub fn divided<S: Slots>(
+        on: &S,
+        at: StepId,
+        w: &Linear,
+        (mut bound, norm): (f64, Option<&RmsNorm<'_>>),
+        form: Option<Form>,
+    ) -> Result<Last, FheError> {
+        if let Some(norm) = norm {
+            same(norm.at, "columns", w.inputs, norm.norm.width)?;
+            bound /= norm.choice.scale * (norm.norm.width as f64).sqrt();
+        }
+        let ternary = form == Some(Form::Ternary);
+        let map = on.map(at, || {
+            if on.only_shapes() {
+                let bound = if ternary { bound } else { 1.0 };
+                return Ok(LinearMap { bound, bias: None, ..LinearMap::shape(w.outputs, w.inputs) });
+            }
+            let w = norm.map_or(Cow::Borrowed(w), |norm| gained(norm, w));
+            let map = LinearMap { bias: None, ..LinearMap::of(at, &w)? };
+            if !ternary {
+                return Ok(map.times(1.0 / bound).bounded());
+            }
+            let size = map.weights.iter().fold(0.0_f64, |s, w| s.max(w.abs()));
+            // A layer of zeros. Weights of other sizes are refused when they are added.
+            Ok(LinearMap { bound: if size > 0.0 { size } else { bound }, ..map })
+        })?;
+        let ternary = ternary.then_some(map.bound / bound);
+        Ok(Last { map, ternary })
+    }
+}
+
+/// The layer with the gains of the norm before it.
+fn gained<'w>(norm: &RmsNorm<'_>, w: &'w Linear) -> Cow<'w, Linear> {
+    let (Some(gain), Some(weights), false) = (&norm.norm.gain, &w.weights, keeps_ternary(norm.norm)) else {
+        return Cow::Borrowed(w);
+    };
+    let rows = weights.data().chunks_exact(w.inputs.max(1));
+    let gained = rows.flat_map(|row| row.iter().zip(gain.iter()).map(|(w, g)| w * g));
+    let gained = Matrix::new(w.outputs, w.inputs, gained.collect());
+    Cow::Owned(Linear { weights: gained.map(Arc::new), stored: None, ternary: false, ..w.clone() })
+}
+
+/// The sums of a last map, some of its operands at a time.
+pub(crate) struct Sums<'a> {
+    map: usize,
+    ternary: Option<f64>,
+    norm: Option<RmsNorm<'a>>,
+    partial: Option<NodeId>,
+    squares: Option<NodeId>,
+}
+
+impl<'a> Sums<'a> {
+    pub fn new(t: &mut Recorder, last: Last, norm: Option<RmsNorm<'a>>) -> Sums<'a> {
+        Sums { map: t.map(last.map), ternary: last.ternary, norm, partial: None, squares: None }
+    }
+
+    /// Adds the products of some operands.
+    pub fn add(&mut self, t: &mut Recorder, columns: Range<usize>, x: NodeId) {
+        if self.norm.is_some() {
+            self.squares = Some(t.square_sum(x, self.squares));
+        }
+        self.partial = Some(match self.ternary {
+            None => t.linear_sum(self.map, columns, x, self.partial),
+            Some(_) => t.ternary_sum(self.map, columns, x, self.partial),
+        });
+    }
+
+    /// The results.
+    ///
+    /// # Errors
+    /// No operands; a norm that shifts rows, a range without a fit.
+    pub fn finish<S: Slots>(self, t: &mut Recorder, on: &S) -> Result<NodeId, FheError> {
+        let partial = self.partial.ok_or(PackingError::Mismatch)?;
+        let y = match self.ternary {
+            None => t.finished(partial),
+            Some(factor) => {
+                let y = t.ternary_finished(partial);
+                t.read_as(y, factor)
+            }
+        };
+        let (Some(norm), Some(squares)) = (self.norm, self.squares) else {
+            return Ok(y);
+        };
+        t.at(norm.at);
+        let root = norm.root(t, on, squares, norm.choice.scale)?;
+        let y = t.mul(y, root);
+        Ok(t.within(y, 1.0))
+    }
+}
