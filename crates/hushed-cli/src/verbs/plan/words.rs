@@ -172,7 +172,6 @@ fn ternary(maps: &TernaryMaps) -> String {
         Form::Ternary => "stay ternary, which takes no level",
         Form::NormBefore => "are scalar, a level each, as the norm before is folded in",
         Form::SubNorm => "are scalar, a level each, as the norm inside the block has gains other than 1",
-        Form::NormAfter => "are scalar, a level each, as what the norm after takes is folded in",
         Form::GivenScale => "are scalar, a level each, as their operands have a scale of their own",
         Form::PackedRows => "are scalar, a level each, as packed rows use diagonals",
     };
