@@ -39,11 +39,12 @@ pub fn bootstrap(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let mut rows = Vec::new();
         let (n15, n16) = (CkksParams::n15_boot()?, CkksParams::n16_boot()?);
-        let precise = CkksParams::n16_boot_precise()?;
+        let (precise, fast) = (CkksParams::n16_boot_precise()?, CkksParams::n16_boot_fast()?);
         for (params, slots, forms) in [
             (&n15, None, &[ONE, MANY, TWICE][..]),
             (&n16, None, &[ONE, MANY, TWICE]),
             (&precise, None, &[ONE, MANY, TWICE]),
+            (&fast, None, &[ONE, MANY, TWICE]),
             (&n16, Some(SPARSE), &[ONE, MANY]),
         ] {
             one_set(params, slots, forms, how, &mut rows)?;

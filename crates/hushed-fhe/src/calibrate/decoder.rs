@@ -53,9 +53,9 @@ pub(crate) fn measure<T: Clone + Into<Item>>(
     more: &[T],
 ) -> Result<DecoderSeen, FheError> {
     let mut seen = DecoderSeen::default();
-    let program = &match !has_rms_norms(program) {
-        true => keys_without_constants(program)?,
-        false => program.clone(),
+    let program = &match has_rms_norms(program) {
+        true => program.clone(),
+        false => keys_without_constants(program)?,
     };
     let norms: HashMap<StepId, &Norm> = program.norms().collect();
     let sums: Vec<StepId> =
@@ -203,7 +203,7 @@ impl DecoderSeen {
                 return Ok(None);
             };
             let seen = self.norms.get(&id).ok_or_else(|| unmeasured(id))?;
-            let masked = if !has_rms_norms(program) { margins::REFRESHED } else { margins::MASKED };
+            let masked = if has_rms_norms(program) { margins::MASKED } else { margins::REFRESHED };
             Ok(Some(margins::norm(seen, n.width, 0.0, masked)?))
         };
         for step in program.steps() {

@@ -115,7 +115,7 @@ impl Pieces {
                 let x = operands.last().map(|made| made.vectors()).unwrap_or_default();
                 let sums = match operands.first() {
                     Some(Made::Sums(begun)) => *begun,
-                    _ => self.sum(count, node.limbs),
+                    _ => self.sum(count, node.reads),
                 };
                 self.terms(node, &[x], sums, seconds);
                 return Made::Sums(sums);

@@ -27,7 +27,7 @@ fn rule(node: &Node, first: (usize, usize)) -> Rule {
         Op::DotProduct | Op::Combine { .. } | Op::CombineVectors { .. } | Op::Total => Rule::Sum,
         Op::Row { row } => Rule::Same(Moved::Range(row * first.1..(row + 1) * first.1)),
         Op::Cut { range } => Rule::Same(Moved::Range(range.clone())),
-        Op::Split { .. } | Op::Join | Op::Kept => Rule::Same(Moved::All),
+        Op::Split { .. } | Op::Join => Rule::Same(Moved::All),
         Op::Output => Rule::Output,
         _ => Rule::Own,
     }

@@ -2,6 +2,8 @@
 
 use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_model::testing::{ternary_config, ternary_network};
+use hushed_model::{NetworkConfig, Weigh};
 
 use super::pieces::{Piece, Pieces};
 use super::ranges::{Cuts, WorkRange};
@@ -13,15 +15,23 @@ use crate::plan::tests::{options, small};
 use crate::plan::{assumed_choices, packed_placement, reference};
 
 /// A plan and what its run takes on each of these numbers of machines.
-fn planned(mut options: FheOptions, machines: &[usize], rate: f64) -> (FhePlanReport, Vec<OnMachines>) {
+fn planned(options: FheOptions, machines: &[usize], rate: f64) -> (FhePlanReport, Vec<OnMachines>) {
+    planned_of(&small().program(), options, machines, rate)
+}
+
+fn planned_of(
+    program: &Program,
+    mut options: FheOptions,
+    machines: &[usize],
+    rate: f64,
+) -> (FhePlanReport, Vec<OnMachines>) {
     let params = CkksParams::n16_boot().unwrap();
-    let program = small().program();
-    let choices = assumed_choices(&program, options.rows);
+    let choices = assumed_choices(program, options.rows);
     if options.texts != usize::MAX {
-        options.placement = packed_placement(&program, &choices, &params, &options).unwrap();
+        options.placement = packed_placement(program, &choices, &params, &options).unwrap();
     }
-    let plan = FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), &options).unwrap();
-    let found = on_machines((&program, &choices), &params, &options, &plan, (machines, rate)).unwrap();
+    let plan = FhePlanReport::new(program, &choices, true, &params, &KeySpecs::new(), &options).unwrap();
+    let found = on_machines((program, &choices), &params, &options, &plan, (machines, rate)).unwrap();
     (plan, found)
 }
 

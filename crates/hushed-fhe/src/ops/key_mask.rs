@@ -75,48 +75,6 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         }
     }
 
-    /// The columns of Q and K that add (1 + c)·R_j to their product; none with public lengths. They take the primes of
-    /// `k` and the scales of `q` and `k`.
-    ///
-    /// # Errors
-    /// If the encrypted rows have no level above `k`.
-    pub fn columns<S: Slots<Value = V>>(&self, on: &S, q: &V, k: &V, c: f64) -> Result<Option<(V, V)>, FheError> {
-        let Self::Private { real, .. } = self else {
-            return Ok(None);
-        };
-        let limbs = on.limbs(k);
-        let constant = on.add_constant(zero(on, limbs, on.scale(q))?, 1.0 + c)?;
-        let rows = multiple(on, real, limbs, 1.0, on.scale(k))?;
-        Ok(Some((constant, on.within(rows, 1.0))))
-    }
-
-    /// Computes diagonal `j` of t from diagonal `j` of the product of Q and K with [`KeyMask::columns`] appended.
-    ///
-    /// # Errors
-    /// Only the engine's.
-    pub fn argument<S: Slots<Value = V>>(&self, on: &S, j: usize, diagonal: V, c: f64) -> Result<V, FheError> {
-        let t = match self {
-            Self::Private { .. } => on.add_constant(diagonal, -1.0)?,
-            Self::Public { layout, lengths } => {
-                let m = layout.rows();
-                let key = |text: usize, row: usize| match (row + j) % m {
-                    key if key < lengths[text] => c,
-                    _ => -1.0,
-                };
-                let shift = on.plain(|| {
-                    let mut shift = layout.vector(lengths.len(), key);
-                    // Places without a text.
-                    for block in shift.chunks_exact_mut(layout.texts()) {
-                        block[lengths.len().min(layout.texts())..].fill(-1.0);
-                    }
-                    shift
-                });
-                on.add_vector(diagonal, &shift)?
-            }
-        };
-        Ok(on.within(t, 1.0))
-    }
-
     /// `sum` − n·`each`: a head's first sum without padding. Places without a text get 1 if lengths are public.
     ///
     /// # Errors
@@ -222,10 +180,4 @@ fn multiple<S: Slots>(on: &S, x: &S::Value, limbs: usize, factor: f64, target: S
     let mut sum = on.sum(from, wide)?;
     on.add_multiple(&mut sum, x, factor)?;
     on.finish(sum)
-}
-
-/// Zeros with `limbs` primes at `scale`.
-fn zero<S: Slots>(on: &S, limbs: usize, scale: Scale) -> Result<S::Value, FheError> {
-    let from = crate::ops::levels::above(on, limbs)?;
-    on.finish(on.sum(from, scale_of(scale.value() * divisor(on, from)?)?)?)
 }

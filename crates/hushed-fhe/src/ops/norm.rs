@@ -33,14 +33,6 @@ use crate::ops::activation;
 use crate::ops::levels::{divisor, scale_of};
 use crate::slots::Slots;
 
-/// The scale of centred columns with `limbs` primes, which puts their squares at [`Slots::default_scale`].
-///
-/// # Errors
-/// [`FheError::Poly`] if they have no level.
-pub fn centred_scale<S: Slots>(on: &S, limbs: usize) -> Result<Scale, FheError> {
-    scale_of((on.default_scale().value() * divisor(on, limbs)?).sqrt())
-}
-
 /// Refuses a norm without means.
 pub(crate) fn has_means(at: StepId, norm: &Norm) -> Result<(), FheError> {
     match norm.kind {

@@ -183,7 +183,7 @@ fn caps<S: Slots>(
                 if wanted > on.top() {
                     return Err(too_few(on, node, wanted - on.top()));
                 }
-                // As in those runs, whatever arrives.
+                // Where heights are given, a statistic is always refreshed, and the primes that arrive do not count.
                 let statistic = matches!(node.op, Op::Mark { mark: Mark::Statistic { .. } });
                 let always = statistic && matches!(limits.heights, Heights::Given(_));
                 if always || arrives < wanted {

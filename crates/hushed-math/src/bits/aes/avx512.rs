@@ -4,6 +4,7 @@ use super::register::Quad;
 use super::shared::Rounds;
 use super::wide::permute;
 use core::arch::x86_64::*;
+use zeroize::Zeroize;
 
 /// A counter: its low and its high word, between which nothing is carried.
 type Counter = [u64; 2];
@@ -20,6 +21,8 @@ pub(super) fn counter<const N: usize>(rounds: &Rounds, start: Counter, step: Cou
             let mut padded = [[0_u64; 8]; N];
             store_words(&s, &mut padded);
             chunk.copy_from_slice(&padded.as_flattened()[..chunk.len()]);
+            // The rest of a key stream.
+            padded.zeroize();
         }
     }
 }
