@@ -5,7 +5,7 @@
 //! | 0 | 4 | magic `HSHD` |
 //! | 4 | 1 | version of this format |
 //! | 5 | 1 | class: 0 step, 1 heartbeat, 2 abort |
-//! | 6 | 2 | kind of a step, code of an abort, otherwise 0 |
+//! | 6 | 2 | kind of a step, with bit 15 for a step of a branch; code of an abort; otherwise 0 |
 //! | 8 | 4 | number of the step in its direction, otherwise 0 |
 //! | 12 | 8 | payload bytes, at most [`MAX_PAYLOAD`]; nonzero only for a step |
 //!

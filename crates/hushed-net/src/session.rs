@@ -265,6 +265,12 @@ impl Session {
         })
     }
 
+    /// Says that this session, which is one of two, has done its part: it takes no more before the two are joined, and
+    /// a frame for it is a fault.
+    pub fn done(&mut self) {
+        self.channel.note(Noted::Done);
+    }
+
     /// Ends the branch too, because this session's part has failed.
     pub fn abandon_branch(&mut self) {
         if let Some((shared, _)) = &self.divided {
@@ -281,7 +287,9 @@ impl Session {
     }
 
     fn send_step(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), NetError> {
-        debug_assert!(!kind.is_of_branch(), "a kind that marks a branch");
+        if kind.is_of_branch() {
+            return Err(NetError::Divided);
+        }
         let length = payload.len() as u64;
         if length > MAX_PAYLOAD {
             return Err(NetError::PayloadTooLong { length, limit: MAX_PAYLOAD });

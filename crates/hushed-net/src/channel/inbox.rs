@@ -104,6 +104,9 @@ impl Inbox {
         let give_up = Instant::now() + within;
         let mut state = self.state.lock();
         loop {
+            if state.limits.expired() {
+                return Err(state.limits.late());
+            }
             // A frame too long to be read ahead has arrived too.
             let next = state.frames.front().map(Frame::header).or(state.paused);
             if next.is_some() {

@@ -89,6 +89,8 @@ pub enum Noted<'a> {
         /// The payload.
         payload: &'a [u8],
     },
+    /// It has done its part of a protocol beside its branch, or is a branch that has.
+    Done,
     /// It has begun a branch.
     Divided,
     /// It has joined the branch.

@@ -3,7 +3,8 @@
 //! The frames of the second one, the branch, have [`Kind::BRANCH`] set in their kinds. Whichever thread waits takes the
 //! next frame off the channel, and if it is the other's, hands it over. A frame for a thread that does not wait is
 //! taken only while what waits for that thread takes no more than [`ROOM`]; else it stays in the channel until its
-//! thread says how long it may be. So memory is bounded as it is for one session.
+//! thread says how long it may be. So memory is bounded: by that of one session, and [`ROOM`]. A frame for a thread
+//! that has done its part is a fault, whatever comes after it.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::VecDeque;
@@ -60,6 +61,8 @@ struct Lane {
     bytes: u64,
     /// Its session waits for a frame of up to this many payload bytes.
     wanted: Option<u64>,
+    /// Its session has done its part.
+    done: bool,
 }
 
 impl Lane {
@@ -80,9 +83,16 @@ impl Lane {
     }
 
     /// The most payload bytes of the next frame for it, if one may be taken now.
-    fn admits(&self, length: u64) -> Option<u64> {
+    ///
+    /// # Errors
+    /// [`PeerFault::Unasked`] if its session takes no more. An honest peer sends such a frame only after it has joined
+    /// its branch, and before that everything that the other session here waits for.
+    fn admits(&self, length: u64) -> Result<Option<u64>, NetError> {
+        if self.done {
+            return Err(PeerFault::Unasked.into());
+        }
         let room = self.bytes.saturating_add(cost(length)) <= ROOM;
-        self.waits().or(room.then_some(length))
+        Ok(self.waits().or(room.then_some(length)))
     }
 }
 
@@ -167,14 +177,16 @@ impl Shared {
             None => self.channel.arrived(LOOK),
         };
         let mut state = self.state.lock();
-        let limit = match &header {
-            Ok(Some(Header::Step { kind, length, .. })) => state.of(Stream::of(*kind)).admits(*length),
-            Ok(_) => both.map(|(main, branch)| main.max(branch)),
-            Err(_) => None,
-        };
-        match (header, limit) {
-            (Err(why), _) => state = self.ended(state, why),
-            (Ok(_), Some(limit)) => {
+        let next = header.and_then(|header| {
+            let limit = match &header {
+                Some(Header::Step { kind, length, .. }) => state.of(Stream::of(*kind)).admits(*length)?,
+                _ => both.map(|(main, branch)| main.max(branch)),
+            };
+            Ok((header, limit))
+        });
+        match next {
+            Err(why) => state = self.ended(state, why),
+            Ok((_, Some(limit))) => {
                 drop(state);
                 let taken = self.channel.recv(limit);
                 state = self.state.lock();
@@ -188,8 +200,8 @@ impl Shared {
                 }
             }
             // It is for the other session, which has to ask for it first.
-            (Ok(Some(_)), None) => state = self.state.wait(state, LOOK),
-            (Ok(None), None) => {}
+            Ok((Some(_), None)) => state = self.state.wait(state, LOOK),
+            Ok((None, None)) => {}
         }
         state.reading = false;
         self.state.notify_all();
@@ -269,6 +281,11 @@ impl Channel for Part {
     }
 
     fn note(&self, what: Noted<'_>) {
+        if matches!(what, Noted::Done) {
+            self.shared.state.lock().of(self.stream).done = true;
+            self.shared.state.notify_all();
+            return;
+        }
         self.shared.channel.note(match (self.stream, what) {
             (Stream::Branch, Noted::Received { kind, payload }) => {
                 Noted::Received { kind: Kind(kind.0 | Kind::BRANCH), payload }

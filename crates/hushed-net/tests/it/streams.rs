@@ -18,9 +18,12 @@ fn beside<A: Send, B: Send>(
     let (a, (b, side)) = thread::scope(|scope| {
         let side = scope.spawn(move || {
             let b = branch(&mut side);
+            side.done();
             (b, side)
         });
-        (main(s), side.join().unwrap())
+        let a = main(s);
+        s.done();
+        (a, side.join().unwrap())
     });
     s.join(side)?;
     Ok((a, b))
@@ -179,6 +182,31 @@ fn what_nobody_asked_for_is_a_fault() {
     };
     let (left, ()) = common::both(common::memory(), client, server);
     assert_eq!(left, Err(PeerFault::Unasked.into()));
+}
+
+/// The reader stands at a frame that nobody will take: the part that waits ends, whether or not the peer goes on.
+#[test]
+fn a_long_frame_for_a_part_that_is_done_ends_the_other() {
+    const LONG: usize = 70 << 20;
+    for branch_waits in [false, true] {
+        let client = move |mut s: Session| {
+            let wait = |s: &mut Session| s.recv(K, Expect::Exactly(1)).map(drop);
+            let nothing = |_: &mut Session| Ok(());
+            match branch_waits {
+                true => beside(&mut s, nothing, wait).map(drop),
+                false => beside(&mut s, wait, nothing).map(drop),
+            }
+        };
+        let server = move |mut s: Session| {
+            let mut side = s.branch().unwrap();
+            let to = if branch_waits { &mut s } else { &mut side };
+            to.send_vec(K, vec![5; LONG]).ok();
+            // Keeps the connection open.
+            side.recv(K, Expect::AtMost(1)).unwrap_err();
+        };
+        let (left, ()) = common::both(common::tcp(), client, server);
+        assert_eq!(left, Err(PeerFault::Unasked.into()), "{branch_waits}");
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 
+use hushed_net::NetError;
+
 use super::Ctx;
 use crate::cost::Cost;
 use crate::error::{TwopcError, expect_len};
@@ -79,18 +81,24 @@ pub fn beside<T: AsMut<Ctx>, A, B: Send, E: From<TwopcError>>(
     let cost = cost(&link.undivided());
     if !link.divides(&cost) {
         let first = first(on)?;
-        return Ok((first, second(on.as_mut())?));
+        let opened = on.as_mut().opened_bits();
+        let second = second(on.as_mut())?;
+        debug_assert_eq!(opened, on.as_mut().opened_bits(), "a second part opens nothing");
+        return Ok((first, second));
     }
     on.as_mut().check_process()?;
     let mut side = on.as_mut().second(&cost)?;
     on.as_mut().link = link.undivided();
     let failed = OnceLock::new();
-    let (a, b) = std::thread::scope(|scope| {
+    let parts = std::thread::scope(|scope| {
         let failed = &failed;
-        let second = scope.spawn(move || {
+        let second = std::thread::Builder::new().spawn_scoped(scope, move || {
             let result = second(&mut side);
             match result.and_then(|b| expect_len("a part beside another", "OTs left", side.ot.left(), 0).map(|()| b)) {
-                Ok(b) => Ok((b, side)),
+                Ok(b) => {
+                    side.session.done();
+                    Ok((b, side))
+                }
                 Err(why) => {
                     // Before its session is dropped, which ends the first part.
                     _ = failed.set(Part::Second);
@@ -99,15 +107,20 @@ pub fn beside<T: AsMut<Ctx>, A, B: Send, E: From<TwopcError>>(
                 }
             }
         });
+        // Without a thread, the branch is gone, and so is the session.
+        let second = second.map_err(|why| NetError::Io { operation: "start a thread", kind: why.kind() })?;
         let a = catch_unwind(AssertUnwindSafe(|| first(on)));
-        if !matches!(a, Ok(Ok(_))) {
+        if matches!(a, Ok(Ok(_))) {
+            on.as_mut().session.done();
+        } else {
             _ = failed.set(Part::First);
             on.as_mut().session.abandon_branch();
         }
-        (a, second.join())
+        Ok::<_, NetError>((a, second.join()))
     });
     let ctx = on.as_mut();
     ctx.link = link;
+    let (a, b) = parts.map_err(TwopcError::from)?;
     match (a, b) {
         (Err(panic), _) | (_, Err(panic)) => resume_unwind(panic),
         (Ok(Ok(a)), Ok(Ok((b, side)))) => {
@@ -133,7 +146,7 @@ mod tests {
         assert_cost, reveal, reveal_bits, run_after, run_pair, run_pair_over_ferret, share, values, vanishing_pair,
     };
     use hushed_math::rng::SecretRng;
-    use hushed_net::{NetError, Party};
+    use hushed_net::Party;
 
     const RING: Ring = Ring::new(20);
     const N: usize = 300;

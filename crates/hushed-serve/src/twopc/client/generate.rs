@@ -126,8 +126,9 @@ impl Client {
             return Err(ServeError::TooManyTexts { texts: options.max_tokens, limit: self.texts_left() });
         }
         let temperature = thousandths(options.temperature)?;
-        // The last token of the answer is not run.
-        let long = is_long(new.rows().total + options.max_tokens - 1);
+        // The last token of the answer is not run, and the server ends a text at its own limit.
+        let rows = new.rows().total + options.max_tokens - 1;
+        let long = is_long(rows.min(self.offer.welcome.max_tokens as usize));
         let before = match &options.public_prefix {
             Some(text) if drafts > 0 => self.public().prefix(text)?.ids().to_vec(),
             None if self.offer.public_head().is_some() => self.public().head().iter().take(public).copied().collect(),

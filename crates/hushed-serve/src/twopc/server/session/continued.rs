@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use hushed_model::Task;
-use hushed_mpc::formats::longest;
+use hushed_mpc::formats::{is_long, longest};
 use hushed_mpc::{Adds, Input, Terms, TextCache, next_tokens, tokens_of_rows};
 
 use super::text::Text;
@@ -120,6 +120,10 @@ impl Passes<'_> {
             (false, Some(text), _) => return Ok(text),
             (false, None, _) => return Err(malformed("begins")),
         };
+        // Wider formats than the operator's longest text needs are more memory than was planned.
+        if next.long && !is_long(self.shared.max_tokens) {
+            return Err(malformed("long"));
+        }
         Ok(Text { cache: cache.long(next.long), drafts: 0 })
     }
 }
