@@ -87,7 +87,8 @@ fn a_calibration_reports_the_accuracy_it_reaches() {
         assert!(furthest(&all, &exact) > 1e-9, "polynomials are not exact");
         // The same alone or in a batch, and the same errors for the same seed.
         let alone: Vec<Vec<f64>> = embed(&texts[..1]).into_iter().flatten().collect();
-        assert!(seed.is_some() || furthest(&alone, &all[..1]) < 1e-8);
+        // Of other bounds, and so with weights that are rounded otherwise.
+        assert!(seed.is_some() || furthest(&alone, &all[..1]) < 1e-6);
         assert_eq!(embed(&texts), found);
     }
 }

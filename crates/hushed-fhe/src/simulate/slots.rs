@@ -327,8 +327,10 @@ impl Slots for Simulator {
             sums.imaginary = Some(sums.rows.iter().map(|row| vec![0.0; row.len()]).collect());
         }
         if !self.counting {
-            // To the multiples that weights of so many digits are.
-            let step = factor / GemmWeights::common_factor(map.bound, factor, GemmWeights::usual_digits(&self.params));
+            // To the multiples that weights of so many digits are; with exact functions, to what a scale can hold.
+            let digits = GemmWeights::usual_digits(&self.params);
+            let coarser = GemmWeights::common_factor(map.bound, factor, digits);
+            let step = if self.watch.is_some() { factor } else { factor / coarser };
             let weights: Vec<f64> = map.weights.iter().map(|&w| rounded(w, step)).collect();
             let views: Vec<&[f64]> = x.iter().map(|x| x.slots.as_slice()).collect();
             linear::accumulate(&mut sums.rows, &weights, &views);

@@ -16,7 +16,8 @@ const MOST: usize = 4 * REGS;
 macro_rules! compiled {
     ($name:ident, $register:ty, $features:literal) => {
         pub(super) mod $name {
-            use super::{Block, Four, GROUP, LevelSums, Rounds, Tweaks};
+            use crate::bits::Block;
+            use crate::bits::aes::shared::{Four, GROUP, LevelSums, Rounds, Tweaks};
 
             #[target_feature(enable = $features)]
             pub(in super::super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
