@@ -142,7 +142,8 @@ fn gated(activation: Activation, inside: bool) {
     println!("{activation:?}, a norm inside {inside}: {worst:.1e}");
     // The second derivative of squared ReLU jumps, so a polynomial is farther from it; and short rows grow in a norm.
     let tolerance = match activation {
-        Activation::Silu => 1e-8,
+        // Weights have 24 bits.
+        Activation::Silu => 1e-6,
         _ if inside => 3e-2,
         _ => 3e-3,
     };
