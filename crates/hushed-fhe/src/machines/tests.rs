@@ -70,6 +70,19 @@ fn runs_without_a_tape_are_refused() {
     assert!(Pieces::new(&tapes, &Default::default(), &params, &reference(1)).is_none());
 }
 
+/// Of a decoder in a batch, with either attention, ternary maps and norms inside the blocks.
+#[test]
+fn a_batch_of_a_decoder_takes_what_the_plan_says() {
+    for weigh in [Weigh::Sigmoid { bias: -2.0 }, Weigh::Softmax] {
+        let config = NetworkConfig { layers: 1, positions: 16, weigh, ..ternary_config(4, 4) };
+        let program = ternary_network(&config, 1).program_of_all_rows();
+        let (plan, found) = planned_of(&program, options(Lengths::Private), &[1, 4], 1.25e9);
+        let (one, four) = (&found[0], &found[1]);
+        assert!((one.seconds / plan.work.seconds - 1.0).abs() < 1e-9, "{} {}", one.seconds, plan.work.seconds);
+        assert!(four.used > 1 && four.seconds < one.seconds, "{four:?}");
+    }
+}
+
 fn piece(seconds: f64, reads: &[u32], makes: std::ops::Range<u32>) -> Piece {
     Piece { seconds, reads: reads.to_vec(), limbs: 4, finishes: None, adds: None, makes }
 }

@@ -23,14 +23,12 @@
 //! there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one outside the range. A
 //! calibration leaves a margin for that. Masked rows do no harm, whatever they hold at the refresh.
 
-use hushed_ckks::Scale;
 use hushed_ckks::poly::{InverseSqrt, Weight};
 use hushed_model::{Norm, NormKind, StepId, here, same};
 
 use crate::choices::{ChoicesError, NormChoice, fits, shapes};
 use crate::error::FheError;
 use crate::ops::activation;
-use crate::ops::levels::{divisor, scale_of};
 use crate::slots::Slots;
 
 /// Refuses a norm without means.

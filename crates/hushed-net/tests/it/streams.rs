@@ -191,10 +191,9 @@ fn a_long_frame_for_a_part_that_is_done_ends_the_other() {
     for branch_waits in [false, true] {
         let client = move |mut s: Session| {
             let wait = |s: &mut Session| s.recv(K, Expect::Exactly(1)).map(drop);
-            let nothing = |_: &mut Session| Ok(());
             match branch_waits {
-                true => beside(&mut s, nothing, wait).map(drop),
-                false => beside(&mut s, wait, nothing).map(drop),
+                true => beside(&mut s, |_| (), wait).map(drop),
+                false => beside(&mut s, wait, |_| ()).map(drop),
             }
         };
         let server = move |mut s: Session| {
