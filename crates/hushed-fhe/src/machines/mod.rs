@@ -2,10 +2,10 @@
 //! machine that ends it first, with the seconds of the plan's prices and a stated bandwidth.
 //!
 //! No run uses several machines yet. What is assumed of one that does: every machine has the keys, the model and the
-//! request; a wide node, if it is no product of matrices, is computed in tiles of eight vectors; sums of terms are kept where the
-//! terms are made and added at the end, which gives the same bytes; a vector that is needed elsewhere is sent with as
-//! many primes as are read there. Not counted: the time of serialising, of messages without vectors, and of reading
-//! keys.
+//! request; a wide node, if it is no product of matrices, is computed in tiles of eight vectors; sums of terms are kept
+//! where the terms are made and added at the end, which gives the same bytes; a vector that is needed elsewhere is sent
+//! with as many primes as are read there. Not counted: the time of serialising, of messages without vectors, and of
+//! reading keys.
 
 mod pieces;
 mod ranges;

@@ -1,7 +1,7 @@
 //! AES on registers of several blocks, eight of them in flight: VAES on 512 bits, or on 256 where there is no AVX-512.
 //! One text for both; [`quads`] and [`pairs`] are its two compilations.
 
-use super::register::{Pair, Quad, Register};
+use super::register::Register;
 use super::shared::{Four, GROUP, LevelSums, Rounds, Tweaks, key};
 use crate::bits::Block;
 
@@ -20,19 +20,19 @@ macro_rules! compiled {
             use crate::bits::aes::shared::{Four, GROUP, LevelSums, Rounds, Tweaks};
 
             #[target_feature(enable = $features)]
-            pub(in super::super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
+            pub(in crate::bits::aes) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
                 // SAFETY: the register's instruction sets are enabled here, as in all that follow.
-                unsafe { super::encrypt::<$register>(rounds, blocks) }
+                unsafe { crate::bits::aes::wide::encrypt::<$register>(rounds, blocks) }
             }
 
             #[target_feature(enable = $features)]
-            pub(in super::super) fn expand_many(keys: &[Block], out: &mut [Four]) {
+            pub(in crate::bits::aes) fn expand_many(keys: &[Block], out: &mut [Four]) {
                 // SAFETY: as above.
-                unsafe { super::expand_many::<$register>(keys, out) }
+                unsafe { crate::bits::aes::wide::expand_many::<$register>(keys, out) }
             }
 
             #[target_feature(enable = $features)]
-            pub(in super::super) fn hash_groups<const N: usize>(
+            pub(in crate::bits::aes) fn hash_groups<const N: usize>(
                 keys: &[Four],
                 from: usize,
                 tweaks: Tweaks,
@@ -41,17 +41,17 @@ macro_rules! compiled {
                 y: [&mut [[Block; GROUP]]; N],
             ) {
                 // SAFETY: as above.
-                unsafe { super::hash_groups::<$register, N>(keys, from, tweaks, offsets, x, y) }
+                unsafe { crate::bits::aes::wide::hash_groups::<$register, N>(keys, from, tweaks, offsets, x, y) }
             }
 
             #[target_feature(enable = $features)]
-            pub(in super::super) fn hash_each_alone(keys: &[Four], first: u64, x: &[Block], y: &mut [Block]) {
+            pub(in crate::bits::aes) fn hash_each_alone(keys: &[Four], first: u64, x: &[Block], y: &mut [Block]) {
                 // SAFETY: as above.
-                unsafe { super::hash_each_alone::<$register>(keys, first, x, y) }
+                unsafe { crate::bits::aes::wide::hash_each_alone::<$register>(keys, first, x, y) }
             }
 
             #[target_feature(enable = $features)]
-            pub(in super::super) fn half_tree_level(
+            pub(in crate::bits::aes) fn half_tree_level(
                 keys: &[Four],
                 g: usize,
                 nodes: &mut [Block],
@@ -59,14 +59,14 @@ macro_rules! compiled {
                 fix: Block,
             ) -> LevelSums {
                 // SAFETY: as above.
-                unsafe { super::half_tree_level::<$register>(keys, g, nodes, fix_at, fix) }
+                unsafe { crate::bits::aes::wide::half_tree_level::<$register>(keys, g, nodes, fix_at, fix) }
             }
         }
     };
 }
 
-compiled!(pairs, super::Pair, "avx2,aes,vaes");
-compiled!(quads, super::Quad, "avx512f,avx512bw,aes,vaes");
+compiled!(pairs, crate::bits::aes::register::Pair, "avx2,aes,vaes");
+compiled!(quads, crate::bits::aes::register::Quad, "avx512f,avx512bw,aes,vaes");
 
 /// `N` registers from the front of `blocks`.
 ///
