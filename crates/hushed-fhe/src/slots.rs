@@ -313,6 +313,12 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         partial: Option<Self::Partial>,
     ) -> Result<Self::Partial, FheError>;
 
+    /// The sum of two partial sums of the same map.
+    ///
+    /// # Errors
+    /// If they differ in rows, primes or scales.
+    fn linear_join(&self, a: Self::Partial, b: Self::Partial) -> Result<Self::Partial, FheError>;
+
     /// The results, one level below the operands.
     ///
     /// # Errors

@@ -165,7 +165,7 @@ pub(crate) enum Mark {
 }
 
 /// What operations name: by number, so that a tape can be compared and hashed without the model's weights.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Constants {
     /// Maps with everything folded in.
     pub maps: Vec<Arc<LinearMap>>,

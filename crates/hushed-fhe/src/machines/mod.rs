@@ -7,6 +7,8 @@
 //! with as many primes as are read there. Not counted: the time of serialising, of messages without vectors, and of
 //! reading keys.
 
+#[cfg(test)]
+pub(crate) mod part;
 mod pieces;
 mod ranges;
 pub(crate) mod rules;

@@ -404,6 +404,16 @@ impl Slots for Encrypted {
         Ok(EncryptedPartial(outputs))
     }
 
+    fn linear_join(&self, mut a: EncryptedPartial, b: EncryptedPartial) -> Result<EncryptedPartial, FheError> {
+        if a.0.len() != b.0.len() {
+            return Err(crate::packing::PackingError::Mismatch.into());
+        }
+        for (a, b) in a.0.iter_mut().zip(&b.0) {
+            self.evaluator.add_assign(a, b)?;
+        }
+        Ok(a)
+    }
+
     fn linear_finish(&self, partial: EncryptedPartial) -> Result<Vec<Ciphertext>, FheError> {
         // One at a time: a rescale is parallel in itself, and its input is released.
         let rescaled = partial.0.into_iter().map(|ct| self.evaluator.rescale(&ct));

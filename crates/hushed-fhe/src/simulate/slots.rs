@@ -344,6 +344,25 @@ impl Slots for Simulator {
         Ok(sums)
     }
 
+    fn linear_join(&self, mut a: Partial, b: Partial) -> Result<Partial, FheError> {
+        check_scales(a.from, b.from)?;
+        check_scales(a.target, b.target)?;
+        if a.limbs != b.limbs || a.rows.len() != b.rows.len() {
+            return Err(PackingError::Mismatch.into());
+        }
+        let add = |to: &mut Vec<Vec<f64>>, from: &[Vec<f64>]| {
+            to.iter_mut().flatten().zip(from.iter().flatten()).for_each(|(to, from)| *to += from);
+        };
+        add(&mut a.rows, &b.rows);
+        match (&mut a.imaginary, b.imaginary) {
+            (Some(to), Some(from)) => add(to, &from),
+            (to @ None, from) => *to = from,
+            (Some(_), None) => {}
+        }
+        a.id = mix(a.id, b.id);
+        Ok(a)
+    }
+
     fn linear_finish(&self, partial: Partial) -> Result<Vec<Vector>, FheError> {
         let (limbs, wide, id) = (partial.limbs, partial.wide, partial.id);
         let imaginary: Vec<Imaginary> = match partial.imaginary {

@@ -41,36 +41,38 @@ impl<S: Slots> Work<'_, S> {
                 block(vec![on.linear_at(&map.rows(rows.clone()), &x[0], (reads, chosen()?))?])
             }
             Op::LinearSum { map, columns, first } => {
-                let x = self.take(values, i, usize::from(!first))?;
+                let begun = self.begun(values, i)?;
+                let x = self.take(values, i, node.inputs.len() - 1)?;
                 let whole = &constants.maps[*map];
                 let mut part = whole.columns(columns.clone());
-                let mut sums = None;
                 if *first {
                     part.bias.clone_from(&whole.bias);
-                } else {
-                    match values.remove(&node.inputs[0]) {
-                        Some(Held::Sums(begun)) => sums = Some(begun),
-                        _ => return Err(PackingError::Mismatch.into()),
-                    }
                 }
+                let sums = match begun {
+                    Some(Held::Sums(begun)) => Some(begun),
+                    None => None,
+                    _ => return Err(PackingError::Mismatch.into()),
+                };
                 Ok(Held::Sums(on.linear_add_at(&part, &x[0], (reads, chosen()?), sums)?))
             }
-            Op::TernarySum { map, columns, first } => {
-                let x = self.take(values, i, usize::from(!first))?;
+            Op::TernarySum { map, columns, .. } => {
+                let begun = self.begun(values, i)?;
+                let x = self.take(values, i, node.inputs.len() - 1)?;
                 let x = self.lowered(x, reads)?;
-                let sums = match if *first { None } else { values.remove(&node.inputs[0]) } {
+                let sums = match begun {
                     Some(Held::Sums(begun)) => Some(begun),
-                    None if *first => None,
+                    None => None,
                     _ => return Err(PackingError::Mismatch.into()),
                 };
                 Ok(Held::Sums(on.ternary_add(&constants.maps[*map].columns(columns.clone()), &x[0], sums)?))
             }
-            Op::SquareSum { first } => {
-                let x = self.take(values, i, usize::from(!first))?;
+            Op::SquareSum { .. } => {
+                let begun = self.begun(values, i)?;
+                let x = self.take(values, i, node.inputs.len() - 1)?;
                 let scale = x[0].first().map(|v| on.scale(v)).ok_or(PackingError::Mismatch)?;
-                let mut sum = match if *first { None } else { values.remove(&node.inputs[0]) } {
+                let mut sum = match begun {
                     Some(Held::Squares(begun)) => begun,
-                    None if *first => on.sum(reads, scale.times(scale))?,
+                    None => on.sum(reads, scale.times(scale))?,
                     _ => return Err(PackingError::Mismatch.into()),
                 };
                 for v in &x[0] {
@@ -78,15 +80,22 @@ impl<S: Slots> Work<'_, S> {
                 }
                 Ok(Held::Squares(sum))
             }
-            Op::Finished => match values.remove(&node.inputs[0]) {
-                Some(Held::Sums(sums)) => block(vec![on.linear_finish(sums)?]),
-                Some(Held::Squares(sum)) => block(vec![vec![on.finish(sum)?]]),
-                _ => Err(PackingError::Mismatch.into()),
-            },
-            Op::TernaryFinished => match values.remove(&node.inputs[0]) {
-                Some(Held::Sums(sums)) => block(vec![on.ternary_finish(sums)?]),
-                _ => Err(PackingError::Mismatch.into()),
-            },
+            Op::Finished | Op::TernaryFinished => {
+                let mut all = None;
+                for id in &node.inputs {
+                    all = Some(match (all, values.remove(id)) {
+                        (None, Some(part)) => part,
+                        (Some(Held::Sums(sums)), Some(Held::Sums(part))) => Held::Sums(on.linear_join(sums, part)?),
+                        _ => return Err(PackingError::Mismatch.into()),
+                    });
+                }
+                match all {
+                    Some(Held::Sums(sums)) if node.op == Op::Finished => block(vec![on.linear_finish(sums)?]),
+                    Some(Held::Sums(sums)) => block(vec![on.ternary_finish(sums)?]),
+                    Some(Held::Squares(sum)) => block(vec![vec![on.finish(sum)?]]),
+                    _ => Err(PackingError::Mismatch.into()),
+                }
+            }
             Op::Kept => Ok(Held::Block(self.take(values, i, 0)?)),
             Op::Maps { grid } => {
                 let (grid, target) = (&constants.grids[*grid], chosen()?);
@@ -297,6 +306,14 @@ impl<S: Slots> Work<'_, S> {
                 None => Ok(Held::Block(self.lowered(self.take(values, i, 0)?, placed.limbs)?)),
             },
             Op::Output => Ok(Held::Block(self.lowered(self.take(values, i, 0)?, reads)?)),
+        }
+    }
+
+    /// The unfinished sums that a node adds to, if others began them.
+    fn begun(&self, values: &mut Values<S>, i: usize) -> Result<Option<Held<S>>, FheError> {
+        match self.tape.nodes[i].inputs.as_slice() {
+            [sums, _] => Ok(Some(values.remove(sums).ok_or(PackingError::Mismatch)?)),
+            _ => Ok(None),
         }
     }
 

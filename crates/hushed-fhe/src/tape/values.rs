@@ -38,6 +38,15 @@ impl<S: Slots> Held<S> {
         }
     }
 
+    /// The rows in memory.
+    #[cfg(test)]
+    pub fn rows(&self) -> &[Vec<S::Value>] {
+        match self {
+            Held::Block(rows) => rows,
+            Held::Stored(..) | Held::Sums(_) | Held::Squares(_) => &[],
+        }
+    }
+
     /// On disk, cut to these primes.
     ///
     /// # Errors

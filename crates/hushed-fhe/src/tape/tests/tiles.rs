@@ -1,6 +1,7 @@
 //! A tape in tiles is the tape.
 
 use super::*;
+use crate::machines::part::Cut;
 use crate::machines::tiles::tiled;
 use crate::slots::REFRESH_TILE;
 
@@ -77,4 +78,49 @@ fn tiles_have_the_same_residues() {
     let (one, two) = (made(&whole, &schedule), made(&tape, &placed));
     assert_eq!(one.len(), subject.program.width());
     assert!(one.len() == two.len() && one.iter().zip(&two).all(|(one, two)| one.a() == two.a() && one.b() == two.b()));
+}
+
+/// Under a key, word by word: a layer in ranges, each on a machine of its own that gets the values which it reads.
+#[test]
+fn ranges_on_several_machines_have_the_same_residues() {
+    let subject = Subject::new(&tiny_config(), Pool::Mean, &Structure::default());
+    let simulator = subject.simulator();
+    let ([(whole, schedule), (tape, placed)], sent) = both(&subject, &simulator, false);
+    run(&whole, &schedule, &simulator, &sent);
+    let demand = KeyDemand::of(&subject.params, &simulator.tally().counts());
+    let mut keys = Keys::new(&subject.params, |bootstrap| demand.specs(&subject.params, bootstrap).unwrap());
+    let columns: Vec<Ciphertext> = subject.columns().iter().map(|v| keys.encrypt(v, simulator.top())).collect();
+    let mut next = columns.iter().cycle();
+    let mut held = values::<Encrypted>(&whole, &sent, &mut |_| next.next().unwrap().clone());
+    Local(&keys.on).run(&whole, &schedule, 0..whole.nodes.len(), &mut held, &mut |_, _| Ok(())).unwrap();
+    let expected: Vec<Ciphertext> =
+        leaving(&whole).into_iter().flat_map(|i| held[&NodeId(i)].vectors().into_iter().cloned()).collect();
+    for count in [1, 2, 5, 16] {
+        let nodes = tape.nodes.len();
+        let ranges: Vec<Range<usize>> = (0..count).map(|r| r * nodes / count..(r + 1) * nodes / count).collect();
+        let cut = Cut::new(&tape, &placed, &ranges);
+        let mut next = columns.iter().cycle();
+        let mut known = values::<Encrypted>(&tape, &sent, &mut |_| next.next().unwrap().clone());
+        for r in 0..count {
+            let part = cut.part(r);
+            let mut held = BTreeMap::new();
+            for (id, here) in &part.imports {
+                let value = match tape.nodes[id.0].op {
+                    // Begun sums are finished once.
+                    Op::LinearSum { .. } => known.remove(id).unwrap(),
+                    _ => Held::Block(Arc::new(known[id].rows().to_vec())),
+                };
+                held.insert(*here, value);
+            }
+            Local(&keys.on)
+                .run(&part.tape, &part.schedule, 0..part.tape.nodes.len(), &mut held, &mut |_, _| Ok(()))
+                .unwrap();
+            for (id, here) in &part.exports {
+                known.insert(*id, held.remove(here).unwrap());
+            }
+        }
+        let found: Vec<&Ciphertext> = leaving(&tape).into_iter().flat_map(|i| known[&NodeId(i)].vectors()).collect();
+        assert_eq!(found.len(), expected.len());
+        assert!(found.iter().zip(&expected).all(|(one, two)| one.a() == two.a() && one.b() == two.b()), "{count}");
+    }
 }

@@ -266,6 +266,10 @@ impl<S: Slots> Slots for Opened<'_, S> {
         self.on.linear_add_at(map, x, at, partial)
     }
 
+    fn linear_join(&self, a: S::Partial, b: S::Partial) -> Result<S::Partial, FheError> {
+        self.on.linear_join(a, b)
+    }
+
     fn linear_finish(&self, partial: S::Partial) -> Result<Vec<S::Value>, FheError> {
         self.all("linear", self.on.linear_finish(partial))
     }
