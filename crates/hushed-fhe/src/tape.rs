@@ -320,6 +320,16 @@ impl Plain {
 }
 
 impl Op {
+    /// Whether it adds terms to unfinished sums.
+    pub fn adds(&self) -> bool {
+        matches!(self, Op::LinearSum { .. } | Op::TernarySum { .. } | Op::SquareSum { .. })
+    }
+
+    /// Whether it finishes sums.
+    pub fn finishes(&self) -> bool {
+        matches!(self, Op::Finished | Op::TernaryFinished)
+    }
+
     /// Whether the scale of its result can be chosen.
     pub fn chooses_scale(&self) -> bool {
         matches!(

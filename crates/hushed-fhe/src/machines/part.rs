@@ -27,10 +27,6 @@ fn arranges(op: &Op) -> bool {
     matches!(op, Op::Join | Op::Cut { .. } | Op::Row { .. } | Op::Split { .. })
 }
 
-fn adds(op: &Op) -> bool {
-    matches!(op, Op::LinearSum { .. } | Op::TernarySum { .. } | Op::SquareSum { .. })
-}
-
 /// A tape in tiles, and how it is cut.
 pub(crate) struct Cut<'a> {
     tape: &'a Tape,
@@ -52,10 +48,8 @@ impl<'a> Cut<'a> {
             of.iter_mut().take(range.end).skip(range.start).for_each(|of| *of = r);
         }
         let mut cut = Cut { tape, schedule, ranges, of, sums: BTreeMap::new(), readers: Vec::new() };
-        cut.sums = (0..tape.nodes.len())
-            .filter(|&i| matches!(tape.nodes[i].op, Op::Finished | Op::TernaryFinished))
-            .map(|i| (i, cut.parts_of_sums(i)))
-            .collect();
+        cut.sums =
+            (0..tape.nodes.len()).filter(|&i| tape.nodes[i].op.finishes()).map(|i| (i, cut.parts_of_sums(i))).collect();
         let mut readers = vec![BTreeSet::new(); tape.nodes.len()];
         for (i, node) in tape.nodes.iter().enumerate().rev() {
             let here: BTreeSet<usize> = match arranges(&node.op) {
@@ -63,9 +57,11 @@ impl<'a> Cut<'a> {
                 false => BTreeSet::from([cut.of[i]]),
             };
             // Sums of other ranges are read where they are finished.
-            let of_sums = matches!(node.op, Op::Finished | Op::TernaryFinished);
-            let skipped =
-                if of_sums { node.inputs.len() } else { usize::from(adds(&node.op) && node.inputs.len() > 1) };
+            let skipped = match &node.op {
+                op if op.finishes() => node.inputs.len(),
+                op if op.adds() => node.inputs.len() - 1,
+                _ => 0,
+            };
             for id in node.inputs.iter().skip(skipped) {
                 readers[id.0].extend(&here);
             }
@@ -106,7 +102,7 @@ impl<'a> Cut<'a> {
             let inputs = match &self.sums.get(&i) {
                 Some(parts) => parts.iter().map(|&part| made.bring(NodeId(part))).collect(),
                 // Sums that another range began are begun anew.
-                None if adds(&node.op) => {
+                None if node.op.adds() => {
                     let before = node.inputs.iter().rev().nth(1).and_then(|id| made.here.get(id)).copied();
                     let x = node.inputs.last().map(|id| made.bring(*id));
                     before.into_iter().chain(x).collect()

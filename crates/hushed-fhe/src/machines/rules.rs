@@ -22,8 +22,8 @@ pub(crate) fn traced(tape: &Tape, i: usize, placed: &Placed, visits: usize) -> O
 fn rule(node: &Node, first: (usize, usize)) -> Rule {
     match &node.op {
         Op::Input(name) => Rule::Input(name),
-        Op::LinearSum { .. } | Op::TernarySum { .. } | Op::SquareSum { .. } => Rule::Begun,
-        Op::Finished | Op::TernaryFinished => Rule::Finished,
+        op if op.adds() => Rule::Begun,
+        op if op.finishes() => Rule::Finished,
         Op::DotProduct | Op::Combine { .. } | Op::CombineVectors { .. } | Op::Total => Rule::Sum,
         Op::Row { row } => Rule::Same(Moved::Range(row * first.1..(row + 1) * first.1)),
         Op::Cut { range } => Rule::Same(Moved::Range(range.clone())),

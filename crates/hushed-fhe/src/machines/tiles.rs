@@ -96,7 +96,7 @@ impl Tiles {
             return Ok(Made::Vectors(self.push(node, placed, (op, vec![id], (1, count)))));
         }
         match &node.op {
-            Op::LinearSum { .. } | Op::TernarySum { .. } | Op::SquareSum { .. } => {
+            op if op.adds() => {
                 let mut inputs = Vec::new();
                 for id in &node.inputs {
                     match self.made.get(id.0).ok_or(PackingError::Mismatch)? {
@@ -110,7 +110,7 @@ impl Tiles {
                 self.push(node, placed, (node.op.clone(), inputs, node.shape));
                 return Ok(Made::Sums(NodeId(self.placed.len() - 1)));
             }
-            Op::Finished | Op::TernaryFinished => {
+            op if op.finishes() => {
                 let Some(Made::Sums(sums)) = node.inputs.first().and_then(|id| self.made.get(id.0)) else {
                     return Err(PackingError::Mismatch.into());
                 };

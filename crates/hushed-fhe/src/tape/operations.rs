@@ -41,29 +41,19 @@ impl<S: Slots> Work<'_, S> {
                 block(vec![on.linear_at(&map.rows(rows.clone()), &x[0], (reads, chosen()?))?])
             }
             Op::LinearSum { map, columns, first } => {
-                let begun = self.begun(values, i)?;
+                let sums = self.begun_sums(values, i)?;
                 let x = self.take(values, i, node.inputs.len() - 1)?;
                 let whole = &constants.maps[*map];
                 let mut part = whole.columns(columns.clone());
                 if *first {
                     part.bias.clone_from(&whole.bias);
                 }
-                let sums = match begun {
-                    Some(Held::Sums(begun)) => Some(begun),
-                    None => None,
-                    _ => return Err(PackingError::Mismatch.into()),
-                };
                 Ok(Held::Sums(on.linear_add_at(&part, &x[0], (reads, chosen()?), sums)?))
             }
             Op::TernarySum { map, columns, .. } => {
-                let begun = self.begun(values, i)?;
+                let sums = self.begun_sums(values, i)?;
                 let x = self.take(values, i, node.inputs.len() - 1)?;
                 let x = self.lowered(x, reads)?;
-                let sums = match begun {
-                    Some(Held::Sums(begun)) => Some(begun),
-                    None => None,
-                    _ => return Err(PackingError::Mismatch.into()),
-                };
                 Ok(Held::Sums(on.ternary_add(&constants.maps[*map].columns(columns.clone()), &x[0], sums)?))
             }
             Op::SquareSum { .. } => {
@@ -314,6 +304,15 @@ impl<S: Slots> Work<'_, S> {
         match self.tape.nodes[i].inputs.as_slice() {
             [sums, _] => Ok(Some(values.remove(sums).ok_or(PackingError::Mismatch)?)),
             _ => Ok(None),
+        }
+    }
+
+    /// The same, of a map.
+    fn begun_sums(&self, values: &mut Values<S>, i: usize) -> Result<Option<S::Partial>, FheError> {
+        match self.begun(values, i)? {
+            Some(Held::Sums(begun)) => Ok(Some(begun)),
+            None => Ok(None),
+            Some(_) => Err(PackingError::Mismatch.into()),
         }
     }
 

@@ -53,7 +53,7 @@ fn phases(tape: &Tape, regions: &[NodeId]) -> Vec<usize> {
         let enough = size(i) <= node.inputs.iter().map(|id| size(id.0)).sum();
         phases[i] = match node.op {
             Op::Linear { .. } if node.inputs.first() == Some(&x) => early,
-            Op::LinearSum { .. } | Op::TernarySum { .. } | Op::SquareSum { .. } => late,
+            _ if node.op.adds() => late,
             Op::Apply { .. }
             | Op::Pair { .. }
             | Op::Join

@@ -59,68 +59,91 @@ fn tiles_compute_what_the_tape_computes() {
     }
 }
 
-/// Under a key, word by word.
-#[test]
-fn tiles_have_the_same_residues() {
-    let subject = Subject::new(&tiny_config(), Pool::Mean, &Structure::default());
-    let simulator = subject.simulator();
-    let ([(whole, schedule), (tape, placed)], sent) = both(&subject, &simulator, false);
-    run(&whole, &schedule, &simulator, &sent);
-    let demand = KeyDemand::of(&subject.params, &simulator.tally().counts());
-    let mut keys = Keys::new(&subject.params, |bootstrap| demand.specs(&subject.params, bootstrap).unwrap());
-    let columns: Vec<Ciphertext> = subject.columns().iter().map(|v| keys.encrypt(v, simulator.top())).collect();
-    let made = |tape: &Tape, schedule: &Schedule| -> Vec<Ciphertext> {
-        let mut next = columns.iter();
-        let mut held = values::<Encrypted>(tape, &sent, &mut |_| next.next().unwrap().clone());
-        Local(&keys.on).run(tape, schedule, 0..tape.nodes.len(), &mut held, &mut |_, _| Ok(())).unwrap();
-        leaving(tape).into_iter().flat_map(|i| held[&NodeId(i)].vectors().into_iter().cloned()).collect()
-    };
-    let (one, two) = (made(&whole, &schedule), made(&tape, &placed));
-    assert_eq!(one.len(), subject.program.width());
-    assert!(one.len() == two.len() && one.iter().zip(&two).all(|(one, two)| one.a() == two.a() && one.b() == two.b()));
+/// The first layer under a key.
+struct Keyed {
+    keys: Keys,
+    columns: Vec<Ciphertext>,
+    whole: (Tape, Schedule),
+    tiles: (Tape, Schedule),
+    sent: BTreeMap<&'static str, Block>,
 }
 
-/// Under a key, word by word: a layer in ranges, each on a machine of its own that gets the values which it reads.
+impl Keyed {
+    fn new() -> Keyed {
+        let subject = Subject::new(&tiny_config(), Pool::Mean, &Structure::default());
+        let simulator = subject.simulator();
+        let ([whole, tiles], sent) = both(&subject, &simulator, false);
+        run(&whole.0, &whole.1, &simulator, &sent);
+        let demand = KeyDemand::of(&subject.params, &simulator.tally().counts());
+        let mut keys = Keys::new(&subject.params, |bootstrap| demand.specs(&subject.params, bootstrap).unwrap());
+        let columns: Vec<Ciphertext> = subject.columns().iter().map(|v| keys.encrypt(v, simulator.top())).collect();
+        assert_eq!(columns.len(), subject.program.width());
+        Keyed { keys, columns, whole, tiles, sent }
+    }
+
+    /// The values of a tape's inputs.
+    fn values(&self, tape: &Tape) -> BTreeMap<NodeId, Held<Encrypted>> {
+        let mut next = self.columns.iter();
+        values::<Encrypted>(tape, &self.sent, &mut |_| next.next().unwrap().clone())
+    }
+
+    fn run(&self, (tape, schedule): (&Tape, &Schedule), held: &mut BTreeMap<NodeId, Held<Encrypted>>) {
+        Local(&self.keys.on).run(tape, schedule, 0..tape.nodes.len(), held, &mut |_, _| Ok(())).unwrap();
+    }
+
+    /// What leaves a tape that is run as a whole.
+    fn made(&self, (tape, schedule): &(Tape, Schedule)) -> Vec<Ciphertext> {
+        let mut held = self.values(tape);
+        self.run((tape, schedule), &mut held);
+        let made: Vec<Ciphertext> = left(tape, &held).cloned().collect();
+        assert_eq!(made.len(), self.columns.len());
+        made
+    }
+}
+
+/// What leaves a tape.
+fn left<'h>(tape: &Tape, held: &'h BTreeMap<NodeId, Held<Encrypted>>) -> impl Iterator<Item = &'h Ciphertext> {
+    leaving(tape).into_iter().flat_map(|i| held[&NodeId(i)].vectors())
+}
+
+fn equal<'c>(one: impl IntoIterator<Item = &'c Ciphertext>, two: &[Ciphertext]) -> bool {
+    let one: Vec<&Ciphertext> = one.into_iter().collect();
+    one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.a() == two.a() && one.b() == two.b())
+}
+
+/// Word by word.
+#[test]
+fn tiles_have_the_same_residues() {
+    let layer = Keyed::new();
+    assert!(equal(&layer.made(&layer.tiles), &layer.made(&layer.whole)));
+}
+
+/// Word by word: a layer in ranges, each on a machine of its own that gets the values which it reads.
 #[test]
 fn ranges_on_several_machines_have_the_same_residues() {
-    let subject = Subject::new(&tiny_config(), Pool::Mean, &Structure::default());
-    let simulator = subject.simulator();
-    let ([(whole, schedule), (tape, placed)], sent) = both(&subject, &simulator, false);
-    run(&whole, &schedule, &simulator, &sent);
-    let demand = KeyDemand::of(&subject.params, &simulator.tally().counts());
-    let mut keys = Keys::new(&subject.params, |bootstrap| demand.specs(&subject.params, bootstrap).unwrap());
-    let columns: Vec<Ciphertext> = subject.columns().iter().map(|v| keys.encrypt(v, simulator.top())).collect();
-    let mut next = columns.iter().cycle();
-    let mut held = values::<Encrypted>(&whole, &sent, &mut |_| next.next().unwrap().clone());
-    Local(&keys.on).run(&whole, &schedule, 0..whole.nodes.len(), &mut held, &mut |_, _| Ok(())).unwrap();
-    let expected: Vec<Ciphertext> =
-        leaving(&whole).into_iter().flat_map(|i| held[&NodeId(i)].vectors().into_iter().cloned()).collect();
+    let layer = Keyed::new();
+    let (expected, (tape, placed)) = (layer.made(&layer.whole), &layer.tiles);
     for count in [1, 2, 5, 16] {
         let nodes = tape.nodes.len();
         let ranges: Vec<Range<usize>> = (0..count).map(|r| r * nodes / count..(r + 1) * nodes / count).collect();
-        let cut = Cut::new(&tape, &placed, &ranges);
-        let mut next = columns.iter().cycle();
-        let mut known = values::<Encrypted>(&tape, &sent, &mut |_| next.next().unwrap().clone());
+        let cut = Cut::new(tape, placed, &ranges);
+        let mut known = layer.values(tape);
         for r in 0..count {
             let part = cut.part(r);
             let mut held = BTreeMap::new();
             for (id, here) in &part.imports {
-                let value = match tape.nodes[id.0].op {
+                let value = match &tape.nodes[id.0].op {
                     // Begun sums are finished once.
-                    Op::LinearSum { .. } => known.remove(id).unwrap(),
+                    op if op.adds() => known.remove(id).unwrap(),
                     _ => Held::Block(Arc::new(known[id].rows().to_vec())),
                 };
                 held.insert(*here, value);
             }
-            Local(&keys.on)
-                .run(&part.tape, &part.schedule, 0..part.tape.nodes.len(), &mut held, &mut |_, _| Ok(()))
-                .unwrap();
+            layer.run((&part.tape, &part.schedule), &mut held);
             for (id, here) in &part.exports {
                 known.insert(*id, held.remove(here).unwrap());
             }
         }
-        let found: Vec<&Ciphertext> = leaving(&tape).into_iter().flat_map(|i| known[&NodeId(i)].vectors()).collect();
-        assert_eq!(found.len(), expected.len());
-        assert!(found.iter().zip(&expected).all(|(one, two)| one.a() == two.a() && one.b() == two.b()), "{count}");
+        assert!(equal(left(tape, &known), &expected), "{count}");
     }
 }
