@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate chat test test-long accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench networks check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
+.PHONY: help setup build wheel run generate chat test test-long accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench networks check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons test-aarch64 clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -53,6 +53,9 @@ test: setup ## run every check and every test (most of the time is compiling)
 
 test-long: ## the same with the long tests at full length, and the server built alone
 	@HUSHED_LONG_TESTS=1 $(MAKE) --no-print-directory test
+
+test-aarch64: setup ## build for aarch64 and test the arithmetic and keys in an emulator (needs qemu-user and a cross compiler)
+	@scripts/test_aarch64.sh
 
 test-pythons: setup ## test the Python package on Python 3.9 and 3.13 as well, where they are installed
 	@scripts/other_pythons.sh

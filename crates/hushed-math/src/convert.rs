@@ -5,8 +5,10 @@
 
 use crate::error::MathError;
 use crate::kernels::convert::{ConversionTables, combine, portable, prepare};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::kernels::fma;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::{fma, ifma};
+use crate::kernels::ifma;
 use crate::machine::cpu::Cpu;
 use crate::rns::RnsBasis;
 
@@ -15,7 +17,7 @@ pub struct BaseConverter {
     tables: ConversionTables,
     #[cfg(target_arch = "x86_64")]
     ifma: Option<ifma::Converter>,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fma: Option<fma::Converter>,
 }
 
@@ -46,7 +48,7 @@ impl BaseConverter {
         Ok(BaseConverter {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Converter::new(token, &tables)),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             fma: cpu.fma().map(|token| fma::Converter::new(token, &tables)),
             tables,
         })
@@ -82,7 +84,7 @@ impl BaseConverter {
         {
             return kernel.convert(src, out);
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(kernel) = &self.fma {
             return kernel.convert(src, out);
         }
@@ -106,7 +108,7 @@ impl BaseConverter {
         {
             return kernel.prepare(terms);
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(kernel) = &self.fma {
             return kernel.prepare(terms);
         }
@@ -131,7 +133,7 @@ impl BaseConverter {
         {
             return kernel.combine(terms, out);
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(kernel) = &self.fma {
             return kernel.combine(terms, out);
         }

@@ -24,10 +24,12 @@ mod portable;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::fma;
 #[cfg(target_arch = "x86_64")]
-use super::{fma, ifma};
+use super::ifma;
 use crate::machine::cpu::Cpu;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 use crate::words::Words;
@@ -48,7 +50,7 @@ pub struct LimbGemm {
     ifma: Option<ifma::Gemm>,
     #[cfg(target_arch = "x86_64")]
     planes: Option<ifma::Planes>,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fma: Option<HaveFma>,
 }
 
@@ -66,7 +68,7 @@ impl LimbGemm {
             ifma: cpu.ifma().map(|token| ifma::Gemm::new(token, &modulus)),
             #[cfg(target_arch = "x86_64")]
             planes: cpu.amx().zip(cpu.ifma()).map(|(amx, ifma)| ifma::Planes::new(amx, ifma, &modulus)),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             fma: cpu.fma(),
             modulus,
         }
@@ -141,7 +143,7 @@ impl LimbGemm {
         let beyond = weights.iter().fold(0, |bad, &w| bad | (q - 1).wrapping_sub(w) >> 63);
         assert!(beyond == 0, "residues");
         let number = |w: u64| {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             if self.fma.is_some() {
                 return fma::number(w as i64);
             }
@@ -159,7 +161,7 @@ impl LimbGemm {
         }
         let residue = |w| q.mul(q.reduce_signed(w), factor);
         let narrow = u128::from(limit) * u128::from(q.value()) <= 1 << 51;
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if self.fma.is_some() {
             let all = |word: &dyn Fn(i64) -> i64| panels(weights, rows, columns, |w| fma::number(word(w)));
             return match narrow {
@@ -237,7 +239,7 @@ impl LimbGemm {
         if let Some(gemm) = &self.ifma {
             return gemm.tile(chunk, x, out, at, length, scratch);
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(have) = self.fma {
             return fma::tile(have, &self.modulus, chunk, x, out, at, length, scratch);
         }

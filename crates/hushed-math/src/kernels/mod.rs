@@ -4,7 +4,7 @@
 //! kernels, on edges and on seeded random input, for exact equality.
 
 pub(crate) mod convert;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod fma;
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]

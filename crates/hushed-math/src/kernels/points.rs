@@ -15,10 +15,12 @@ mod portable;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::fma;
 #[cfg(target_arch = "x86_64")]
-use super::{fma, ifma};
+use super::ifma;
 use crate::machine::cpu::Cpu;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 use crate::words::Words;
@@ -39,7 +41,7 @@ pub struct PointGemm {
     modulus: Modulus,
     #[cfg(target_arch = "x86_64")]
     ifma: Option<ifma::Points>,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fma: Option<HaveFma>,
 }
 
@@ -146,7 +148,7 @@ impl PointGemm {
         PointGemm {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Points::new(token, &modulus)),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             fma: cpu.fma(),
             modulus,
         }
@@ -178,7 +180,7 @@ impl PointGemm {
 
     /// Stores the residues of a group in the form that the kernel reads.
     fn pack(&self, to: &mut [u64], from: &[u64]) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if self.fma.is_some() {
             for (to, &from) in to.iter_mut().zip(from) {
                 *to = fma::number(from as i64);
@@ -351,7 +353,7 @@ impl PointGemm {
 
     /// Adds the products of two panels to `sums`, without IFMA.
     fn tile_of_sums(&self, left: &[u64], right: &[u64], sums: &mut Sums) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(have) = self.fma {
             return fma::points(have, &self.modulus, left, right, sums);
         }

@@ -1,8 +1,10 @@
 //! Arithmetic on whole limbs: slices of residues in [0, q), equal in length, results in [0, q).
 
-use super::portable;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::fma;
 #[cfg(target_arch = "x86_64")]
-use super::{fma, ifma};
+use super::ifma;
+use super::portable;
 use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
 use zeroize::Zeroize;
@@ -17,7 +19,7 @@ pub struct Pointwise {
     modulus: Modulus,
     #[cfg(target_arch = "x86_64")]
     ifma: Option<ifma::Limb>,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fma: Option<fma::Limb>,
 }
 
@@ -28,7 +30,7 @@ macro_rules! run {
         if let Some(limb) = &$self.ifma {
             return limb.$name$(::<$flag>)?($($argument),*);
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(limb) = &$self.fma {
             return limb.$name$(::<$flag>)?($($argument),*);
         }
@@ -43,7 +45,7 @@ impl Pointwise {
         Pointwise {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Limb::new(token, &modulus)),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             fma: cpu.fma().map(|token| fma::Limb::new(token, &modulus)),
             modulus,
         }

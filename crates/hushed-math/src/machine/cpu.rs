@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug)]
 pub struct HaveIfma(());
 
-/// Proof that AVX2 and FMA may be used, and perhaps AVX-512 F and DQ.
+/// Proof that AVX2 and FMA may be used, and perhaps AVX-512 F and DQ; or NEON.
 #[derive(Clone, Copy, Debug)]
 pub struct HaveFma {
     wide: bool,
@@ -27,7 +27,7 @@ impl HaveFma {
     }
 
     /// Numbers per register.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) fn lanes(self) -> usize {
         if self.wide { 8 } else { 4 }
     }
@@ -144,11 +144,13 @@ impl Cpu {
         self.aesni
     }
 
-    /// Name of the arithmetic kernel, for reports: `avx512-ifma`, `avx512-fma`, `avx2-fma` or `portable`.
+    /// Name of the arithmetic kernel, for reports: `avx512-ifma`, `avx512-fma`, `avx2-fma`, `neon` or
+    /// `portable`.
     pub fn kernel_name(self) -> &'static str {
         match (self.ifma, self.fma) {
             (Some(_), _) => "avx512-ifma",
             (None, Some(HaveFma { wide: true })) => "avx512-fma",
+            (None, Some(HaveFma { wide: false })) if cfg!(target_arch = "aarch64") => "neon",
             (None, Some(HaveFma { wide: false })) => "avx2-fma",
             (None, None) => "portable",
         }
@@ -220,7 +222,12 @@ impl Cpu {
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    fn detect() -> Cpu {
+        Cpu { fma: Some(HaveFma { wide: false }), ..Cpu::portable() }
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn detect() -> Cpu {
         Cpu::portable()
     }

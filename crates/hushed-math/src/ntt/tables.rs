@@ -2,9 +2,11 @@
 
 use super::Twiddles;
 use crate::error::MathError;
-use crate::kernels::{Pointwise, portable};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::kernels::fma;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::{fma, ifma};
+use crate::kernels::ifma;
+use crate::kernels::{Pointwise, portable};
 use crate::machine::cpu::Cpu;
 #[cfg(target_arch = "x86_64")]
 use crate::machine::cpu::HaveIfma;
@@ -32,7 +34,7 @@ enum Tables {
     Portable(portable::Tables),
     #[cfg(target_arch = "x86_64")]
     Ifma(HaveIfma, ifma::Tables),
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     Fma(fma::Tables),
 }
 
@@ -138,7 +140,7 @@ impl NttTables {
             }
             #[cfg(target_arch = "x86_64")]
             Tables::Ifma(token, tables) => ifma::forward(*token, tables, a, skipped, first),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             Tables::Fma(tables) => fma::forward(tables, a, skipped, first),
         }
     }
@@ -209,7 +211,7 @@ impl NttTables {
             Tables::Portable(tables) => portable::inverse(self.modulus(), tables, a),
             #[cfg(target_arch = "x86_64")]
             Tables::Ifma(token, tables) => ifma::inverse(*token, tables, a),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             Tables::Fma(tables) => fma::inverse(tables, a),
         }
     }
@@ -228,7 +230,7 @@ impl NttTables {
             }
             #[cfg(target_arch = "x86_64")]
             Tables::Ifma(token, tables) => ifma::inverse_from(*token, tables, values, out),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             Tables::Fma(tables) => {
                 out.copy_from_slice(values);
                 fma::inverse(tables, out);
@@ -259,7 +261,7 @@ impl Tables {
         {
             return Tables::Ifma(token, ifma::Tables::new(modulus, twiddles));
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(token) = cpu.fma()
             && twiddles.forward.len() >= fma::MIN_N
         {

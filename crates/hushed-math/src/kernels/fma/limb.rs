@@ -21,7 +21,8 @@ macro_rules! portable {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         $(
             pub(crate) fn $name(&self, $($argument: $type),*) {
-                #[target_feature(enable = "avx2,fma")]
+                #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
+                #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
                 fn four(modulus: &Modulus, $($argument: $type),*) {
                     portable::$name(modulus, $($argument),*);
                 }

@@ -182,11 +182,20 @@ impl<L: Lanes> Registers<L> {
     }
 }
 
-/// Two functions with one generic body, one per instruction set, and the choice between them.
+/// One function for each instruction set, with one generic body, and the choice between them.
 macro_rules! kernel {
     ($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) = $body:ident $(::<$flag:ident>)?) => {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments, reason = "what the body takes")]
+        #[cfg(target_arch = "aarch64")]
+        fn $name $(<const $flag: bool>)? (_: crate::machine::cpu::HaveFma, $($argument: $type),*) {
+            // SAFETY: every processor of this architecture has the instructions.
+            unsafe { $body::<super::lanes::Four $(, $flag)?>($($argument),*) }
+        }
+
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments, reason = "what the body takes")]
+        #[cfg(target_arch = "x86_64")]
         fn $name $(<const $flag: bool>)? (have: crate::machine::cpu::HaveFma, $($argument: $type),*) {
             #[target_feature(enable = "avx2,fma")]
             #[allow(clippy::too_many_arguments, reason = "what the body takes")]

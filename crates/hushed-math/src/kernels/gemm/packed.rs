@@ -133,7 +133,7 @@ impl GemmScratch {
     }
 
     /// `length` words of arbitrary content.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) fn words(&mut self, length: usize) -> &mut [u64] {
         if self.room.length() < length {
             self.room.zeroize();
