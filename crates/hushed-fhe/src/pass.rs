@@ -43,34 +43,12 @@ pub fn forward_pass<'a, S: Slots>(
     texts: Texts<S::Value>,
     bound: f64,
 ) -> Result<Box<dyn ForwardPass<'a, S> + 'a>, FheError> {
-    if placement.pairs && !(matches!(texts, Texts::Last(..)) && has_rms_norms(program)) {
-        return Err(FheError::Unsupported {
-            what: "columns in pairs".to_owned(),
-            remedy: "they are for batches of decoders with RMSNorm",
-        });
-    }
-    if placement.per_place > 1 && !matches!(texts, Texts::Columns(RowsKnown::Public { .. })) {
-        return Err(FheError::Unsupported {
-            what: "texts that share places".to_owned(),
-            remedy: "they are for batches of encoders, with public lengths",
-        });
-    }
     Ok(match texts {
-        Texts::Columns(rows) => Box::new(Pass::new(on, program, choices, placement, rows, bound)?),
-        Texts::Last(layout, answer, real) => {
-            Box::new(Pass::last(on, (program, choices), placement, (layout, answer, real), bound)?)
-        }
-        Texts::Packed(rows) => Box::new(Pass::packed(on, program, choices, placement, rows, bound)?),
-        Texts::PackedLast(..) if !has_rms_norms(program) => {
-            return Err(FheError::Unsupported {
-                what: "a decoder with LayerNorm, in packed rows".to_owned(),
-                remedy: "omit --texts to plan a batch",
-            });
-        }
-        Texts::PackedLast(layout, answer) => {
+        Texts::PackedLast(layout, answer) if has_rms_norms(program) && !placement.pairs && placement.per_place == 1 => {
             let read = (layout, answer);
             Box::new(PackedDecoderPass::new(on, program, choices, placement, read, bound)?)
         }
+        texts => Box::new(Pass::over(on, (program, choices), placement, texts, bound)?),
     })
 }
 
@@ -85,4 +63,21 @@ pub enum Texts<V> {
     Packed(PackedRows<V>),
     /// Packed rows of texts that end in the last row, answered with these rows.
     PackedLast(Layout, AnswerRows),
+}
+
+impl<V> Texts<V> {
+    /// The same texts, with what `f` makes of what the client sent of lengths.
+    pub(crate) fn map<W>(self, f: impl FnOnce(V) -> W) -> Texts<W> {
+        match self {
+            Texts::Columns(RowsKnown::Public { layout, packing }) => {
+                Texts::Columns(RowsKnown::Public { layout, packing })
+            }
+            Texts::Columns(RowsKnown::Private { layout, real }) => {
+                Texts::Columns(RowsKnown::Private { layout, real: f(real) })
+            }
+            Texts::Last(layout, answer, real) => Texts::Last(layout, answer, real.map(f)),
+            Texts::Packed(rows) => Texts::Packed(rows.map(f)),
+            Texts::PackedLast(layout, answer) => Texts::PackedLast(layout, answer),
+        }
+    }
 }
