@@ -52,7 +52,8 @@ fn count(node: &Node) -> usize {
 /// begins them.
 pub(crate) fn parts(tape: &Tape, schedule: &Schedule, ranges: &[Range<usize>]) -> Vec<Part> {
     let cut = Cut::new(tape, schedule, ranges);
-    let (mut parts, mut made): (Vec<Part>, Vec<BTreeMap<NodeId, NodeId>>) = (0..ranges.len()).map(|r| cut.part(r)).unzip();
+    let (mut parts, mut made): (Vec<Part>, Vec<BTreeMap<NodeId, NodeId>>) =
+        (0..ranges.len()).map(|r| cut.part(r)).unzip();
     let mut read: BTreeMap<NodeId, usize> = BTreeMap::new();
     for import in parts.iter().flat_map(|part| &part.imports) {
         let most = read.entry(import.id).or_default();
@@ -68,6 +69,12 @@ pub(crate) fn parts(tape: &Tape, schedule: &Schedule, ranges: &[Range<usize>]) -
             };
             part.schedule.nodes[here.0].last = None;
             part.exports.push(Crossing { id, here, limbs, sums: node.op.adds(), given: None });
+        }
+        // It stays, whole.
+        let exported = |id: &NodeId| part.exports.iter().any(|export| export.here == *id);
+        let kept: Vec<bool> = part.tape.nodes.iter().map(|node| node.inputs.iter().any(exported)).collect();
+        for (placed, kept) in part.schedule.nodes.iter_mut().zip(kept) {
+            placed.takes &= !kept;
         }
         for import in &mut part.imports {
             import.limbs = read[&import.id];
@@ -158,12 +165,7 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    fn push(
-        &mut self,
-        like: &Node,
-        (op, inputs, shape): (Op, Vec<NodeId>, (usize, usize)),
-        placed: Placed,
-    ) -> NodeId {
+    fn push(&mut self, like: &Node, (op, inputs, shape): (Op, Vec<NodeId>, (usize, usize)), placed: Placed) -> NodeId {
         self.tape.nodes.push(Node { op, step: like.step, inputs, bound: like.bound, shape });
         self.placed.push(placed);
         NodeId(self.placed.len() - 1)

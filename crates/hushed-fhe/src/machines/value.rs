@@ -6,9 +6,8 @@
 //! | 4 | the node |
 //! | 4 | 0 for vectors, 1 for unfinished sums |
 //! | 4, 4, 4 | rows; vectors in each; primes of each |
-//! | 8 | their scale, an f64 |
 //!
-//! A vector is its error estimate (two f64) and the ciphertext. The reader's schedule determines every size.
+//! A vector is its scale (an f64), its error estimate (two f64) and the ciphertext. The reader's schedule determines every size.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -24,8 +23,8 @@ use crate::files::fault::same;
 use crate::run::encrypted::{Encrypted, EncryptedPartial};
 use crate::tape::values::Held;
 
-const HEAD: usize = DIGEST + 28;
-const NOISE: usize = 16;
+const HEAD: usize = DIGEST + 20;
+const NUMBERS: usize = 24;
 
 /// A value, as both ends know it from the schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +49,7 @@ impl Shape {
     }
 
     fn pieces(&self, params: &CkksParams) -> Pieces {
-        Pieces { head: HEAD, count: self.count(), bytes: NOISE + Ciphertext::list_bytes(params, self.limbs, 1) }
+        Pieces { head: HEAD, count: self.count(), bytes: NUMBERS + Ciphertext::list_bytes(params, self.limbs, 1) }
     }
 
     /// Vectors of this shape as bytes.
@@ -59,25 +58,16 @@ impl Shape {
     /// [`FileError::Unusable`], [`FileError::Content`] for vectors of another shape.
     pub fn write(&self, params: &CkksParams, run: &Hash, vectors: &[Ciphertext]) -> Result<Vec<u8>, FileError> {
         let path = Path::new(PATH);
-        let unusable = |what| FileError::Unusable { path: path.to_owned(), what };
-        let scale = vectors.first().ok_or_else(|| unusable("vectors"))?.scale();
         let numbers = [self.node, usize::from(self.sums), self.rows.0, self.rows.1, self.limbs].map(|n| n as u32);
-        let head: Vec<u8> = run
-            .iter()
-            .copied()
-            .chain(numbers.iter().flat_map(|n| n.to_le_bytes()))
-            .chain(scale.value().to_le_bytes())
-            .collect();
+        let head: Vec<u8> = run.iter().copied().chain(numbers.iter().flat_map(|n| n.to_le_bytes())).collect();
         let pieces = self.pieces(params);
         let mut out = Vec::with_capacity(usize::try_from(pieces.total()).unwrap_or(0));
         let mut file = ChunkWriter::begin(&mut out, path, Kind::FheValue, params.rlwe(), &head, pieces)?;
         for ct in vectors {
-            if ct.scale() != scale {
-                return Err(unusable("scale"));
-            }
             let mut piece = Vec::with_capacity(pieces.bytes);
-            piece.extend_from_slice(&ct.noise().magnitude().to_le_bytes());
-            piece.extend_from_slice(&ct.noise().deviation().to_le_bytes());
+            for number in [ct.scale().value(), ct.noise().magnitude(), ct.noise().deviation()] {
+                piece.extend_from_slice(&number.to_le_bytes());
+            }
             let list = Ciphertext::list_to_bytes(params, self.limbs, std::slice::from_ref(ct));
             piece.append(&mut list.map_err(|error| FileError::content(path, error))?);
             file.push(&piece)?;
@@ -99,23 +89,25 @@ impl Shape {
         let (mut file, head) = ChunkReader::begin(source, path, Kind::FheValue, params.rlwe(), HEAD)?;
         let mut head = Reader::new(&head);
         same(path, "run", &head.array::<DIGEST>().map_err(codec)?, run)?;
-        let mut number = || -> Result<usize, FileError> { Ok(u32::from_le_bytes(head.array().map_err(codec)?) as usize) };
+        let mut number =
+            || -> Result<usize, FileError> { Ok(u32::from_le_bytes(head.array().map_err(codec)?) as usize) };
         let found = [number()?, number()?, number()?, number()?, number()?];
         let ours = [self.node, usize::from(self.sums), self.rows.0, self.rows.1, self.limbs];
         let names = ["node", "kind", "rows", "vectors", "primes"];
         if let Some((_, what)) = found.iter().zip(ours).zip(names).find(|((found, ours), _)| *found != ours) {
             return Err(unusable(what));
         }
-        let scale = Scale::new(f64::from_le_bytes(head.array().map_err(codec)?)).map_err(|_| unusable("scale"))?;
-        if self.scale.is_some_and(|ours| ours != scale) {
-            return Err(unusable("scale"));
-        }
         let pieces = self.pieces(params);
         file.expect(pieces.count, pieces.bytes)?;
-        let mut vectors = Vec::with_capacity(pieces.count);
+        let (mut vectors, mut expected) = (Vec::with_capacity(pieces.count), self.scale);
         for _ in 0..pieces.count {
             let mut reader = Reader::new(file.next_piece()?);
             let mut number = || -> Result<f64, FileError> { Ok(f64::from_le_bytes(reader.array().map_err(codec)?)) };
+            let scale = Scale::new(number()?).map_err(|_| unusable("scale"))?;
+            // As close as operands of a sum have to be: a placement rounds in another order than the arithmetic.
+            if !scale.matches(*expected.get_or_insert(scale)) {
+                return Err(unusable("scale"));
+            }
             let noise = Noise::new(number()?, number()?);
             let list = reader.take(Ciphertext::list_bytes(params, self.limbs, 1)).map_err(codec)?;
             let list = Ciphertext::list_from_bytes(params, self.limbs, 1, scale, noise, list);
