@@ -4,8 +4,8 @@
 //! A run on several machines ([`crate::run::worker`]) has these ranges, and the machine of each as a first choice. What
 //! is assumed of it: every machine has the keys, the model and the request; a wide node, if it is no product of
 //! matrices, is computed in tiles of eight vectors; sums of terms are kept where the terms are made and added at the
-//! end, which gives the same bytes; a vector that is needed elsewhere is sent with as many primes as are read there. Not
-//! counted: the time of serialising, of messages without vectors, and of reading keys.
+//! end, which gives the same bytes; a vector that is needed elsewhere is sent with as many primes as are read there.
+//! Not counted: the time of serialising, of messages without vectors, and of reading keys.
 
 pub(crate) mod chain;
 pub(crate) mod part;

@@ -7,7 +7,8 @@
 //! | 4 | 0 for vectors, 1 for unfinished sums |
 //! | 4, 4, 4 | rows; vectors in each; primes of each |
 //!
-//! A vector is its scale (an f64), its error estimate (two f64) and the ciphertext. The reader's schedule determines every size.
+//! A vector is its scale (an f64), its error estimate (two f64) and the ciphertext. The reader's schedule
+//! determines every size.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;

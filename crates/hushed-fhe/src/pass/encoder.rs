@@ -22,6 +22,7 @@ use hushed_model::{Attention, Block, Program, StepId, Weigh, same};
 use super::blocks::Parts;
 use super::forward::{self, ForwardPass, Viewer};
 use super::shape::{no_layer, supported};
+use super::texts::Texts;
 use crate::choices::Choices;
 use crate::error::FheError;
 use crate::machines::chain::{Chain, Recording};
@@ -49,7 +50,7 @@ use crate::tape::packed::products::keys;
 use crate::tape::packed::{HIDDEN, Places};
 use crate::tape::record::Recorder;
 use crate::tape::run::{Inputs, Look, computed};
-use crate::tape::{Mark, Node, Op, Tape, Texts};
+use crate::tape::{self, Mark, Node, Op, Tape};
 
 /// Runs a program over vectors of slots.
 pub struct Pass<'a, S: Slots> {
@@ -77,16 +78,15 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// A pass over texts in the layout of a tape.
     ///
     /// # Errors
-    /// As [`Pass::new`], [`Pass::last`] and [`Pass::packed`]; [`FheError::Unsupported`] for a decoder in packed rows, and
-    /// for a placement of other texts.
+    /// As [`Pass::new`], [`Pass::last`] and [`Pass::packed`]; [`FheError::Unsupported`] for a decoder in packed rows,
+    /// and for a placement of other texts.
     pub(crate) fn over(
         on: &'a S,
         (program, choices): (&'a Program, &'a Choices),
         placement: Placement,
-        texts: super::Texts<S::Value>,
+        texts: Texts<S::Value>,
         bound: f64,
     ) -> Result<Self, FheError> {
-        use super::Texts;
         let unsupported = |what: &str, remedy| Err(FheError::Unsupported { what: what.to_owned(), remedy });
         if placement.pairs && !(matches!(texts, Texts::Last(..)) && has_rms_norms(program)) {
             return unsupported("columns in pairs", "they are for batches of decoders with RMSNorm");
@@ -128,8 +128,8 @@ impl<'a, S: Slots> Pass<'a, S> {
     ) -> Result<Self, FheError> {
         let layout = rows.layout();
         let (texts, real) = match rows {
-            RowsKnown::Public { packing, .. } => (Texts { layout, packing }, None),
-            RowsKnown::Private { real, .. } => (Texts::alone(layout, Vec::new())?, Some(real)),
+            RowsKnown::Public { packing, .. } => (tape::Texts { layout, packing }, None),
+            RowsKnown::Private { real, .. } => (tape::Texts::alone(layout, Vec::new())?, Some(real)),
         };
         let most = texts.packing.most();
         if most != placement.per_place {
@@ -170,7 +170,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             });
         }
         // Whatever the server knows of lengths is in `real`.
-        let texts = Texts::alone(layout, vec![layout.rows(); layout.texts()])?;
+        let texts = tape::Texts::alone(layout, vec![layout.rows(); layout.texts()])?;
         let choices = match zeros {
             true => Cow::Borrowed(choices),
             false => Cow::Owned(choices.of_layers()?),
