@@ -11,7 +11,7 @@ const UNSAFE_HOMES: [&str; 2] = ["crates/hushed-math/", "crates/hushed-device/"]
 
 /// Files that read bytes from a peer or from a disk. Each must set the attribute below itself, so that clippy enforces
 /// it there whatever the rest of the crate allows.
-const HOSTILE: [&str; 161] = [
+const HOSTILE: [&str; 162] = [
     "crates/hushed-bench/src/baselines/bole/mod.rs",
     "crates/hushed-net/src/channel/inbox.rs",
     "crates/hushed-net/src/channel/streams.rs",
@@ -88,6 +88,7 @@ const HOSTILE: [&str; 161] = [
     "crates/hushed-twopc/src/ot/triple.rs",
     "crates/hushed-twopc/src/wire.rs",
     "crates/hushed-fhe/src/files/checkpoint.rs",
+    "crates/hushed-fhe/src/machines/value.rs",
     "crates/hushed-fhe/src/files/chunked.rs",
     "crates/hushed-fhe/src/files/exchange.rs",
     "crates/hushed-fhe/src/files/keys.rs",

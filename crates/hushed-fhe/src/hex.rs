@@ -10,3 +10,15 @@ pub fn hex(bytes: &[u8]) -> String {
         text
     })
 }
+
+/// 32 bytes from hexadecimal digits.
+pub fn parse(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}

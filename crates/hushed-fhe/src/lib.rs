@@ -66,7 +66,7 @@ pub use choices::{
 pub use clear::{all_rows, answer_in_clear, last_row};
 pub use error::FheError;
 pub use hushed_lower::{LinearMap, bound_of};
-pub use machines::{OnMachines, on_machines};
+pub use machines::{Division, OnMachines, PlannedRange, on_machines};
 pub use ops::acts::{Acts, centred};
 pub use ops::folded::Folded;
 pub use ops::functions::Function;

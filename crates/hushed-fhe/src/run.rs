@@ -7,3 +7,4 @@ pub mod encrypted;
 pub mod job;
 pub mod prepared;
 pub mod reply;
+pub mod worker;

@@ -50,8 +50,8 @@ pub(crate) struct NodeId(pub usize);
 pub(crate) struct Tape {
     /// In an order in which they can be computed.
     pub nodes: Vec<Node>,
-    /// What their operations name.
-    pub constants: Constants,
+    /// What their operations name; parts of a tape share them.
+    pub constants: Arc<Constants>,
     /// The columns that a block reads: they may be on disk while it runs.
     pub regions: Vec<NodeId>,
     /// What only the residual sum after a block reads, which may be on disk as well.
@@ -316,6 +316,13 @@ impl Plain {
             Plain::Numbers(make) => make(),
             Plain::Pairs(make) => make().into_iter().map(|z| z.re).collect(),
         }
+    }
+}
+
+impl Tape {
+    /// The constants, to add some.
+    pub fn constants_mut(&mut self) -> &mut Constants {
+        Arc::make_mut(&mut self.constants)
     }
 }
 

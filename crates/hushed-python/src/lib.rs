@@ -14,6 +14,7 @@ mod encoder;
 mod errors;
 mod generator;
 mod kept;
+mod machines;
 mod network;
 mod plan;
 mod searcher;
@@ -39,6 +40,8 @@ mod _native {
     use super::encoder::Encoder;
     #[pymodule_export]
     use super::generator::{Generation, Generator};
+    #[pymodule_export]
+    use super::machines::{RunDriver, RunWorker};
     #[pymodule_export]
     use super::network::{is_network, network_decrypt, network_encrypt, network_keygen, network_plan, network_run};
     #[pymodule_export]

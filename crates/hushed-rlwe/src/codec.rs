@@ -62,6 +62,8 @@ pub enum Kind {
     FheReply = 10,
     /// The columns between two layers. Kind 11 did not name its program.
     FheCheckpoint = 14,
+    /// The value of a node, between the machines of a run.
+    FheValue = 15,
     /// A CKKS linear map with its encoded diagonals.
     LinearTransform = 12,
     /// A seeded ciphertext without the lowest bits of b.

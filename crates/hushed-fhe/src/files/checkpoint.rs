@@ -52,6 +52,15 @@ pub struct Run {
     pub request: Hash,
 }
 
+impl Run {
+    /// The name of everything that decides the run's values, the program included.
+    #[must_use]
+    pub fn name(&self) -> Hash {
+        let hash = Sha256::new().chain_update(b"hushed run on machines 1").chain_update(program());
+        hash.chain_update(self.plan).chain_update(self.keys).chain_update(self.request).finalize().into()
+    }
+}
+
 /// Where a run resumes.
 pub struct Checkpoint {
     /// The next layer, counted from 0.

@@ -116,7 +116,7 @@ impl FileError {
 }
 
 /// Returns [`FileError::Other`] unless the two are equal.
-pub(super) fn same(path: &Path, what: &'static str, theirs: &[u8], ours: &[u8]) -> Result<(), FileError> {
+pub(crate) fn same(path: &Path, what: &'static str, theirs: &[u8], ours: &[u8]) -> Result<(), FileError> {
     if theirs == ours {
         return Ok(());
     }

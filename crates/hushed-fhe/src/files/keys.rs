@@ -151,11 +151,13 @@ impl<R: Read + Seek> KeyReader<R> {
         Ok((self.public, keys))
     }
 
-    /// Checks the keys as [`KeyReader::read`] does without keeping them: it takes the memory of one key.
-    pub fn check(mut self, progress: KeyProgress<'_>) -> Result<(), FileError> {
+    /// Checks the keys as [`KeyReader::read`] does without keeping more than the public one: it takes the memory of one
+    /// key.
+    pub fn check(mut self, progress: KeyProgress<'_>) -> Result<PublicKey, FileError> {
         let reader = EvalKeysReader::checking(&self.params, &self.specs);
         let reader = reader.map_err(|error| FileError::content(&self.path, error))?;
-        self.read_into(reader, progress).map(|_| ())
+        self.read_into(reader, progress)?;
+        Ok(self.public)
     }
 
     fn read_into(

@@ -18,7 +18,7 @@ pub mod atomic;
 pub mod checkpoint;
 pub mod chunked;
 pub mod exchange;
-mod fault;
+pub(crate) mod fault;
 pub mod keys;
 #[cfg(any(feature = "client", test))]
 pub mod owner;

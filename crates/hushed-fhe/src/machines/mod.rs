@@ -1,13 +1,13 @@
 //! One run on several machines, simulated: a schedule's work in ranges with few live values at their cuts, each on the
 //! machine that ends it first, with the seconds of the plan's prices and a stated bandwidth.
 //!
-//! No run uses several machines yet. What is assumed of one that does: every machine has the keys, the model and the
-//! request; a wide node, if it is no product of matrices, is computed in tiles of eight vectors; sums of terms are kept
-//! where the terms are made and added at the end, which gives the same bytes; a vector that is needed elsewhere is sent
-//! with as many primes as are read there. Not counted: the time of serialising, of messages without vectors, and of
-//! reading keys.
+//! A run on several machines ([`crate::run::worker`]) has these ranges, and the machine of each as a first choice. What
+//! is assumed of it: every machine has the keys, the model and the request; a wide node, if it is no product of
+//! matrices, is computed in tiles of eight vectors; sums of terms are kept where the terms are made and added at the
+//! end, which gives the same bytes; a vector that is needed elsewhere is sent with as many primes as are read there.
+//! Not counted: the time of serialising, of messages without vectors, and of reading keys.
 
-#[cfg(test)]
+pub(crate) mod chain;
 pub(crate) mod part;
 mod pieces;
 mod ranges;
@@ -17,19 +17,21 @@ mod schedule;
 mod tests;
 pub(crate) mod tiles;
 pub mod trace;
+pub(crate) mod value;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_model::Program;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::choices::Choices;
 use crate::dry::{FheOptions, traced_run};
 use crate::error::FheError;
 use crate::plan::FhePlanReport;
 use pieces::Pieces;
-use ranges::Cuts;
+use ranges::{Cuts, WorkRange};
 use schedule::{Cluster, Outcome, peak, schedule};
 
 /// Ranges per machine that are tried: the more, the better they are spread, and the more is sent.
@@ -75,33 +77,19 @@ pub fn on_machines(
     plan: &FhePlanReport,
     (machines, rate): (&[usize], f64),
 ) -> Result<Vec<OnMachines>, FheError> {
-    let (run, tapes) = traced_run(program, choices, params, options, &plan.placement)?;
-    let pieces = Pieces::new(&tapes, &run.counts, params, &options.prices).ok_or_else(|| FheError::Unsupported {
-        what: "one run of a decoder in packed rows on several machines".to_owned(),
-        remedy: "run whole jobs on each machine",
-    })?;
+    let pieces = pieces((program, choices), params, options, plan)?;
     let cuts = Cuts::new(&pieces, params);
     let alone = {
         let ranges = cuts.ranges(f64::INFINITY);
         let outcome = schedule(&pieces, &ranges, &Cluster { machines: 1, rate, request: 0 });
         peak(&pieces, &ranges, &outcome)
     };
-    let at = |used: usize| -> (Outcome, Vec<ranges::WorkRange>) {
-        let cluster = Cluster { machines: used, rate, request: plan.bytes_up };
-        let tried = SHARES.iter().take(if used == 1 { 1 } else { SHARES.len() }).map(|share| {
-            let target = pieces.seconds() / (used * share) as f64;
-            let ranges = cuts.ranges(if used == 1 { f64::INFINITY } else { target });
-            (schedule(&pieces, &ranges, &cluster), ranges)
-        });
-        let best = tried.min_by(|(a, _), (b, _)| a.seconds.total_cmp(&b.seconds));
-        best.unwrap_or_default()
-    };
     let mut sizes: Vec<usize> = machines.iter().copied().chain([1]).map(|m| m.max(1)).collect();
     sizes.sort_unstable();
     sizes.dedup();
     let mut found: Vec<(usize, OnMachines)> = Vec::new();
     for used in sizes {
-        let (outcome, ranges) = at(used);
+        let (outcome, ranges) = quickest(&pieces, &cuts, &Cluster { machines: used, rate, request: plan.bytes_up });
         if let Some((_, before)) = found.last().filter(|(_, before)| before.seconds <= outcome.seconds) {
             let same = OnMachines { machines: used, ..before.clone() };
             found.push((used, same));
@@ -135,4 +123,84 @@ pub fn on_machines(
     }
     let of = |size: &usize| found.iter().find(|(used, _)| used == size).map(|(_, of)| of.clone());
     Ok(machines.iter().filter_map(|size| of(&(*size).max(1))).collect())
+}
+
+/// The ranges of a run and the machine of each, for all processes that run it: the recorded nodes, cut.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Division {
+    /// In the order of the run.
+    pub ranges: Vec<PlannedRange>,
+}
+
+/// A range of nodes that one machine runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedRange {
+    /// The node before which it ends; it begins where the one before it ends.
+    pub end: usize,
+    /// The machine that could begin it first.
+    pub machine: usize,
+    /// Seconds by the plan's prices.
+    pub seconds: f64,
+}
+
+impl Division {
+    /// Cuts the run of a plan for so many machines, with `rate` bytes per second between any two of them.
+    ///
+    /// # Errors
+    /// As [`on_machines`].
+    pub fn new(
+        model: (&Program, &Choices),
+        params: &Arc<CkksParams>,
+        options: &FheOptions,
+        plan: &FhePlanReport,
+        (machines, rate): (usize, f64),
+    ) -> Result<Division, FheError> {
+        let pieces = pieces(model, params, options, plan)?;
+        let cluster = Cluster { machines, rate, request: plan.bytes_up };
+        let (outcome, ranges) = quickest(&pieces, &Cuts::new(&pieces, params), &cluster);
+        let planned = ranges.iter().zip(&outcome.places).map(|(range, &machine)| {
+            let (end, seconds) = (range.end, range.seconds);
+            PlannedRange { end, machine, seconds }
+        });
+        Ok(Division { ranges: planned.collect() })
+    }
+
+    /// The nodes of each range; none unless they are `count` nodes in order.
+    pub(crate) fn nodes(&self, count: usize) -> Option<Vec<Range<usize>>> {
+        let mut from = 0;
+        let range = |range: &PlannedRange| {
+            let nodes = from..range.end;
+            from = range.end;
+            (nodes.start < nodes.end).then_some(nodes)
+        };
+        let nodes: Vec<Range<usize>> = self.ranges.iter().map(range).collect::<Option<_>>()?;
+        (from == count).then_some(nodes)
+    }
+}
+
+fn pieces(
+    (program, choices): (&Program, &Choices),
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+    plan: &FhePlanReport,
+) -> Result<Pieces, FheError> {
+    let (run, tapes) = traced_run(program, choices, params, options, &plan.placement)?;
+    Pieces::new(&tapes, &run.counts, params, &options.prices).ok_or_else(|| FheError::Unsupported {
+        what: "one run of a decoder in packed rows on several machines".to_owned(),
+        remedy: "run whole jobs on each machine",
+    })
+}
+
+/// The ranges with which these machines are the quickest.
+fn quickest(pieces: &Pieces, cuts: &Cuts<'_>, cluster: &Cluster) -> (Outcome, Vec<WorkRange>) {
+    let machines = cluster.machines.max(1);
+    let tried = SHARES.iter().take(if machines == 1 { 1 } else { SHARES.len() }).map(|share| {
+        let target = pieces.seconds() / (machines * share) as f64;
+        let ranges = cuts.ranges(if machines == 1 { f64::INFINITY } else { target });
+        (schedule(pieces, &ranges, cluster), ranges)
+    });
+    let best = tried.min_by(|(a, _), (b, _)| a.seconds.total_cmp(&b.seconds));
+    best.unwrap_or_default()
 }

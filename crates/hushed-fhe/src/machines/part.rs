@@ -1,9 +1,11 @@
-//! A range of a tape in tiles as a tape of its own, which another machine can run: a pure function of the values of
-//! some nodes. Nodes that only arrange vectors are repeated where they are read. Sums of terms are begun in every range
-//! that has terms, and added where they are finished: the same bytes, as additions are exact.
+//! Ranges of a tape in tiles as tapes of their own, which other machines can run: pure functions of the values of some
+//! nodes. Nodes that only arrange vectors are repeated where they are read, for the vectors that are read there. Sums
+//! of terms are begun in every range that has terms, and added where they are finished: the same bytes, as additions
+//! are exact.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::tape::assign::released;
 use crate::tape::schedule::{Placed, Schedule};
@@ -16,10 +18,25 @@ const VALUE: &str = "value";
 pub(crate) struct Part {
     pub tape: Tape,
     pub schedule: Schedule,
-    /// What it reads: a node of the whole tape, and the input here.
-    pub imports: Vec<(NodeId, NodeId)>,
-    /// What is read of it elsewhere, or leaves the tape: a node of the whole tape, and the node here.
-    pub exports: Vec<(NodeId, NodeId)>,
+    /// What it reads.
+    pub imports: Vec<Crossing>,
+    /// What is read of it elsewhere, or leaves the tape.
+    pub exports: Vec<Crossing>,
+}
+
+/// A value that a range reads or makes for others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Crossing {
+    /// The node of the whole tape.
+    pub id: NodeId,
+    /// The node of the part.
+    pub here: NodeId,
+    /// The primes that are read of it outside the range that makes it.
+    pub limbs: usize,
+    /// Whether it is unfinished sums.
+    pub sums: bool,
+    /// The name of what enters the tape from outside, which no range makes.
+    pub given: Option<&'static str>,
 }
 
 /// Whether a node only arranges vectors.
@@ -27,52 +44,61 @@ fn arranges(op: &Op) -> bool {
     matches!(op, Op::Join | Op::Cut { .. } | Op::Row { .. } | Op::Split { .. })
 }
 
+fn count(node: &Node) -> usize {
+    node.shape.0 * node.shape.1
+}
+
+/// The parts of a tape in tiles; `ranges` are all nodes, in order. Sums of squares are finished in the range that
+/// begins them.
+pub(crate) fn parts(tape: &Tape, schedule: &Schedule, ranges: &[Range<usize>]) -> Vec<Part> {
+    let cut = Cut::new(tape, schedule, ranges);
+    let (mut parts, mut made): (Vec<Part>, Vec<BTreeMap<NodeId, NodeId>>) =
+        (0..ranges.len()).map(|r| cut.part(r)).unzip();
+    let mut read: BTreeMap<NodeId, usize> = BTreeMap::new();
+    for import in parts.iter().flat_map(|part| &part.imports) {
+        let most = read.entry(import.id).or_default();
+        *most = import.limbs.max(*most);
+    }
+    for (part, made) in parts.iter_mut().zip(&mut made) {
+        for (&id, &here) in &*made {
+            let (node, placed) = (&tape.nodes[id.0], &schedule.nodes[id.0]);
+            let limbs = match read.get(&id) {
+                _ if node.op == Op::Output => placed.limbs,
+                Some(&limbs) => limbs,
+                None => continue,
+            };
+            part.schedule.nodes[here.0].last = None;
+            part.exports.push(Crossing { id, here, limbs, sums: node.op.adds(), given: None });
+        }
+        // It stays, whole.
+        let exported = |id: &NodeId| part.exports.iter().any(|export| export.here == *id);
+        let kept: Vec<bool> = part.tape.nodes.iter().map(|node| node.inputs.iter().any(exported)).collect();
+        for (placed, kept) in part.schedule.nodes.iter_mut().zip(kept) {
+            placed.takes &= !kept;
+        }
+        for import in &mut part.imports {
+            import.limbs = read[&import.id];
+        }
+    }
+    parts
+}
+
 /// A tape in tiles, and how it is cut.
-pub(crate) struct Cut<'a> {
+struct Cut<'a> {
     tape: &'a Tape,
     schedule: &'a Schedule,
     ranges: &'a [Range<usize>],
     /// The range of each node.
     of: Vec<usize>,
-    /// By node that finishes sums, or reads them last: the last node of each range that adds to them.
-    sums: BTreeMap<usize, Vec<usize>>,
-    /// By node, the ranges that read it, also through nodes that arrange vectors.
-    readers: Vec<BTreeSet<usize>>,
 }
 
 impl<'a> Cut<'a> {
-    /// `ranges` are all nodes, in order.
-    pub fn new(tape: &'a Tape, schedule: &'a Schedule, ranges: &'a [Range<usize>]) -> Cut<'a> {
+    fn new(tape: &'a Tape, schedule: &'a Schedule, ranges: &'a [Range<usize>]) -> Cut<'a> {
         let mut of = vec![0; tape.nodes.len()];
         for (r, range) in ranges.iter().enumerate() {
             of.iter_mut().take(range.end).skip(range.start).for_each(|of| *of = r);
         }
-        let mut cut = Cut { tape, schedule, ranges, of, sums: BTreeMap::new(), readers: Vec::new() };
-        cut.sums =
-            (0..tape.nodes.len()).filter(|&i| tape.nodes[i].op.finishes()).map(|i| (i, cut.parts_of_sums(i))).collect();
-        let mut readers = vec![BTreeSet::new(); tape.nodes.len()];
-        for (i, node) in tape.nodes.iter().enumerate().rev() {
-            let here: BTreeSet<usize> = match arranges(&node.op) {
-                true => readers[i].clone(),
-                false => BTreeSet::from([cut.of[i]]),
-            };
-            // Sums of other ranges are read where they are finished.
-            let skipped = match &node.op {
-                op if op.finishes() => node.inputs.len(),
-                op if op.adds() => node.inputs.len() - 1,
-                _ => 0,
-            };
-            for id in node.inputs.iter().skip(skipped) {
-                readers[id.0].extend(&here);
-            }
-        }
-        for (finished, parts) in &cut.sums {
-            for &part in parts {
-                readers[part].insert(cut.of[*finished]);
-            }
-        }
-        cut.readers = readers;
-        cut
+        Cut { tape, schedule, ranges, of }
     }
 
     /// The last node of each range that adds to the sums that node `finished` finishes.
@@ -87,40 +113,45 @@ impl<'a> Cut<'a> {
         parts.into_values().collect()
     }
 
-    /// Range number `which`.
-    pub fn part(&self, which: usize) -> Part {
+    /// Range number `which`, without exports, and its nodes that compute, here.
+    fn part(&self, which: usize) -> (Part, BTreeMap<NodeId, NodeId>) {
         let range = self.ranges.get(which).cloned().unwrap_or_default();
-        let tape = Tape { constants: self.tape.constants.clone(), ..Tape::default() };
-        let mut made = Making { cut: self, tape, placed: Vec::new(), here: BTreeMap::new(), imports: Vec::new() };
-        let mut exports = Vec::new();
+        let tape = Tape { constants: Arc::clone(&self.tape.constants), ..Tape::default() };
+        let mut making = Making { cut: self, tape, placed: Vec::new(), here: BTreeMap::new(), imports: Vec::new() };
+        let mut made = BTreeMap::new();
         for i in range {
             let node = &self.tape.nodes[i];
             // Inputs are brought where they are read, as what arranges vectors is.
             if arranges(&node.op) || matches!(node.op, Op::Input(_)) {
                 continue;
             }
-            let inputs = match &self.sums.get(&i) {
-                Some(parts) => parts.iter().map(|&part| made.bring(NodeId(part))).collect(),
+            let inputs = match &node.op {
+                op if op.finishes() => self.parts_of_sums(i).into_iter().map(|i| making.bring(NodeId(i))).collect(),
                 // Sums that another range began are begun anew.
-                None if node.op.adds() => {
-                    let before = node.inputs.iter().rev().nth(1).and_then(|id| made.here.get(id)).copied();
-                    let x = node.inputs.last().map(|id| made.bring(*id));
+                op if op.adds() => {
+                    let before = node.inputs.iter().rev().nth(1).and_then(|id| making.here.get(id)).copied();
+                    let x = node.inputs.last().map(|id| making.bring(*id));
                     before.into_iter().chain(x).collect()
                 }
-                None => node.inputs.iter().map(|id| made.bring(*id)).collect(),
+                _ => node.inputs.iter().map(|id| making.bring(*id)).collect(),
             };
-            let id = made.push(node, node.op.clone(), inputs, self.schedule.nodes[i].clone());
-            made.here.insert(NodeId(i), id);
-            if node.op == Op::Output || self.readers[i].iter().any(|&reader| reader != which) {
-                exports.push((NodeId(i), id));
+            let id = making.push(node, (node.op.clone(), inputs, node.shape), self.schedule.nodes[i].clone());
+            making.here.insert(NodeId(i), id);
+            made.insert(NodeId(i), id);
+        }
+        let Making { tape, placed, mut imports, .. } = making;
+        for (node, placed) in tape.nodes.iter().zip(&placed) {
+            for id in &node.inputs {
+                for import in imports.iter_mut().filter(|import| import.here == *id && !import.sums) {
+                    import.limbs = import.limbs.max(placed.reads);
+                }
             }
         }
-        let Making { tape, placed, imports, .. } = made;
-        let mut schedule = released(&tape, placed);
-        for (_, id) in &exports {
-            schedule.nodes[id.0].last = None;
+        for import in &mut imports {
+            import.limbs = import.limbs.min(placed[import.here.0].limbs);
         }
-        Part { tape, schedule, imports, exports }
+        let schedule = released(&tape, placed);
+        (Part { tape, schedule, imports, exports: Vec::new() }, made)
     }
 }
 
@@ -130,12 +161,12 @@ struct Making<'a> {
     placed: Vec<Placed>,
     /// Where nodes of the whole tape are here.
     here: BTreeMap<NodeId, NodeId>,
-    imports: Vec<(NodeId, NodeId)>,
+    imports: Vec<Crossing>,
 }
 
 impl Making<'_> {
-    fn push(&mut self, like: &Node, op: Op, inputs: Vec<NodeId>, placed: Placed) -> NodeId {
-        self.tape.nodes.push(Node { op, step: like.step, inputs, bound: like.bound, shape: like.shape });
+    fn push(&mut self, like: &Node, (op, inputs, shape): (Op, Vec<NodeId>, (usize, usize)), placed: Placed) -> NodeId {
+        self.tape.nodes.push(Node { op, step: like.step, inputs, bound: like.bound, shape });
         self.placed.push(placed);
         NodeId(self.placed.len() - 1)
     }
@@ -146,19 +177,93 @@ impl Making<'_> {
             return here;
         }
         let (node, placed) = (&self.cut.tape.nodes[id.0], self.cut.schedule.nodes[id.0].clone());
-        let made = if arranges(&node.op) {
-            let inputs = node.inputs.iter().map(|id| self.bring(*id)).collect();
-            self.push(node, node.op.clone(), inputs, placed)
-        } else {
-            let op = match node.op {
-                Op::Input(name) => Op::Input(name),
-                _ => Op::Input(VALUE),
-            };
-            let made = self.push(node, op, Vec::new(), placed);
-            self.imports.push((id, made));
-            made
+        let made = match &node.op {
+            Op::Cut { .. } | Op::Row { .. } if self.takes_some(node) => self.gathered(id),
+            op if arranges(op) => {
+                let inputs = node.inputs.iter().map(|id| self.bring(*id)).collect();
+                self.push(node, (op.clone(), inputs, node.shape), placed)
+            }
+            op => {
+                let given = if let Op::Input(name) = op { Some(*name) } else { None };
+                let (sums, limbs) = (op.adds(), if op.adds() { placed.limbs } else { 0 });
+                let here = self.push(node, (Op::Input(given.unwrap_or(VALUE)), Vec::new(), node.shape), placed);
+                self.imports.push(Crossing { id, here, limbs, sums, given });
+                here
+            }
         };
         self.here.insert(id, made);
         made
+    }
+
+    /// Whether a node takes some of the vectors that another arranges, which is not here.
+    fn takes_some(&self, node: &Node) -> bool {
+        node.inputs.iter().any(|of| arranges(&self.cut.tape.nodes[of.0].op) && !self.here.contains_key(of))
+    }
+
+    /// The vectors of a node that only arranges some, from the nodes that make them.
+    fn gathered(&mut self, id: NodeId) -> NodeId {
+        let (tape, node) = (self.cut.tape, &self.cut.tape.nodes[id.0]);
+        let mut runs: Vec<(NodeId, Range<usize>)> = Vec::new();
+        let mut bound = node.bound;
+        for at in 0..count(node) {
+            let (made, at) = source(tape, (id, at), &mut bound);
+            match runs.last_mut() {
+                Some((last, run)) if *last == made && run.end == at => run.end += 1,
+                _ => runs.push((made, at..at + 1)),
+            }
+        }
+        let mut inputs = Vec::with_capacity(runs.len());
+        for (made, run) in runs {
+            let (all, here) = (&tape.nodes[made.0], self.bring(made));
+            if run.len() == count(all) {
+                inputs.push(here);
+                continue;
+            }
+            let Placed { limbs, scale, .. } = self.cut.schedule.nodes[made.0];
+            let placed = Placed { reads: limbs, limbs, scale, ..Placed::default() };
+            let (shape, op) = ((1, run.len()), Op::Cut { range: run });
+            inputs.push(self.push(node, (op, vec![here], shape), placed));
+        }
+        let like = Node { op: Op::Join, step: node.step, inputs: Vec::new(), bound, shape: node.shape };
+        self.push(&like, (Op::Join, inputs, node.shape), self.cut.schedule.nodes[id.0].clone())
+    }
+}
+
+/// The node that makes a vector of a node, and its number there; on the way, the least bound on it.
+fn source(tape: &Tape, (mut id, mut at): (NodeId, usize), bound: &mut f64) -> (NodeId, usize) {
+    loop {
+        let node = &tape.nodes[id.0];
+        let input = |k: usize| node.inputs.get(k).copied();
+        let next = match &node.op {
+            Op::Join => {
+                let mut found = None;
+                for &input in &node.inputs {
+                    let vectors = count(&tape.nodes[input.0]);
+                    if at < vectors {
+                        found = Some(input);
+                        break;
+                    }
+                    at -= vectors;
+                }
+                found
+            }
+            Op::Cut { range } => {
+                at += range.start;
+                input(0)
+            }
+            Op::Row { row } => {
+                at += row * node.shape.1;
+                input(0)
+            }
+            Op::Split { .. } => input(0),
+            _ => None,
+        };
+        match next {
+            Some(next) => {
+                *bound = bound.min(node.bound);
+                id = next;
+            }
+            None => return (id, at),
+        }
     }
 }

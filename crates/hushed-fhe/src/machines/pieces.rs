@@ -1,6 +1,6 @@
 //! The pieces of work of a dry run: the nodes of tapes in tiles, with what each reads and makes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use hushed_ckks::CkksParams;
@@ -30,6 +30,8 @@ pub(super) struct Piece {
     pub adds: Option<u32>,
     /// The vectors that it makes.
     pub makes: Range<u32>,
+    /// Its node, of all tapes that read columns.
+    pub node: usize,
 }
 
 /// A dry run in pieces, in an order in which they can be done.
@@ -44,6 +46,12 @@ pub(super) struct Pieces {
     pub given: Vec<u32>,
     /// Seconds of what every machine does for itself first: it splits the request, and makes masks.
     pub before: f64,
+    /// The nodes at which tapes end.
+    pub ends: Vec<usize>,
+    /// Sums that are finished where they are begun.
+    pub together: BTreeSet<u32>,
+    /// The node whose pieces are made.
+    pub at: usize,
 }
 
 impl Pieces {
@@ -72,7 +80,9 @@ impl Pieces {
     /// Adds a tape that reads these columns; none are given to the first. Returns those that leave it.
     fn tape(&mut self, tape: &TracedTape, columns: Option<Vec<u32>>, clock: &mut Clock<'_>) -> Vec<u32> {
         let mut values: Vec<Made> = Vec::with_capacity(tape.nodes.len());
-        for node in &tape.nodes {
+        let first = self.ends.last().copied().unwrap_or(0);
+        for (i, node) in tape.nodes.iter().enumerate() {
+            self.at = first + i;
             let seconds = clock.until(node.visits);
             let operands: Vec<&Made> = node.inputs.iter().filter_map(|&of| values.get(of)).collect();
             let value = match (&node.rule, &columns) {
@@ -90,6 +100,7 @@ impl Pieces {
             };
             values.push(value);
         }
+        self.ends.push(first + tape.nodes.len());
         let outputs = values.iter().zip(&tape.nodes).filter(|(_, node)| node.rule == Rule::Output);
         outputs.flat_map(|(value, _)| value.vectors()).copied().collect()
     }
@@ -111,12 +122,15 @@ impl Pieces {
             Rule::Same(Moved::All) | Rule::Output => return Made::Vectors(all),
             // Nothing is computed.
             Rule::Own if seconds == 0.0 && of.len() == 1 && all.len() == count => return Made::Vectors(all),
-            Rule::Begun => {
+            Rule::Begun | Rule::Squares => {
                 let x = operands.last().map(|made| made.vectors()).unwrap_or_default();
                 let sums = match operands.first() {
                     Some(Made::Sums(begun)) => *begun,
                     _ => self.sum(count, node.reads),
                 };
+                if node.rule == Rule::Squares {
+                    self.together.insert(sums);
+                }
                 self.terms(node, &[x], sums, seconds);
                 return Made::Sums(sums);
             }
@@ -149,7 +163,8 @@ impl Pieces {
         all.sort_unstable();
         all.dedup();
         let (finishes, adds) = (None, None);
-        self.all.push(Piece { seconds, reads: all, limbs: node.reads, finishes, adds, makes: makes.clone() });
+        let (limbs, at) = (node.reads, self.at);
+        self.all.push(Piece { seconds, reads: all, limbs, finishes, adds, makes: makes.clone(), node: at });
         Made::Vectors(makes.collect())
     }
 
@@ -174,13 +189,15 @@ impl Pieces {
                 finishes: None,
                 adds: Some(sums),
                 makes: 0..0,
+                node: self.at,
             });
         }
     }
 
     fn finish(&mut self, node: &TracedNode, sums: u32, makes: Range<u32>) {
         let finishes = Some((sums, makes.len()));
-        self.all.push(Piece { seconds: 0.0, reads: Vec::new(), limbs: node.reads, finishes, adds: None, makes });
+        let (limbs, at) = (node.reads, self.at);
+        self.all.push(Piece { seconds: 0.0, reads: Vec::new(), limbs, finishes, adds: None, makes, node: at });
     }
 }
 

@@ -1,11 +1,11 @@
 //! Ranges of pieces: what one machine does without a message. They end where few values are alive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use hushed_ckks::{Ciphertext, CkksParams};
 
-use super::pieces::Pieces;
+use super::pieces::{Piece, Pieces};
 
 /// What a machine gets to do.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub(super) struct WorkRange {
     pub finishes: Vec<(u32, u64)>,
     /// Sums that it adds to.
     pub adds: Vec<u32>,
+    /// The node before which it ends.
+    pub end: usize,
 }
 
 /// Cuts of a run into ranges.
@@ -26,6 +28,8 @@ pub(super) struct Cuts<'a> {
     /// Bytes that are alive before each piece: made before it, and read by it or later.
     alive: Vec<u64>,
     bytes: Vec<u64>,
+    /// After each piece, the node before which a range may end.
+    end: Vec<Option<usize>>,
 }
 
 impl<'a> Cuts<'a> {
@@ -51,7 +55,7 @@ impl<'a> Cuts<'a> {
             sum += change;
             sum as u64
         });
-        Cuts { alive: alive.collect(), of, bytes }
+        Cuts { alive: alive.collect(), end: ends(of), of, bytes }
     }
 
     /// Bytes of a vector of so many primes on its way to another machine.
@@ -59,7 +63,8 @@ impl<'a> Cuts<'a> {
         self.bytes.get(limbs).copied().unwrap_or(0)
     }
 
-    /// Ranges of about this many seconds: each ends, once it has half of them, where the fewest bytes are alive.
+    /// Ranges of about this many seconds: each ends, once it has half of them, where the fewest bytes are alive, and
+    /// where a tape ends.
     pub fn ranges(&self, target: f64) -> Vec<WorkRange> {
         let all = &self.of.all;
         let (mut ranges, mut from) = (Vec::new(), 0);
@@ -70,15 +75,23 @@ impl<'a> Cuts<'a> {
                     break;
                 }
                 seconds += piece.seconds;
-                let alive = self.alive[i + 1];
+                let (alive, end) = (self.alive[i + 1], self.end[i]);
+                let whole = end.is_some_and(|end| self.of.ends.contains(&end));
                 // Of equal cuts the last one.
-                if (seconds >= target / 2.0 || i + 1 == all.len()) && best.is_none_or(|(least, _)| alive <= least) {
+                let fewest = best.is_none_or(|(least, _)| alive <= least);
+                let long = seconds >= target / 2.0 || i + 1 == all.len();
+                if end.is_some() && (whole || long) && fewest {
                     best = Some((alive, i + 1));
                 }
+                if whole {
+                    best = best.or(Some((alive, i + 1)));
+                    break;
+                }
             }
-            let end = best.map_or(all.len(), |(_, end)| end);
-            ranges.push(self.range(from..end));
-            from = end;
+            let next = best.map_or(all.len(), |(_, next)| next);
+            let end = self.end[next - 1].unwrap_or_default();
+            ranges.push(WorkRange { end, ..self.range(from..next) });
+            from = next;
         }
         ranges
     }
@@ -109,6 +122,24 @@ impl<'a> Cuts<'a> {
             finishes: finishes.into_iter().collect(),
             adds,
             pieces,
+            end: 0,
         }
     }
+}
+
+/// After each piece, the node before which a range may end: where neither a node nor sums that stay together are
+/// divided. Nodes without pieces belong to the range before them, within their tape.
+fn ends(of: &Pieces) -> Vec<Option<usize>> {
+    let mut open: BTreeSet<u32> = BTreeSet::new();
+    let after = |i: usize| of.all.get(i + 1).map(|piece| piece.node);
+    let end = |(i, piece): (usize, &Piece)| {
+        open.extend(piece.adds.filter(|sums| of.together.contains(sums)));
+        if let Some((sums, _)) = piece.finishes {
+            open.remove(&sums);
+        }
+        let tape = of.ends.iter().copied().find(|&end| end > piece.node);
+        let next = after(i).or(tape).unwrap_or(piece.node + 1);
+        (next != piece.node && open.is_empty()).then(|| tape.map_or(next, |end| end.min(next)))
+    };
+    of.all.iter().enumerate().map(end).collect()
 }

@@ -22,6 +22,7 @@ pub(crate) fn traced(tape: &Tape, i: usize, placed: &Placed, visits: usize) -> O
 fn rule(node: &Node, first: (usize, usize)) -> Rule {
     match &node.op {
         Op::Input(name) => Rule::Input(name),
+        Op::SquareSum { .. } => Rule::Squares,
         op if op.adds() => Rule::Begun,
         op if op.finishes() => Rule::Finished,
         Op::DotProduct | Op::Combine { .. } | Op::CombineVectors { .. } | Op::Total => Rule::Sum,

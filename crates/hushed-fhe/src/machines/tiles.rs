@@ -181,7 +181,7 @@ impl Tiles {
 
     /// The operation on some vectors of its result; none if they cannot be computed apart from the others.
     fn part(&mut self, node: &Node, range: &Range<usize>) -> Option<Op> {
-        let constants = &mut self.tape.constants;
+        let constants = self.tape.constants_mut();
         Some(match &node.op {
             Op::Linear { map, rows } => {
                 Op::Linear { map: *map, rows: rows.start + range.start..rows.start + range.end }

@@ -47,6 +47,8 @@ pub enum Rule {
     Sum,
     /// Unfinished sums of terms of the last operand's vectors; they are added to those of the first if there are two.
     Begun,
+    /// As `Begun`, of squares: they are finished where they are begun.
+    Squares,
     /// The vectors of unfinished sums.
     Finished,
 }

@@ -16,13 +16,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use hushed_ckks::Scale;
 use hushed_model::{Attention, Block, Program, StepId, Weigh, same};
 
 use super::blocks::Parts;
 use super::forward::{self, ForwardPass, Viewer};
 use super::shape::{no_layer, supported};
+use super::texts::Texts;
 use crate::choices::Choices;
 use crate::error::FheError;
+use crate::machines::chain::{Chain, Recording};
 use crate::ops::acts::Acts;
 use crate::ops::levels::above_by;
 use crate::ops::mask::{REAL_ROWS, RowsKnown};
@@ -47,7 +50,7 @@ use crate::tape::packed::products::keys;
 use crate::tape::packed::{HIDDEN, Places};
 use crate::tape::record::Recorder;
 use crate::tape::run::{Inputs, Look, computed};
-use crate::tape::{Mark, Node, Op, Tape, Texts};
+use crate::tape::{self, Mark, Node, Op, Tape};
 
 /// Runs a program over vectors of slots.
 pub struct Pass<'a, S: Slots> {
@@ -67,9 +70,46 @@ pub struct Pass<'a, S: Slots> {
     /// What a decoder is answered with.
     answer: AnswerRows,
     viewer: Option<Viewer<'a, S::Value>>,
+    /// Where tapes go if they are not run.
+    recording: Option<Recording<'a, S>>,
 }
 
 impl<'a, S: Slots> Pass<'a, S> {
+    /// A pass over texts in the layout of a tape.
+    ///
+    /// # Errors
+    /// As [`Pass::new`], [`Pass::last`] and [`Pass::packed`]; [`FheError::Unsupported`] for a decoder in packed rows,
+    /// and for a placement of other texts.
+    pub(crate) fn over(
+        on: &'a S,
+        (program, choices): (&'a Program, &'a Choices),
+        placement: Placement,
+        texts: Texts<S::Value>,
+        bound: f64,
+    ) -> Result<Self, FheError> {
+        let unsupported = |what: &str, remedy| Err(FheError::Unsupported { what: what.to_owned(), remedy });
+        if placement.pairs && !(matches!(texts, Texts::Last(..)) && has_rms_norms(program)) {
+            return unsupported("columns in pairs", "they are for batches of decoders with RMSNorm");
+        }
+        if placement.per_place > 1 && !matches!(texts, Texts::Columns(RowsKnown::Public { .. })) {
+            let remedy = "they are for batches of encoders, with public lengths";
+            return unsupported("texts that share places", remedy);
+        }
+        match texts {
+            Texts::Columns(rows) => Pass::new(on, program, choices, placement, rows, bound),
+            Texts::Last(layout, answer, real) => {
+                Pass::last(on, (program, choices), placement, (layout, answer, real), bound)
+            }
+            Texts::Packed(rows) => Pass::packed(on, program, choices, placement, rows, bound),
+            Texts::PackedLast(..) if has_rms_norms(program) => {
+                unsupported("one run of a decoder in packed rows on several machines", "run whole jobs on each machine")
+            }
+            Texts::PackedLast(..) => {
+                unsupported("a decoder with LayerNorm, in packed rows", "omit --texts to plan a batch")
+            }
+        }
+    }
+
     /// A pass over texts with these rows. An encrypted mask is refreshed if it has fewer primes than the first
     /// attention and the statistics of norms read. The client divided its columns by `input_bound`.
     ///
@@ -88,8 +128,8 @@ impl<'a, S: Slots> Pass<'a, S> {
     ) -> Result<Self, FheError> {
         let layout = rows.layout();
         let (texts, real) = match rows {
-            RowsKnown::Public { packing, .. } => (Texts { layout, packing }, None),
-            RowsKnown::Private { real, .. } => (Texts::alone(layout, Vec::new())?, Some(real)),
+            RowsKnown::Public { packing, .. } => (tape::Texts { layout, packing }, None),
+            RowsKnown::Private { real, .. } => (tape::Texts::alone(layout, Vec::new())?, Some(real)),
         };
         let most = texts.packing.most();
         if most != placement.per_place {
@@ -130,7 +170,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             });
         }
         // Whatever the server knows of lengths is in `real`.
-        let texts = Texts::alone(layout, vec![layout.rows(); layout.texts()])?;
+        let texts = tape::Texts::alone(layout, vec![layout.rows(); layout.texts()])?;
         let choices = match zeros {
             true => Cow::Borrowed(choices),
             false => Cow::Owned(choices.of_layers()?),
@@ -224,8 +264,40 @@ impl<'a, S: Slots> Pass<'a, S> {
             false => layers.iter().try_for_each(|layer| supported(program, layer.clone()))?,
         }
         let hidden = BTreeMap::new();
-        let (answer, viewer) = (AnswerRows::Last, None);
-        Ok(Pass { on, program, layers, choices, placement, texts, answers, hidden, input_bound, answer, viewer })
+        Ok(Pass {
+            on,
+            program,
+            layers,
+            choices,
+            placement,
+            texts,
+            answers,
+            hidden,
+            input_bound,
+            answer: AnswerRows::Last,
+            viewer: None,
+            recording: None,
+        })
+    }
+
+    /// What was made of the client's masks, by the name of the input.
+    pub(crate) fn hidden(&self) -> &BTreeMap<&'static str, Vec<S::Value>> {
+        &self.hidden
+    }
+
+    /// The run of these columns as one tape in tiles, of which nothing is run. `stand_in` makes a vector with so many
+    /// primes at a scale.
+    ///
+    /// # Errors
+    /// As a run.
+    pub(crate) fn chained(
+        mut self,
+        columns: Vec<S::Value>,
+        stand_in: impl Fn(usize, Scale) -> S::Value + 'a,
+    ) -> Result<Chain, FheError> {
+        self.recording = Some(Recording::new(stand_in));
+        self.run(columns)?;
+        Ok(self.recording.map(Recording::finish).unwrap_or_default())
     }
 
     /// What is made of the client's mask, refreshed if it has fewer than `limbs` primes.
@@ -346,7 +418,11 @@ impl<'a, S: Slots> Pass<'a, S> {
         look: Look<'_, S>,
     ) -> Result<Vec<S::Value>, FheError> {
         let spilled = vec![self.placement.spill_attention, self.placement.spill_feed_forward];
-        computed(self.on, tape, inputs, (heights, outputs, spilled), look)
+        let place = (heights, outputs, spilled);
+        match &self.recording {
+            Some(recording) => recording.keep(self.on, tape, &inputs, place),
+            None => computed(self.on, tape, inputs, place, look),
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Encrypted {
 }
 
 /// Results of a linear map before their rescale: their scale includes the prime that it will drop.
-pub struct EncryptedPartial(Vec<Ciphertext>);
+pub struct EncryptedPartial(pub(crate) Vec<Ciphertext>);
 
 impl Encrypted {
     /// Vectors under the keys of `evaluator`, refreshed by `bootstrapper`.

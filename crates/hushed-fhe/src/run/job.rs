@@ -18,7 +18,7 @@ pub use hushed_ckks::Counts;
 use hushed_ckks::bootstrap::BootstrapLiteral;
 pub use hushed_ckks::bootstrap::Bootstrapper;
 pub use hushed_ckks::keys::KeySpecs;
-use hushed_ckks::keys::PublicKey;
+pub use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
 use hushed_model::{Program, StepId};
 
@@ -30,11 +30,10 @@ use crate::files::chunked::{Hash, open_file};
 use crate::files::exchange::{self, RequestHead};
 use crate::files::keys::{KeyProgress, KeyReader};
 use crate::files::spill::SpillFolder;
-use crate::ops::acts::Acts;
 use crate::ops::mask::RowsKnown;
 use crate::ops::packed::rows::PackedRows;
 use crate::packing::SequencePacking;
-use crate::pass::{ForwardPass, Texts, forward_pass};
+use crate::pass::{Texts, forward_pass};
 use crate::plan::Timetable;
 use crate::plan::public_plan::FhePlan;
 use crate::run::clock::Progress;
@@ -86,11 +85,11 @@ pub fn bootstrap(params: &Arc<CkksParams>) -> Result<(Arc<Bootstrapper>, KeySpec
 
 /// A client's keys in memory, with the plan they are for.
 pub struct Engine {
-    plan: FhePlan,
-    params: Arc<CkksParams>,
-    on: Encrypted,
+    pub(super) plan: FhePlan,
+    pub(super) params: Arc<CkksParams>,
+    pub(super) on: Encrypted,
     public: Arc<PublicKey>,
-    keys: Hash,
+    pub(super) keys: Hash,
     stop: Arc<AtomicBool>,
     timetable: Arc<Timetable>,
     /// Error of a run in a slot of its reply: that of the model that was run; until then no reply is sealed.
@@ -101,7 +100,7 @@ pub struct Engine {
 pub struct Batch {
     head: RequestHead,
     name: Hash,
-    columns: Vec<SeededCiphertext>,
+    pub(super) columns: Vec<SeededCiphertext>,
     mask: Option<SeededCiphertext>,
 }
 
@@ -244,7 +243,7 @@ impl Engine {
                 let x = pass.resume(found.layer, found.columns)?;
                 (found.layer, x)
             }
-            None => (0, self.start(&*pass, batch.columns)?),
+            None => (0, pass.start(self.columns(batch.columns)?)?),
         };
         for layer in first..layers {
             if self.stop.load(Ordering::SeqCst) {
@@ -287,7 +286,7 @@ impl Engine {
         work.write(out, path, (head, name), answer, self.error, secret)
     }
 
-    fn rows(&self, batch: &Batch) -> Result<Texts<Ciphertext>, FheError> {
+    pub(super) fn rows(&self, batch: &Batch) -> Result<Texts<Ciphertext>, FheError> {
         let lengths = || batch.head.lengths.iter().map(|&l| usize::from(l)).collect();
         if let Some((layout, _)) = self.plan.packed(&self.params)? {
             return Ok(match self.plan.answer {
@@ -312,15 +311,10 @@ impl Engine {
         }))
     }
 
-    /// The columns of a request, two per ciphertext, or its vectors of packed rows, with as many primes as the first
-    /// layer reads.
-    fn start(
-        &self,
-        pass: &dyn ForwardPass<'_, Encrypted>,
-        sent: Vec<SeededCiphertext>,
-    ) -> Result<Acts<Ciphertext>, FheError> {
-        if pass.packed_columns().is_some() {
-            return pass.start(sent.into_iter().map(SeededCiphertext::expand).collect());
+    /// The columns of a request, two per ciphertext, or its vectors of packed rows.
+    pub(super) fn columns(&self, sent: Vec<SeededCiphertext>) -> Result<Vec<Ciphertext>, FheError> {
+        if self.plan.packed(&self.params)?.is_some() {
+            return Ok(sent.into_iter().map(SeededCiphertext::expand).collect());
         }
         self.on.at(StepId::outside("input.columns"));
         let mut columns = Vec::with_capacity(self.plan.width);
@@ -328,6 +322,6 @@ impl Engine {
             columns.extend(self.on.split(&pair.expand())?);
         }
         columns.truncate(self.plan.width);
-        pass.start(columns)
+        Ok(columns)
     }
 }

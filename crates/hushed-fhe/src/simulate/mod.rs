@@ -249,6 +249,11 @@ impl Simulator {
         Ok(self.make(slots, limbs, self.params.default_scale(), id))
     }
 
+    /// A vector of zeros with these primes and this scale.
+    pub(crate) fn stand_in(&self, limbs: usize, scale: Scale) -> Vector {
+        self.make(vec![0.0; self.slots], limbs, scale, 0)
+    }
+
     fn make(&self, slots: Vec<f64>, limbs: usize, scale: Scale, id: u64) -> Vector {
         Vector { slots, imaginary: Imaginary::Zero, limbs, scale, id, _held: Held::new(&self.tally, 2 * limbs) }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-#[cfg(test)]
 use sha2::{Digest, Sha256};
 
 use super::levels::{Limits, levels};
@@ -95,7 +94,6 @@ fn hoists(tape: &Tape) -> BTreeMap<usize, (NodeId, usize)> {
 }
 
 /// SHA-256 of the operations and their placement, in hexadecimal. With a range of nodes it names a piece of work.
-#[cfg(test)]
 pub(crate) fn hash(tape: &Tape, schedule: &Schedule) -> String {
     let mut hash = Sha256::new();
     for (node, placed) in tape.nodes.iter().zip(&schedule.nodes) {

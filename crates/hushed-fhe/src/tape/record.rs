@@ -84,24 +84,24 @@ impl Recorder {
 
     /// A map that operations can name.
     pub fn map(&mut self, map: impl Into<Arc<LinearMap>>) -> usize {
-        self.tape.constants.maps.push(map.into());
+        self.tape.constants_mut().maps.push(map.into());
         self.tape.constants.maps.len() - 1
     }
 
     /// A function that operations can name.
     pub fn function(&mut self, function: SlotFunction) -> usize {
-        self.tape.constants.functions.push(function);
+        self.tape.constants_mut().functions.push(function);
         self.tape.constants.functions.len() - 1
     }
 
     fn numbers(&mut self, numbers: Vec<f64>) -> usize {
-        self.tape.constants.numbers.push(numbers);
+        self.tape.constants_mut().numbers.push(numbers);
         self.tape.constants.numbers.len() - 1
     }
 
     /// Plaintext vectors that operations can name.
     pub fn vectors(&mut self, vectors: Vec<Plain>) -> usize {
-        self.tape.constants.vectors.push(vectors);
+        self.tape.constants_mut().vectors.push(vectors);
         self.tape.constants.vectors.len() - 1
     }
 
@@ -149,7 +149,7 @@ impl Recorder {
 
     /// The `outputs` vectors of a grid of maps.
     pub fn maps(&mut self, grid: Grid, outputs: usize, x: &[NodeId]) -> NodeId {
-        self.tape.constants.grids.push(grid);
+        self.tape.constants_mut().grids.push(grid);
         let grid = self.tape.constants.grids.len() - 1;
         self.push(Op::Maps { grid }, x, (1, outputs))
     }

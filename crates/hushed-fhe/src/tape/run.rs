@@ -89,8 +89,28 @@ pub(crate) type Inputs<S> = BTreeMap<&'static str, Vec<<S as Arithmetic>::Value>
 /// Sees what a tape shows, by number.
 pub(crate) type Look<'l, S> = &'l mut dyn FnMut(usize, &[<S as Arithmetic>::Value]) -> Result<(), FheError>;
 
-/// Places a tape for these inputs and runs it. `place`: where levels come from, the primes of its outputs, and the
-/// regions whose columns are spilled.
+/// Where levels come from, the primes of a tape's outputs, and the regions whose columns are spilled.
+pub(crate) type Place<'p> = (Heights<'p>, Outputs, Vec<bool>);
+
+/// Places a tape for these inputs.
+///
+/// # Errors
+/// Those of the placement.
+pub(crate) fn placed<S: Slots>(
+    on: &S,
+    tape: &mut Tape,
+    inputs: &Inputs<S>,
+    (heights, outputs, spilled): Place<'_>,
+) -> Result<Schedule, FheError> {
+    let place = |(&name, vectors): (&&'static str, &Vec<S::Value>)| {
+        let first = vectors.first()?;
+        Some((name, (on.limbs(first), on.scale(first))))
+    };
+    let limits = Limits { heights, inputs: inputs.iter().filter_map(place).collect(), outputs, spilled };
+    assign(tape, on, &limits)
+}
+
+/// Places a tape for these inputs and runs it.
 ///
 /// # Errors
 /// Those of the placement and of the operations.
@@ -98,15 +118,10 @@ pub(crate) fn computed<S: Slots>(
     on: &S,
     mut tape: Tape,
     mut inputs: Inputs<S>,
-    (heights, outputs, spilled): (Heights<'_>, Outputs, Vec<bool>),
+    place: Place<'_>,
     look: Look<'_, S>,
 ) -> Result<Vec<S::Value>, FheError> {
-    let place = |(&name, vectors): (&&'static str, &Vec<S::Value>)| {
-        let first = vectors.first()?;
-        Some((name, (on.limbs(first), on.scale(first))))
-    };
-    let limits = Limits { heights, inputs: inputs.iter().filter_map(place).collect(), outputs, spilled };
-    let mut schedule = assign(&mut tape, on, &limits)?;
+    let mut schedule = placed(on, &mut tape, &inputs, place)?;
     let tracing = on.visit().is_some();
     if tracing {
         (tape, schedule) = tiled(tape, &schedule)?;

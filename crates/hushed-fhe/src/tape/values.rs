@@ -8,7 +8,7 @@ use crate::error::FheError;
 use crate::slots::Slots;
 
 /// Rows of vectors.
-pub(super) type Rows<V> = Vec<Vec<V>>;
+pub(crate) type Rows<V> = Vec<Vec<V>>;
 
 /// Vectors that are spilled together.
 const TOGETHER: usize = 32;

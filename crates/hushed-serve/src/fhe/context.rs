@@ -9,7 +9,7 @@ use hushed_fhe::plan::offer::{answered_logits, needed, sends_real_rows};
 use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
 use hushed_fhe::run::job::{Bootstrapper, KeySpecs, bootstrap};
-use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, Prepared, can_run};
+use hushed_fhe::{Choices, Division, FheError, FhePlan, MAX_BYTES, Prepared, can_run};
 use hushed_model::{Model, ModelError, Program, TooLong};
 use sha2::{Digest as _, Sha256};
 
@@ -55,6 +55,15 @@ pub struct RunContext {
 enum Weights {
     Published(Box<Model>, Program),
     Prepared(Arc<Prepared>),
+}
+
+impl Weights {
+    fn program(&self) -> &Program {
+        match self {
+            Weights::Published(_, program) => program,
+            Weights::Prepared(prepared) => prepared.program(),
+        }
+    }
 }
 
 /// The result of the dry run of a plan.
@@ -107,11 +116,18 @@ impl RunContext {
         }
     }
 
-    fn dry_run(&self) -> Result<Predicted, ServeError> {
-        let (plan, params) = (&self.plan, &self.params);
-        let (bootstrapper, bootstrap) = bootstrap(params).map_err(FheJobError::from)?;
+    /// The run, cut for so many machines at so many bytes per second.
+    pub(super) fn divide(&self, report: &FhePlanReport, machines: (usize, f64)) -> Result<Division, ServeError> {
+        let weights = self.weights();
+        let program = weights.program();
+        let division = Division::new((program, &self.choices), &self.params, &self.options(), report, machines);
+        Ok(division.map_err(FheJobError::from)?)
+    }
+
+    fn options(&self) -> FheOptions {
+        let plan = &self.plan;
         let all = std::thread::available_parallelism().map_or(1, usize::from);
-        let options = FheOptions {
+        FheOptions {
             rows: plan.rows,
             texts: usize::MAX,
             lengths: plan.lengths,
@@ -121,13 +137,15 @@ impl RunContext {
             uplink: f64::INFINITY,
             prices: reference(self.threads.unwrap_or(all)),
             placement: Some(plan.placement.clone()),
-        };
+        }
+    }
+
+    fn dry_run(&self) -> Result<Predicted, ServeError> {
+        let (params, options) = (&self.params, self.options());
+        let (bootstrapper, bootstrap) = bootstrap(params).map_err(FheJobError::from)?;
         // Made before the weights are prepared: bounds on logits follow from the published ones.
         let weights = self.weights();
-        let program = match &*weights {
-            Weights::Published(_, program) => program,
-            Weights::Prepared(prepared) => prepared.program(),
-        };
+        let program = weights.program();
         self.check_needed(program, &bootstrap, &options)?;
         let choices = &self.choices;
         let report = FhePlanReport::new(program, choices, false, params, &bootstrap, &options);

@@ -24,6 +24,7 @@ mod client;
 mod context;
 mod error;
 mod ledger;
+mod machines;
 mod network;
 #[cfg(test)]
 #[path = "../../tests/common/offered.rs"]
@@ -50,6 +51,7 @@ pub use client::{
 pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;
 pub use ledger::StepTime;
+pub use machines::{MachinesDriver, MachinesWorker, Values};
 pub use network::{NetworkReport, network_choices, run_network};
 pub use progress::{JobEvent, Lines, duration, step_words};
 pub use public::PublicModel;

@@ -126,12 +126,18 @@ impl RunFiles {
             let draft = AtomicFile::create(&self.out, Access::Usual);
             drop(draft.map_err(FheJobError::from)?);
         }
+        let keys = self.keys(plan, params)?;
+        let request = RequestReader::open(&self.request, plan, params, Some(&keys.id()));
+        request.map_err(FheJobError::from)?;
+        Ok(keys)
+    }
+
+    /// The keys, which have not been read yet.
+    pub(super) fn keys(&self, plan: &dyn Manifest, params: &Params) -> Result<KeyFile, ServeError> {
         let key_specs = plan.key_specs(params).map_err(FheJobError::from)?;
         let keys = KeyFile::open(&self.keys, params.rlwe(), &key_specs);
         let keys = keys.map_err(FheJobError::from)?;
         check_time(&keys.id(), keys.times().expires)?;
-        let request = RequestReader::open(&self.request, plan, params, Some(&keys.id()));
-        request.map_err(FheJobError::from)?;
         Ok(keys)
     }
 
@@ -280,7 +286,12 @@ impl RunContext {
         self.report(&id, began, done)
     }
 
-    fn report(&self, request: &[u8], began: Instant, (steps, spilled, counts): Done) -> Result<JobReport, ServeError> {
+    pub(super) fn report(
+        &self,
+        request: &[u8],
+        began: Instant,
+        (steps, spilled, counts): Done,
+    ) -> Result<JobReport, ServeError> {
         let predicted = &self.predicted()?.report;
         Ok(JobReport {
             request: hex(request),
@@ -307,9 +318,7 @@ impl RunContext {
         let (plan, params) = (&self.plan, &self.params);
         let Predicted { report: predicted, bootstrapper } = self.predicted()?;
         let secret = read_secret(&self.secret)?;
-        let threads = self.threads.unwrap_or(0);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(|_| FheJobError::Threads { threads })?;
+        let pool = thread_pool(self.threads)?;
         let told = |event: Event| {
             watch(match event {
                 Event::Resumed { layer } => JobEvent::Resumed { layer },
@@ -345,6 +354,13 @@ impl RunContext {
         });
         Ok(done?)
     }
+}
+
+/// Threads for a run, as many as the machine has if `None`.
+pub(super) fn thread_pool(threads: Option<usize>) -> Result<rayon::ThreadPool, ServeError> {
+    let threads = threads.unwrap_or(0);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    Ok(pool.map_err(|_| FheJobError::Threads { threads })?)
 }
 
 /// A run that has been checked.

@@ -11,6 +11,7 @@ mod decoder;
 mod decoder_rows;
 mod fhe;
 mod killed;
+mod machines;
 mod memory;
 mod one;
 mod remote;

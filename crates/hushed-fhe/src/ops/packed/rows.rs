@@ -61,6 +61,11 @@ impl<V> PackedRows<V> {
         Self { layout, lengths: vec![layout.rows(); layout.texts()], hidden: Some(sent) }
     }
 
+    /// The same, with what `f` makes of what the client sent.
+    pub(crate) fn map<W>(self, f: impl FnOnce(V) -> W) -> PackedRows<W> {
+        PackedRows { layout: self.layout, lengths: self.lengths, hidden: self.hidden.map(f) }
+    }
+
     /// What the server knows, and what the client sent of what it does not.
     pub(crate) fn known(self) -> (PackedRows<()>, Option<V>) {
         (PackedRows { layout: self.layout, lengths: self.lengths, hidden: None }, self.hidden)

@@ -1,7 +1,7 @@
 //! A tape in tiles is the tape.
 
 use super::*;
-use crate::machines::part::Cut;
+use crate::machines::part::parts;
 use crate::machines::tiles::tiled;
 use crate::slots::REFRESH_TILE;
 
@@ -126,22 +126,21 @@ fn ranges_on_several_machines_have_the_same_residues() {
     for count in [1, 2, 5, 16] {
         let nodes = tape.nodes.len();
         let ranges: Vec<Range<usize>> = (0..count).map(|r| r * nodes / count..(r + 1) * nodes / count).collect();
-        let cut = Cut::new(tape, placed, &ranges);
+        let parts = parts(tape, placed, &ranges);
         let mut known = layer.values(tape);
-        for r in 0..count {
-            let part = cut.part(r);
+        for part in &parts {
             let mut held = BTreeMap::new();
-            for (id, here) in &part.imports {
-                let value = match &tape.nodes[id.0].op {
+            for import in &part.imports {
+                let value = match import.sums {
                     // Begun sums are finished once.
-                    op if op.adds() => known.remove(id).unwrap(),
-                    _ => Held::Block(Arc::new(known[id].rows().to_vec())),
+                    true => known.remove(&import.id).unwrap(),
+                    false => Held::Block(Arc::new(known[&import.id].rows().to_vec())),
                 };
-                held.insert(*here, value);
+                held.insert(import.here, value);
             }
             layer.run((&part.tape, &part.schedule), &mut held);
-            for (id, here) in &part.exports {
-                known.insert(*id, held.remove(here).unwrap());
+            for export in &part.exports {
+                known.insert(export.id, held.remove(&export.here).unwrap());
             }
         }
         assert!(equal(left(tape, &known), &expected), "{count}");
