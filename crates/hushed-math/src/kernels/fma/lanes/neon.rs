@@ -1,5 +1,5 @@
-//! Pairs of registers of 128 bits: four lanes, as AVX2 has, so that everything is laid out as there. Of 32 registers there
-//! are as many pairs as AVX2 has registers.
+//! Pairs of registers of 128 bits: four lanes, as AVX2 has, so that everything is laid out as there. Of 32 registers
+//! there are as many pairs as AVX2 has registers.
 
 use super::{Lanes, instructions};
 use std::arch::aarch64::*;
