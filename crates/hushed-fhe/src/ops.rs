@@ -3,7 +3,6 @@
 
 pub mod activation;
 pub mod acts;
-pub mod after;
 pub mod attention;
 pub mod folded;
 pub mod functions;

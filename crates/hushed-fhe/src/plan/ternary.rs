@@ -6,7 +6,7 @@ use hushed_model::{Block, Program, StepId};
 use serde::Serialize;
 
 use super::placement::Placement;
-pub use crate::ops::after::Form;
+pub use crate::tape::causal::sums::Form;
 
 /// The ternary layers that are computed in one way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

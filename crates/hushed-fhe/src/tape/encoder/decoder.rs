@@ -8,7 +8,6 @@ use super::{Encoder, Frames};
 use crate::choices::NormChoice;
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::after::Form;
 use crate::ops::pool::Factor;
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
@@ -16,7 +15,7 @@ use crate::tape::NodeId;
 use crate::tape::causal::attention::{CausalBlock, attention};
 use crate::tape::causal::norm::RmsNorm;
 use crate::tape::causal::paired::Vectors;
-use crate::tape::causal::sums::{Last, Sums};
+use crate::tape::causal::sums::{Form, Last, Sums};
 use crate::tape::feed_forward::{FeedForwardBlock, feed_forward};
 use crate::tape::record::Recorder;
 

@@ -7,14 +7,13 @@ use hushed_model::{Activation, FeedForward, Linear, NetworkConfig, Norm, StepId}
 
 use super::interpreted::{Computation, interpreted};
 use super::{alone, config, network, test_params};
-use crate::ops::after::Form;
 use crate::ops::norm::root_levels;
 use crate::packing::Interleave;
 use crate::run::encrypted::testing::{random, seeded};
 use crate::slots::Slots;
 use crate::tape::causal::norm::RmsNorm;
 use crate::tape::causal::paired::Vectors;
-use crate::tape::causal::sums::{Last, Sums};
+use crate::tape::causal::sums::{Form, Last, Sums};
 use crate::tape::feed_forward::{FeedForwardBlock, feed_forward};
 use crate::tape::run::Inputs;
 use crate::{ActivationChoice, FheError, Interval, NormChoice};

@@ -8,7 +8,6 @@ use hushed_model::{Attention, Linear, Norm, NormKind, StepId, Weigh};
 use super::interpreted::{Computation, interpreted};
 use super::{ROWS, alone, config, network, test_params};
 use crate::choices::{ScoresChoice, fits};
-use crate::ops::after::Form;
 use crate::ops::norm::root_levels;
 use crate::packing::Interleave;
 use crate::plan::placement::Placement;
@@ -17,7 +16,7 @@ use crate::slots::Slots;
 use crate::tape::Plain;
 use crate::tape::causal::attention::{CausalBlock, weights_alone};
 use crate::tape::causal::norm::rms_norm;
-use crate::tape::causal::sums::{Last, Sums};
+use crate::tape::causal::sums::{Form, Last, Sums};
 use crate::tape::run::Inputs;
 use crate::{Acts, FheError, Interval, NormChoice, SigmoidChoice};
 
