@@ -30,6 +30,7 @@ use crate::choices::Choices;
 use crate::dry::{FheOptions, traced_run};
 use crate::error::FheError;
 use crate::plan::FhePlanReport;
+use chain::not_recorded;
 use pieces::Pieces;
 use ranges::{Cuts, WorkRange};
 use schedule::{Cluster, Outcome, peak, schedule};
@@ -187,10 +188,7 @@ fn pieces(
     plan: &FhePlanReport,
 ) -> Result<Pieces, FheError> {
     let (run, tapes) = traced_run(program, choices, params, options, &plan.placement)?;
-    Pieces::new(&tapes, &run.counts, params, &options.prices).ok_or_else(|| FheError::Unsupported {
-        what: "one run of a decoder in packed rows on several machines".to_owned(),
-        remedy: "run whole jobs on each machine",
-    })
+    Pieces::new(&tapes, &run.counts, params, &options.prices).ok_or_else(not_recorded)
 }
 
 /// The ranges with which these machines are the quickest.

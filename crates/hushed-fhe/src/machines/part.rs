@@ -3,7 +3,7 @@
 //! of terms are begun in every range that has terms, and added where they are finished: the same bytes, as additions
 //! are exact.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -71,10 +71,9 @@ pub(crate) fn parts(tape: &Tape, schedule: &Schedule, ranges: &[Range<usize>]) -
             part.exports.push(Crossing { id, here, limbs, sums: node.op.adds(), given: None });
         }
         // It stays, whole.
-        let exported = |id: &NodeId| part.exports.iter().any(|export| export.here == *id);
-        let kept: Vec<bool> = part.tape.nodes.iter().map(|node| node.inputs.iter().any(exported)).collect();
-        for (placed, kept) in part.schedule.nodes.iter_mut().zip(kept) {
-            placed.takes &= !kept;
+        let exported: BTreeSet<NodeId> = part.exports.iter().map(|export| export.here).collect();
+        for (placed, node) in part.schedule.nodes.iter_mut().zip(&part.tape.nodes) {
+            placed.takes &= !node.inputs.iter().any(|id| exported.contains(id));
         }
         for import in &mut part.imports {
             import.limbs = read[&import.id];
@@ -140,15 +139,15 @@ impl<'a> Cut<'a> {
             made.insert(NodeId(i), id);
         }
         let Making { tape, placed, mut imports, .. } = making;
+        let mut reads = vec![0; placed.len()];
         for (node, placed) in tape.nodes.iter().zip(&placed) {
             for id in &node.inputs {
-                for import in imports.iter_mut().filter(|import| import.here == *id && !import.sums) {
-                    import.limbs = import.limbs.max(placed.reads);
-                }
+                reads[id.0] = placed.reads.max(reads[id.0]);
             }
         }
-        for import in &mut imports {
-            import.limbs = import.limbs.min(placed[import.here.0].limbs);
+        // Unfinished sums are sent whole.
+        for import in imports.iter_mut().filter(|import| !import.sums) {
+            import.limbs = reads[import.here.0].min(placed[import.here.0].limbs);
         }
         let schedule = released(&tape, placed);
         (Part { tape, schedule, imports, exports: Vec::new() }, made)
@@ -185,7 +184,7 @@ impl Making<'_> {
             }
             op => {
                 let given = if let Op::Input(name) = op { Some(*name) } else { None };
-                let (sums, limbs) = (op.adds(), if op.adds() { placed.limbs } else { 0 });
+                let (sums, limbs) = (op.adds(), placed.limbs);
                 let here = self.push(node, (Op::Input(given.unwrap_or(VALUE)), Vec::new(), node.shape), placed);
                 self.imports.push(Crossing { id, here, limbs, sums, given });
                 here

@@ -25,7 +25,7 @@ use super::shape::{no_layer, supported};
 use super::texts::Texts;
 use crate::choices::Choices;
 use crate::error::FheError;
-use crate::machines::chain::{Chain, Recording};
+use crate::machines::chain::{Chain, Recording, not_recorded};
 use crate::ops::acts::Acts;
 use crate::ops::levels::above_by;
 use crate::ops::mask::{REAL_ROWS, RowsKnown};
@@ -101,9 +101,7 @@ impl<'a, S: Slots> Pass<'a, S> {
                 Pass::last(on, (program, choices), placement, (layout, answer, real), bound)
             }
             Texts::Packed(rows) => Pass::packed(on, program, choices, placement, rows, bound),
-            Texts::PackedLast(..) if has_rms_norms(program) => {
-                unsupported("one run of a decoder in packed rows on several machines", "run whole jobs on each machine")
-            }
+            Texts::PackedLast(..) if has_rms_norms(program) => Err(not_recorded()),
             Texts::PackedLast(..) => {
                 unsupported("a decoder with LayerNorm, in packed rows", "omit --texts to plan a batch")
             }
