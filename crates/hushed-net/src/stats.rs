@@ -23,7 +23,7 @@ pub struct Stats {
     pub heartbeat_bytes_sent: u64,
     /// Bytes of heartbeat frames received.
     pub heartbeat_bytes_received: u64,
-    /// Bytes written to the socket, everything included; 0 in memory.
+    /// Bytes given to the socket, everything included; 0 in memory. A frame that is still queued is not counted.
     pub wire_bytes_sent: u64,
     /// Bytes read from the socket, everything included (also frames not yet received by a step); 0 in memory.
     pub wire_bytes_received: u64,

@@ -88,9 +88,9 @@ struct TcpSink {
 
 impl Sink for TcpSink {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        (&*self.socket).write_all(bytes)?;
+        // Counted first: once the peer has answered, its cause is counted.
         self.meter.sent(bytes.len());
-        Ok(())
+        (&*self.socket).write_all(bytes)
     }
 
     fn close(&mut self) {

@@ -201,9 +201,9 @@ impl TlsSink {
                 connection.write_tls(&mut self.sealed)?;
             }
         }
-        (&*self.socket).write_all(&self.sealed)?;
+        // Counted first: once the peer has answered, its cause is counted.
         self.meter.sent(self.sealed.len());
-        Ok(())
+        (&*self.socket).write_all(&self.sealed)
     }
 }
 
