@@ -97,7 +97,7 @@ mod tests {
             let mut gains = gain.as_deref().unwrap().to_vec();
             gains[3] *= factor;
             *gain = Some(gains.into());
-            let program = network.program();
+            let program = network.program_of_all_rows();
             let rows = texts.iter().map(|text| embedded(&program, text).unwrap());
             let rows: Vec<Matrix<f64>> = rows.collect();
             let choices = measure(&network, &rows, &Structure::default(), 16, (15, 15)).choices;

@@ -340,7 +340,7 @@ pub(crate) fn resumed(
     };
     let width = network.layers[0].attention.heads.width;
     let placement = Placement::plain(on.top(), choices.rows, width);
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
     let columns = packed(layout, x, bound, padding).into_iter().map(vector);
     let mut x = pass.start(columns.collect())?;

@@ -46,7 +46,7 @@ fn texts_that_were_not_measured_come_out_right() {
     let (folder, choices) = (model_folder(), shipped());
     choices.check_model(&weights_sha256(&folder).unwrap()).unwrap();
     let model = Model::load(&folder).unwrap();
-    choices.check(&model.program()).unwrap();
+    choices.check(&model.program_of_all_rows()).unwrap();
     let texts = [
         "Does the museum open on public holidays?",
         "Der Zug nach Basel fährt heute von Gleis 7.",

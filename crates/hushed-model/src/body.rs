@@ -35,7 +35,8 @@ impl Body {
         match self {
             Body::Decoder(decoder) => decoder.program_of_all_rows(),
             Body::Vision(vision) => vision.program_of_all_rows(),
-            Body::Encoder(_) | Body::Embedder(_) => self.program(),
+            Body::Encoder(network) => network.program_of_all_rows(),
+            Body::Embedder(_) => self.program(),
         }
     }
 

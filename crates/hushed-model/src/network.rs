@@ -3,7 +3,7 @@
 //! It embeds and normalises. Each layer is attention and feed-forward, each followed by a residual sum and a norm
 //! (post-norm). Finally it pools the rows of a text into one vector, or maps the first row to one number per class.
 
-use crate::blocks::{Attention, Classifier, Embedding, Linear, Norm, Pool};
+use crate::blocks::{Attention, Classifier, Embedding, Linear, Mask, Norm, Pool, Queries};
 use crate::program::{Block, Builder, Program};
 
 /// The layers of a BERT encoder, with their numbers or as shapes only.
@@ -37,8 +37,20 @@ pub struct Layer {
 }
 
 impl Network {
-    /// The program of these layers.
+    /// The program of these layers. Where only the first row of a text is read, by a pool or a head, the last layer gives
+    /// that row alone.
     pub fn program(&self) -> Program {
+        let first = self.classifier.is_some() || self.pool == Pool::First;
+        let full = self.layers.last().is_some_and(|layer| layer.attention.mask == Mask::Full);
+        self.program_by(if first && full { Queries::First } else { Queries::All })
+    }
+
+    /// The same with all rows going through the last layer, for runs where a single row is no cheaper.
+    pub fn program_of_all_rows(&self) -> Program {
+        self.program_by(Queries::All)
+    }
+
+    fn program_by(&self, read: Queries) -> Program {
         let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
         let mut x = p.step("embed.norm", Block::Norm(self.embedding_norm.clone()), &[x]);
         if let Some(projection) = &self.projection {
@@ -46,7 +58,12 @@ impl Network {
         }
         for (i, layer) in self.layers.iter().enumerate() {
             p.layer(Some(i));
-            let y = p.step("attention", Block::Attention(layer.attention.clone()), &[x]);
+            let queries = if i + 1 == self.layers.len() { read } else { Queries::All };
+            let attention = Attention { queries, ..layer.attention.clone() };
+            let y = p.step("attention", Block::Attention(attention), &[x]);
+            if let Some(pool) = queries.pool() {
+                x = p.step("attention.row", Block::Pool(pool), &[x]);
+            }
             let sum = p.step("attention.add", Block::Add, &[x, y]);
             let norm = Block::Norm(layer.attention_norm.clone());
             x = p.step("attention.norm", norm, &[sum]);
@@ -69,5 +86,27 @@ impl Network {
         let classes = self.classifier.as_ref().map(|c| c.classes.outputs);
         let projected = self.projection.as_ref().map(|p| p.outputs);
         classes.or(projected).unwrap_or(self.embedding.width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Pool, TokenIds, plain, random_network, testing};
+
+    /// Every value of a program of one row in the last layer is the first row of what all rows give.
+    #[test]
+    fn the_first_row_alone_goes_through_the_last_layer_where_it_alone_is_read() {
+        for pool in [Pool::First, Pool::Mean] {
+            let network = random_network(&testing::tiny_config(), pool, 5);
+            let texts = || [3, 1, 6].map(|n| crate::Item::from(TokenIds::new((1..=n).collect()))).to_vec();
+            let (program, all) = (network.program(), network.program_of_all_rows());
+            let rows = |step: &crate::Step| step.id.to_string().ends_with("attention.row");
+            assert_eq!(program.steps().iter().filter(|s| rows(s)).count(), usize::from(pool == Pool::First));
+            let found = plain::run(&program, texts(), |_, _| ()).unwrap();
+            let expected = plain::run(&all, texts(), |_, _| ()).unwrap();
+            for (a, b) in found.values.data().iter().zip(expected.values.data()) {
+                assert!((a - b).abs() < 1e-9, "{a} {b}");
+            }
+        }
     }
 }

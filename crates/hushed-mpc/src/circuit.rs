@@ -329,13 +329,7 @@ impl<S: Shares> Pass<'_, S> {
         let asking = Asking { rows: &x.rows, queries: if self.all { Queries::All } else { a.queries } };
         let [q, k, v] = match a.queries.pool() {
             None => self.queries_of_all(step, &x, a, values, residual)?,
-            Some(how) if !residual => self.queries_of_one(step, &x, a, how)?,
-            Some(_) => {
-                return Err(RunError::Unsupported {
-                    site: step.id.to_string(),
-                    what: "attention of one row to what a residual sum reads",
-                });
-            }
+            Some(how) => self.queries_of_one(step, &x, a, values, (how, residual))?,
         };
         let [query_norm, key_norm] = step.head_norms();
         let q = self.head_norm(query_norm, q, Scores::of_queries(a))?;
@@ -391,28 +385,33 @@ impl<S: Shares> Pass<'_, S> {
         Ok([part(0..q), part(q..q + keys), part(q + keys..q + 2 * keys)])
     }
 
-    /// Q of one row per text, or of every row if all are answered; K and V of all rows.
+    /// Q of one row per text, or of every row if all are answered, from a product which also gives the residual that
+    /// later sums read of these rows; K and V of all rows.
     fn queries_of_one(
         &mut self,
         step: &Step,
         x: &Acts<S::Share>,
         a: &Attention,
-        how: Pool,
+        values: &mut Held<S>,
+        (how, residual): (Pool, bool),
     ) -> Result<[S::Share; 3], RunError> {
         let product = Product::keys_and_values(x.norm.as_ref(), a);
         let wide = self.wide(step, "kv", x, &product)?;
         let keys = a.heads.key_columns();
         let part = |first: usize| wide.columns(x.rows.total(), first..first + keys);
-        let query = Product::query(x.norm.as_ref(), a);
-        if self.all {
-            let q = self.wide(step, "query", x, &query)?;
-            return Ok([q, part(0), part(keys)]);
+        let [k, v] = [part(0), part(keys)];
+        let mut asking = x.clone();
+        if !self.all {
+            let (rows, padded) = self.rows_for(step, &x.rows, how)?;
+            asking.share = self.on.step(step.id.part("row"), |on| pool(on, &x.share, &rows, x.width, how, padded))?;
+            asking.rows = rows.pooled();
         }
-        let (rows, padded) = self.rows_for(step, &x.rows, how)?;
-        let row = self.on.step(step.id.part("row"), |on| pool(on, &x.share, &rows, x.width, how, padded))?;
-        let row = Acts { share: row, rows: rows.pooled(), ..x.clone() };
-        let q = self.wide(step, "query", &row, &query)?;
-        Ok([q, part(0), part(keys)])
+        let query = Product::query(x.norm.as_ref(), a, residual);
+        let wide = self.wide(step, "query", &asking, &query)?;
+        if residual {
+            Self::leave(step, values, &asking, (&wide, &query))?;
+        }
+        Ok([wide.columns(asking.rows.total(), 0..a.heads.query_columns()), k, v])
     }
 
     /// The rows to pool over, and whether only the client knows which of them are tokens.

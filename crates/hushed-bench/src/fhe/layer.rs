@@ -28,7 +28,7 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let mut rows = each_model(how, |size| {
         let params = about(size.model, size.width, size.hidden);
         // The first of two layers, which ends with a refresh, as all but the last do.
-        how.wants(&params).then(|| one(&size.random(2).program(), &params, how.threads))
+        how.wants(&params).then(|| one(&size.random(2).program_of_all_rows(), &params, how.threads))
     })?;
     for (model, (width, heads, hidden), weigh) in DECODERS {
         let params = about(model, width, hidden);

@@ -24,7 +24,7 @@ pub fn models(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 }
 
 fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchError> {
-    let Planned { params, choices, plan } = Planned::new(&network.program(), threads)?;
+    let Planned { params, choices, plan } = Planned::new(&network.program_of_all_rows(), threads)?;
     let placement = &plan.placement;
     let (layout, width) = (layout(&params)?, network.embedding.width);
     let counts = counted(&params, |on| {
@@ -71,7 +71,7 @@ fn run<S: Slots>(
 ) -> Result<Pooled<S::Value>, FheError> {
     let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
     let bound = input_bound(network.embedding.width);
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let mut pass = Pass::new(on, &program, choices, placement.clone(), rows, bound)?;
     pass.run(columns)
 }
@@ -79,7 +79,7 @@ fn run<S: Slots>(
 /// The mean row of a text, in the clear.
 fn clear(network: &Network, table: &[Vec<f64>], layout: Interleave, text: usize) -> Result<Vec<f64>, BenchError> {
     let mut x = PlainActs { rows: Rows::unpadded(&[ROWS]), values: rows_of(table, layout, text)? };
-    let program = network.program();
+    let program = network.program_of_all_rows();
     for layer in program.layers() {
         x = plain::run_range(&program, layer, x, |_, _| ())?;
     }

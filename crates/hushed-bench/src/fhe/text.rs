@@ -27,7 +27,7 @@ pub fn texts(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 
 fn one(network: &Network, layers: usize, about: &Value, threads: usize) -> Result<Value, BenchError> {
     let params = CkksParams::n16_boot()?;
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let choices = assumed_choices(&program, ROWS);
     let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_specs();
     let mut options = FheOptions {

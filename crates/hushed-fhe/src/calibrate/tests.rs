@@ -49,10 +49,10 @@ fn furthest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
 fn the_circuit_with_exact_functions_is_the_model() {
     let (_folder, model, texts) = tiny();
     let exact = model.embed(texts.clone()).unwrap();
-    let (none, params) = (Structure::none(&model.program()), params());
+    let (none, params) = (Structure::none(&model.program_of_all_rows()), params());
     for rows in [16, 9] {
         let clear = Clear { model: &model, params: &params, rows };
-        let nothing = Seen::nothing(&model.program());
+        let nothing = Seen::nothing(&model.program_of_all_rows());
         let (seen, answers) = clear.measured(&none, &items(&texts), nothing, true).unwrap();
         let answers = answers.into_iter().map(|row| model.public.finish(row));
         assert!(furthest(&answers.collect::<Vec<_>>(), &exact) < 1e-8);
@@ -76,7 +76,7 @@ fn a_calibration_reports_the_accuracy_it_reaches() {
     assert!(chosen[0].cosine_min >= 0.999 && chosen[0].cosine_min_with_errors.unwrap() >= 0.999);
     let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
     assert_eq!(read, choices);
-    read.check(&model.program()).unwrap();
+    read.check(&model.program_of_all_rows()).unwrap();
 
     let exact = model.embed(texts.clone()).unwrap();
     for seed in [None, Some(1)] {
@@ -101,7 +101,7 @@ fn a_classifier_has_its_head_calibrated() {
     let model = Model::load(folder.path()).unwrap();
     let (_folder, _, texts) = tiny();
     let choices = calibrate(&model, &sample(&texts), &options(), &mut |_| ()).unwrap();
-    choices.check(&model.program()).unwrap();
+    choices.check(&model.program_of_all_rows()).unwrap();
     let head = choices.classifier.as_ref().unwrap();
     assert!(head.degree >= 15 && head.reach > 0.5, "{head:?}");
     let exact = model.embed(texts.clone()).unwrap();
@@ -118,7 +118,7 @@ fn a_classifier_has_its_head_calibrated() {
 fn rows_are_frozen_and_heads_are_fixed() {
     let (_folder, model, texts) = tiny();
     let network = model.encoder().unwrap();
-    let mut structure = Structure::none(&model.program());
+    let mut structure = Structure::none(&model.program_of_all_rows());
     let width = network.layers[0].feed_forward_norm.width;
     structure.frozen = vec![vec![0.5; width]];
     structure.fixed[0][1] = true;

@@ -16,7 +16,7 @@ use crate::plan::{assumed_choices, packed_placement, reference};
 
 /// A plan and what its run takes on each of these numbers of machines.
 fn planned(options: FheOptions, machines: &[usize], rate: f64) -> (FhePlanReport, Vec<OnMachines>) {
-    planned_of(&small().program(), options, machines, rate)
+    planned_of(&small().program_of_all_rows(), options, machines, rate)
 }
 
 fn planned_of(

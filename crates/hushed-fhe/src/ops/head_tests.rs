@@ -49,12 +49,12 @@ fn texts() -> Vec<TokenIds> {
 }
 
 fn embedded(network: &Network) -> Vec<Matrix<f64>> {
-    let start = |text: TokenIds| clear::start(&network.program(), vec![text]).unwrap().values;
+    let start = |text: TokenIds| clear::start(&network.program_of_all_rows(), vec![text]).unwrap().values;
     texts().into_iter().map(start).collect()
 }
 
 fn plain(network: &Network) -> Vec<Vec<f64>> {
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let one = |text: TokenIds| clear::run(&program, vec![text], |_, _| ()).unwrap().values;
     texts().into_iter().map(|t| one(t).row(0).to_vec()).collect()
 }
@@ -90,7 +90,7 @@ fn logits_agree_with_the_clear_model_and_nothing_else_is_sent() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
     let network = network();
     let (choices, expected) = (choices(&network), plain(&network));
-    choices.check(&network.program()).unwrap();
+    choices.check(&network.program_of_all_rows()).unwrap();
     let bound = magnitude(StepId::outside("head"), network.classifier.as_ref().unwrap()).unwrap();
     for private in [false, true] {
         let vectors = run(&on, &network, &choices, private).unwrap();
@@ -112,7 +112,7 @@ fn logits_agree_with_the_clear_model_and_nothing_else_is_sent() {
 
 /// Runs the last norm and the head on columns whose rows other than the first are `garbage` times their bound.
 fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) -> Vec<Vec<f64>> {
-    let program = network().program();
+    let program = network().program_of_all_rows();
     let placement = Placement::plain(on.top(), M, 8);
     let lengths = if private { Vec::new() } else { LENGTHS.to_vec() };
     let texts = Arc::new(Texts::alone(layout(), lengths).unwrap());
@@ -234,9 +234,9 @@ fn tanh_is_odd_and_bounded_outside_its_reach() {
 fn a_plan_declares_its_outputs() {
     let (params, network) = (CkksParams::n16_boot().unwrap(), network());
     let options = FheOptions { rows: M, ..options(Lengths::Private) };
-    let choices = crate::plan::assumed_choices(&network.program(), M);
+    let choices = crate::plan::assumed_choices(&network.program_of_all_rows(), M);
     let none = KeySpecs::new();
-    let plan = FhePlanReport::new(&network.program(), &choices, true, &params, &none, &options).unwrap();
+    let plan = FhePlanReport::new(&network.program_of_all_rows(), &choices, true, &params, &none, &options).unwrap();
     assert_eq!(plan.logits, Some(CLASSES));
     let sites: Vec<String> = plan.steps.iter().map(|s| s.site.to_string()).collect();
     let head = ["dense", "pack", "refresh", "activation", "classes"].map(|s| format!("head.{s}"));
@@ -253,7 +253,7 @@ fn refusals() {
     let refused = |change: fn(&mut Choices)| {
         let mut other = good.clone();
         change(&mut other);
-        (other.check(&network.program()).is_err(), other.to_json().is_err())
+        (other.check(&network.program_of_all_rows()).is_err(), other.to_json().is_err())
     };
     assert_eq!(refused(|c| c.classifier = None), (true, false));
     let frozen = |c: &mut Choices| c.layers[0].frozen_row = Some(vec![0.0; 32]);

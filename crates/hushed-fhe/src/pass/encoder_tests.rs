@@ -44,7 +44,7 @@ fn texts() -> Vec<TokenIds> {
 
 /// Embeds and normalises, as a client does.
 fn embedded(network: &Network, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
-    let start = |text: &TokenIds| clear::start(&network.program(), vec![text.clone()]).unwrap().values;
+    let start = |text: &TokenIds| clear::start(&network.program_of_all_rows(), vec![text.clone()]).unwrap().values;
     texts.iter().map(start).collect()
 }
 
@@ -106,7 +106,7 @@ fn measured(network: &Network, x: &[Matrix<f64>], structure: &Structure) -> Meas
 fn shared(on: &Simulator, network: &Network, choices: &Choices, x: &[Matrix<f64>], bound: f64) -> Vec<Vec<f64>> {
     let width = network.layers[0].attention.heads.width;
     let placement = Placement { per_place: 4, ..Placement::plain(on.top(), M, width) };
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let batch = Batch { program: &program, choices, placement: &placement, lengths: Lengths::Public, bound };
     batch.run(on, M, x, None).unwrap()
 }
@@ -158,7 +158,7 @@ fn places_are_shared_as_planned() {
     let network = network(Pool::Mean);
     let x = embedded(&network, &texts());
     let measured = measured(&network, &x, &Structure::default());
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let pass = |per_place: usize, placed: usize| {
         let packing = SequencePacking::one_each(M, per_place, &[M, 3]).unwrap();
         let placement = Placement { per_place: placed, ..Placement::plain(on.top(), M, 8) };
@@ -174,7 +174,7 @@ fn places_are_shared_as_planned() {
 /// The model in the clear, from `hushed-model`.
 fn plain(network: &Network, texts: &[TokenIds]) -> Vec<Vec<f64>> {
     let one = |text: &TokenIds| {
-        let pooled = clear::run(&network.program(), vec![text.clone()], |_, _| ()).unwrap();
+        let pooled = clear::run(&network.program_of_all_rows(), vec![text.clone()], |_, _| ()).unwrap();
         pooled.values.row(0).to_vec()
     };
     texts.iter().map(one).collect()
@@ -207,13 +207,13 @@ fn merged_feed_forwards_agree_with_the_clear_model() {
         let (texts, x) = (texts(), embedded(&network, &texts()));
         let expected = plain(&network, &texts);
         let choices = measured(&network, &x, &Structure::default()).choices;
-        choices.check(&network.program()).unwrap();
+        choices.check(&network.program_of_all_rows()).unwrap();
         let found = run(&on, &network, &choices, &x, false).unwrap();
         assert_close(&found, &expected, 0.999);
         let whole = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
         let tiny = self::network(Pool::Mean);
         let other = measured(&tiny, &x, &Structure::default()).choices;
-        assert!(other.check(&network.program()).is_err());
+        assert!(other.check(&network.program_of_all_rows()).is_err());
         run(&whole, &tiny, &other, &x, false).unwrap();
         let terms = |on: &Simulator| on.tally().counts().total(Op::LinearTerm);
         let (d, hidden) = (config.width as u64, config.hidden as u64);
@@ -236,7 +236,7 @@ fn other_architectures_agree_with_the_clear_model() {
         let x = embedded(model.encoder().unwrap(), &texts);
         let expected = plain(model.encoder().unwrap(), &texts);
         let choices = measured(model.encoder().unwrap(), &x, &Structure::default()).choices;
-        choices.check(&model.program()).unwrap();
+        choices.check(&model.program_of_all_rows()).unwrap();
         for private in [false, true] {
             let found = run(&on, model.encoder().unwrap(), &choices, &x, private).unwrap();
             assert_close(&found, &expected, 0.999);
@@ -366,7 +366,7 @@ fn a_run_uses_the_levels_of_the_ledger() {
     let x = embedded(&network, &texts());
     let choices = measured(&network, &x, &Structure::default()).choices;
     let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let pass = |attention: usize, feed_forward: usize| {
         let placement = Placement {
             attention: on.floor() + attention,

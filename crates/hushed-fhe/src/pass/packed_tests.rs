@@ -87,7 +87,7 @@ fn tiny() -> (Program, Vec<Matrix<f64>>, Measured) {
 /// The same with the weights of a seed.
 fn tiny_of(seed: u64) -> (Program, Vec<Matrix<f64>>, Measured) {
     let network = random_network(&tiny_config(), Pool::Mean, seed);
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let texts: Vec<Matrix<f64>> = some(4, 13).iter().map(|t| embedded(&program, t).unwrap()).collect();
     let structure = Structure { previous: vec![(0, 1)], frozen_layers: 1 };
     let measured = measure(&network, &texts, &structure, 16, (15, 15));
@@ -190,7 +190,7 @@ fn merged_feed_forwards_in_packed_rows_are_the_model() {
     for merged in [vec![0], vec![0, 1]] {
         let config = NetworkConfig { merged, ..tiny_config() };
         let network = random_network(&config, Pool::Mean, 5);
-        let program = network.program();
+        let program = network.program_of_all_rows();
         let texts: Vec<Matrix<f64>> = some(4, 13).iter().map(|t| embedded(&program, t).unwrap()).collect();
         let measured = measure(&network, &texts, &Structure::default(), 16, (15, 15));
         let bound = bound_of_inputs(&program, 16).unwrap();
@@ -212,7 +212,7 @@ fn a_tiny_classifier_in_packed_rows_is_the_model() {
         let mut config = tiny_classifier_config(&TINY_LABELS);
         config.layers = layers;
         let network = random_network(&config, Pool::First, 5);
-        let program = network.program();
+        let program = network.program_of_all_rows();
         let tokens = some(4, 13);
         let texts: Vec<Matrix<f64>> = tokens.iter().map(|t| embedded(&program, t).unwrap()).collect();
         let measured = measure(&network, &texts, &Structure::default(), 16, (15, 15));
@@ -240,7 +240,7 @@ fn a_tiny_classifier_in_packed_rows_is_the_model() {
 #[test]
 fn one_text_of_768_columns_is_planned() {
     let config = NetworkConfig { layers: 2, vocabulary: 8, positions: 128, ..NetworkConfig::base() };
-    let program = random_network(&config, Pool::Mean, 1).program();
+    let program = random_network(&config, Pool::Mean, 1).program_of_all_rows();
     let choices = assumed_choices(&program, 128);
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
     let placed = |texts| packed_placement(&program, &choices, &params, &options(texts)).unwrap();
@@ -260,7 +260,7 @@ fn minilm_one_text_in_packed_rows() {
     let choices = Choices::from_json(&std::fs::read(path).unwrap()).unwrap();
     let model = Model::load(&model_folder()).unwrap();
     let network = model.encoder().unwrap();
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
     let bound = bound_of_inputs(&program, 128).unwrap();
     // From the time when columns took only one vector: the operations, and so the bytes, are unchanged.

@@ -169,7 +169,7 @@ mod tests {
         let mut config = tiny_config();
         config.layers = 1;
         let network = random_network(&config, Pool::Mean, 5);
-        let program = network.program();
+        let program = network.program_of_all_rows();
         let params = named(PARAMETERS).unwrap();
         let ids: Vec<u32> = (0..ROWS as u32).map(|i| 40 + i * 7 % 50).collect();
         let simulated = of_all_lengths(&ids, ROWS);
@@ -261,7 +261,7 @@ mod tests {
         config.layers = 1;
         let network = random_network(&config, Pool::Mean, 5);
         let texts = some(4, 9);
-        let embedded = texts.iter().map(|t| plain::start(&network.program(), vec![t.clone()]).unwrap().values);
+        let embedded = texts.iter().map(|t| plain::start(&network.program_of_all_rows(), vec![t.clone()]).unwrap().values);
         let embedded: Vec<Matrix<f64>> = embedded.collect();
         let good = measure(&network, &embedded, &Structure::default(), ROWS, (15, 15)).choices;
         let mut wide = good.clone();
@@ -286,7 +286,7 @@ mod tests {
             let placement = Placement::plain(params.fresh_limbs(), ROWS, width);
             let plan = |choices: &Choices, texts: &[TokenIds]| {
                 let offer = Offer {
-                    program: &network.program(),
+                    program: &network.program_of_all_rows(),
                     choices,
                     parameters: PARAMETERS,
                     params: &params,
@@ -303,7 +303,7 @@ mod tests {
             };
             let error = |choices: &Choices, plan: &FhePlan| {
                 let circuit = Circuit {
-                    program: &network.program(),
+                    program: &network.program_of_all_rows(),
                     choices,
                     params: &params,
                     placement: &placement,

@@ -50,7 +50,7 @@ fn plan(options: &FheOptions) -> Result<FhePlanReport, FheError> {
 
 fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, FheError> {
     let params = CkksParams::n16_boot().map_err(hushed_ckks::CkksError::from)?;
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let choices = assumed_choices(&program, options.rows);
     FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), options)
 }
@@ -71,7 +71,7 @@ fn a_plan_of_a_slower_machine_is_the_same_with_other_seconds() {
 
 #[test]
 fn a_calibration_without_a_fit_is_refused_by_name() {
-    let program = small().program();
+    let program = small().program_of_all_rows();
     let good = assumed_choices(&program, 16);
     let params = CkksParams::n16_boot().unwrap();
     let (keys, options) = (KeySpecs::new(), options(Lengths::Public));
@@ -110,7 +110,7 @@ fn a_calibration_without_a_fit_is_refused_by_name() {
 fn a_curve_has_a_plan_for_every_number_of_texts() {
     let network = small();
     let params = CkksParams::n16_boot().unwrap();
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let options = options(Lengths::Public);
     let choices = assumed_choices(&program, options.rows);
     let keys = KeySpecs::new();
@@ -172,7 +172,7 @@ fn the_bytes_of_a_reply_are_those_that_leave() {
     let (network, options) = (small(), options(Lengths::Public));
     let plan = plan_of(&network, &options).unwrap();
     let params = CkksParams::n16_boot().unwrap();
-    let program = network.program();
+    let program = network.program_of_all_rows();
     let choices = assumed_choices(&program, options.rows);
     let run = dry_run(&program, &choices, &params, &options, &plan.placement).unwrap();
     let form = reply_form(&program, &choices, &params, &run, AnswerRows::Last).unwrap();

@@ -125,9 +125,11 @@ impl Product {
         Product::new(norm, a.key.inputs, parts)
     }
 
-    /// Only the query, as in [`Product::attention_input`].
-    pub fn query(norm: Option<&Norm>, a: &Attention) -> Self {
-        Product::new(norm, a.query.inputs, vec![query(a)])
+    /// Only the query, and the operand for the residual sum, as in [`Product::attention_input`].
+    pub fn query(norm: Option<&Norm>, a: &Attention, residual: bool) -> Self {
+        let mut parts = vec![query(a)];
+        parts.extend(residual.then_some(Part::Operand(1.0)));
+        Product::new(norm, a.query.inputs, parts)
     }
 
     /// The wide layer of a feed-forward block, scaled for its activation; with a gate, the gate is scaled and the layer

@@ -165,7 +165,7 @@ mod tests {
 
     fn attention_of_layer_2() -> StepId {
         let config = hushed_model::testing::tiny_config();
-        let program = hushed_model::network_shapes(&config, hushed_model::Pool::Mean).program();
+        let program = hushed_model::network_shapes(&config, hushed_model::Pool::Mean).program_of_all_rows();
         let layer = program.layers()[1].clone();
         program.steps()[layer.start].id
     }

@@ -38,7 +38,7 @@ pub(in crate::plan) fn thin(program: &Program, choices: &Choices) -> (Program, C
         return (random_vit(&config, 1).program_of_all_rows(), choices);
     }
     let pool = pool_of(program).unwrap_or(Pool::Mean);
-    (random_network(&config, pool, 1).program(), choices)
+    (random_network(&config, pool, 1).program_of_all_rows(), choices)
 }
 
 /// The layers whose feed-forward block is one linear layer.

@@ -70,7 +70,7 @@ fn subject(kind: usize, drawn: Drawn, (rows, hidden): (usize, usize)) -> Subject
         ..NetworkConfig::large()
     };
     let program = match kind {
-        0 | 3 => random_network(&config, Pool::Mean, 1).program(),
+        0 | 3 => random_network(&config, Pool::Mean, 1).program_of_all_rows(),
         _ => {
             let sigmoid = Weigh::Sigmoid { bias: -2.0 };
             let config = NetworkConfig {

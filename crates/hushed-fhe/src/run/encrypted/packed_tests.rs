@@ -61,7 +61,7 @@ impl Subject {
         let embedded: Vec<Matrix<f64>> = texts
             .iter()
             .map(|text| {
-                let start = plain::start(&network.program(), vec![text.clone()]);
+                let start = plain::start(&network.program_of_all_rows(), vec![text.clone()]);
                 start.unwrap().values
             })
             .collect();
@@ -73,7 +73,7 @@ impl Subject {
         };
         let measured = measure(&network, &embedded, &structure, ROWS, (15, 15));
         let logits = |text: &TokenIds| {
-            let clear = plain::run(&network.program(), vec![text.clone()], |_, _| ());
+            let clear = plain::run(&network.program_of_all_rows(), vec![text.clone()], |_, _| ());
             clear.unwrap().values.row(0).to_vec()
         };
         let answers = match network.classifier {
@@ -82,7 +82,7 @@ impl Subject {
         };
         Subject {
             params: named(PARAMETERS).unwrap(),
-            program: network.program(),
+            program: network.program_of_all_rows(),
             network,
             texts,
             embedded,

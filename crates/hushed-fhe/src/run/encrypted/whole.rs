@@ -82,7 +82,7 @@ impl Subject {
         let layout = Interleave::new(params.slots(), ROWS).unwrap();
         assert!(layout.texts() == PLACES && texts.len() >= PLACES);
         let embedded: Vec<Matrix<f64>> =
-            texts.iter().map(|text| plain::start(&network.program(), vec![text.clone()]).unwrap().values).collect();
+            texts.iter().map(|text| plain::start(&network.program_of_all_rows(), vec![text.clone()]).unwrap().values).collect();
         let structure = Structure::default();
         let choices = measure(&network, &embedded, &structure, ROWS, (15, 15)).choices;
         plan.rows = ROWS;
@@ -100,7 +100,7 @@ impl Subject {
         plan.reply.ciphertexts = plan.outputs().div_ceil(ROWS);
         let (scale, magnitude) = (params.default_scale(), plan.reply.magnitude);
         plan.reply.limbs = fewest_limbs(&params, scale, magnitude);
-        Subject { params, layout, program: network.program(), network, texts, embedded, choices, plan }
+        Subject { params, layout, program: network.program_of_all_rows(), network, texts, embedded, choices, plan }
     }
 
     fn lengths(&self) -> Vec<usize> {

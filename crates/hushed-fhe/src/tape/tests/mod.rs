@@ -54,7 +54,7 @@ struct Subject {
 impl Subject {
     fn new(config: &NetworkConfig, pool: Pool, structure: &Structure) -> Subject {
         let network = random_network(config, pool, 5);
-        let program = network.program();
+        let program = network.program_of_all_rows();
         let text = |(t, length): (usize, usize)| {
             let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % config.vocabulary) as u32;
             TokenIds::new((0..length).map(id).collect())
