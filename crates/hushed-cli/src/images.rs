@@ -114,11 +114,8 @@ impl Read {
         let Read::Texts(texts) = self else {
             return Err(image(0)(hushed_model::ImageError::NoImages));
         };
-        let pairs = texts.iter().enumerate().map(|(index, text)| {
-            let ids = model.pair([query, text], too_long.choice());
-            ids.map(Item::from).map_err(|source| CliError::Text { index, source })
-        });
-        pairs.collect()
+        let pairs: Vec<[&str; 2]> = texts.iter().map(|text| [query, text]).collect();
+        too_long.pairs(model, &pairs)
     }
 
     /// The texts.

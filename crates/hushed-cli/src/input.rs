@@ -335,6 +335,15 @@ impl Truncate {
         if self.truncate { TooLong::Cut } else { TooLong::Refuse }
     }
 
+    /// Pairs of texts, each as the one input that a classifier reads.
+    pub fn pairs(&self, model: &Public, pairs: &[[impl AsRef<str>; 2]]) -> Result<Vec<hushed_model::Item>, CliError> {
+        let items = pairs.iter().enumerate().map(|(index, [first, second])| {
+            let ids = model.pair([first.as_ref(), second.as_ref()], self.choice());
+            ids.map(Into::into).map_err(|source| CliError::Text { index, source })
+        });
+        items.collect()
+    }
+
     /// The token ids of every text. All are tokenised before any work begins, so that a bad line ends a run at once.
     pub fn tokens(&self, model: &Public, texts: &[String]) -> Result<Vec<TokenIds>, CliError> {
         self.tokens_within(model, texts, model.max_tokens, false)

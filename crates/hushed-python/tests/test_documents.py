@@ -21,7 +21,7 @@ def blocks(document):
 
 
 def marked(document, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.M | re.S)
+    return re.findall(rf"^ *```{language}\n(.*?)^ *```$", document.read_text(), re.M | re.S)
 
 
 def commands(line):
@@ -45,6 +45,17 @@ def commands(line):
     return found
 
 
+def spans(document):
+    """The code within sentences."""
+    text = re.sub(r"^ *```.*?^ *```$", "", document.read_text(), flags=re.M | re.S)
+    code = r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)"
+    return [span for paragraph in text.split("\n\n") for _, span in re.findall(code, paragraph, re.S)]
+
+
+def flags_of(words):
+    return [flag[0] for word in words if (flag := re.match(r"--[a-z][a-z0-9-]*", word))]
+
+
 def lines():
     return [(document, line) for document in DOCUMENTS for block in blocks(document) for line in block]
 
@@ -62,6 +73,10 @@ def help_of():
     return helps
 
 
+def missing(flags, text):
+    return [flag for flag in flags if not re.search(rf"{flag}\b(?!-)", text)]
+
+
 def test_verbs_and_flags_of_the_documents_exist(help_of):
     wrong, seen = [], 0
     for document, line in lines():
@@ -70,13 +85,41 @@ def test_verbs_and_flags_of_the_documents_exist(help_of):
                 continue
             verb = tuple(words[:2]) if words[0] == "keys" else (words[0],)
             text = help_of(*verb)
-            flags = [word.split("=")[0] for word in words if re.match(r"--[a-z]", word)]
-            missing = [flag for flag in flags if text is not None and not re.search(rf"{flag}\b(?!-)", text)]
+            lacks = ["no such verb"] if text is None else missing(flags_of(words), text)
             seen += 1
-            if text is None or missing:
-                wrong.append(f"{document.name}: {line.strip()}: {'no such verb' if text is None else missing}")
+            if lacks:
+                wrong.append(f"{document.name}: {line.strip()}: {lacks}")
     assert not wrong, "\n".join(wrong)
     assert seen > 40, "the documents have commands"
+
+
+#: Flags that are written without their program, which is another one: `hushed-bench`, `hushed-server work`, poulpy's.
+OF_OTHERS = {"--only", "--until-empty", "--private", "--lsb"}
+
+
+def test_flags_within_sentences_exist(help_of):
+    """`--flag …` is one of some verb, `verb --flag …` and `hushed verb --flag …` of that verb."""
+    commands_of = lambda *verb: help_of(*verb).partition("Commands:")[2].partition("Options:")[0]  # noqa: E731
+    listed = lambda *verb: re.findall(r"^  (?!help)([a-z]+) ", commands_of(*verb), re.M)  # noqa: E731
+    help_by_verb = {verb: help_of(verb) for verb in listed()}
+    help_by_verb["keys"] += "".join(help_of("keys", verb) for verb in listed("keys"))
+    every = "".join(help_by_verb.values())
+    wrong, seen = [], 0
+    for document in sorted({*DOCUMENTS, *ROOT.glob("*.md")}):
+        for span in spans(document):
+            words = span.removeprefix("hushed ").split()
+            flags = [flag for flag in flags_of(words) if flag not in OF_OTHERS]
+            if words[:1] and words[0].startswith("--"):
+                lacks = missing(flags, every)
+            elif words[:1] and words[0] in help_by_verb:
+                lacks = missing(flags, help_by_verb[words[0]])
+            else:
+                continue
+            seen += len(flags)
+            if lacks:
+                wrong.append(f"{document.name}: {span}: {lacks}")
+    assert not wrong, "\n".join(wrong)
+    assert seen > 200, "the documents name flags"
 
 
 def test_flags_of_the_deployments_exist(help_of):
@@ -97,8 +140,8 @@ def test_flags_of_the_deployments_exist(help_of):
         flags = re.findall(r"--[a-z][a-z-]*", line)
         # `hushed-server` takes what `hushed serve` takes, and its `work` nothing else.
         verb = "gateway" if name.startswith("gateway") else "serve"
-        missing = [flag for flag in flags if not re.search(rf"{flag}\b(?!-)", help_of(verb))]
-        assert len(flags) >= 5 and not missing, (name, missing)
+        lacks = missing(flags, help_of(verb))
+        assert len(flags) >= 5 and not lacks, (name, lacks)
 
 
 def test_targets_of_make_exist():

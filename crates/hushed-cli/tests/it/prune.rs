@@ -97,6 +97,73 @@ fn a_classifier_is_measured_on_labelled_texts() {
     assert_eq!((refused.status.code(), error(&refused)["name"].as_str()), (Some(2), Some("usage")));
 }
 
+/// Where several classes may be right, an answer is right with exactly those that were given.
+#[test]
+fn several_labels_of_a_text_are_measured_together() {
+    let work = tempfile::tempdir().expect("a folder");
+    let model = "multi-label";
+    let names = ["complaint", "invoice", "notice", "question", "urgent"];
+    let all = texts();
+    let lines: Vec<&str> = all.lines().take(8).collect();
+    let said = |folder: &Path| -> Vec<Vec<usize>> {
+        let answers = clear(&folder.to_string_lossy(), &lines.join("\n"), work.path());
+        answers.iter().map(|logits| (0..5).filter(|&class| logits[class] > 0.0).collect()).collect()
+    };
+    let before = said(&tiny_golden(model));
+    assert!(before.iter().any(|classes| classes.len() > 1), "{before:?}");
+    // Every fourth text is given class 2 if the model does not say it, and not if it does.
+    let given = |i: usize| match i % 4 {
+        0 => (0..5).filter(|class| before[i].contains(class) != (*class == 2)).collect(),
+        _ => before[i].clone(),
+    };
+    let labelled = lines.iter().enumerate().map(|(i, text)| {
+        let labels: Vec<&str> = given(i).into_iter().rev().map(|class| names[class]).collect();
+        format!("{}\t{text}\n", labels.join("|"))
+    });
+    let labelled: String = labelled.collect();
+    let done = end(&known(work.path(), model, ("--labels", &labelled)));
+    assert_eq!((done["accuracy"]["over"].as_u64(), done["accuracy"]["before"].as_f64()), (Some(8), Some(6.0 / 8.0)));
+    let after = said(&work.path().join("pruned"));
+    let right = (0..8).filter(|&i| after[i] == given(i)).count();
+    assert_eq!(done["accuracy"]["after"].as_f64(), Some(right as f64 / 8.0), "{done}");
+    // Of the texts that were left out, those whose labels are all the same.
+    assert!(done["compared"] == 6 && done["same"].as_u64().is_some_and(|same| same <= 6), "{done}");
+    let refused = known(work.path(), model, ("--labels", "notice|other\ta\n"));
+    assert_eq!(error(&refused)["name"], "labels-malformed");
+}
+
+/// A head of one number scores pairs, each of which it reads as one.
+#[test]
+fn scores_are_ranked_before_and_after() {
+    let work = tempfile::tempdir().expect("a folder");
+    let (model, all) = ("cross-encoder", texts());
+    let lines: Vec<&str> = all.lines().collect();
+    let file = work.path().join("documents").to_string_lossy().into_owned();
+    fs::write(&file, lines[1..7].join("\n")).expect("a file");
+    let query = work.path().join("query").to_string_lossy().into_owned();
+    fs::write(&query, lines[0]).expect("a file");
+    let dir = tiny_golden(model).to_string_lossy().into_owned();
+    let scored = hushed(&["clear", &dir, "--query-file", &query, "--input", &file, "--json"]);
+    let scores: Vec<f64> = json_lines(&scored.stdout).iter().filter_map(|row| row["logits"][0].as_f64()).collect();
+    assert_eq!(scores.len(), 6);
+    let pairs: String = (1..7).map(|i| format!("{}\t{}\t{}\n", lines[0], lines[i], scores[i - 1])).collect();
+    let done = end(&known(work.path(), model, ("--labels", &pairs)));
+    let ranks = &done["rank_correlation"];
+    assert!(ranks["over"] == 6 && ranks["before"].as_f64().is_some_and(|r| r > 0.999), "{done}");
+    // One number has no direction: that both folders give one of the same sign says nothing.
+    assert!(done["difference_max"].as_f64() > done["difference_mean"].as_f64(), "{done}");
+    assert!(done["difference_mean"].as_f64().is_some_and(|mean| mean > 0.0), "{done}");
+    assert_eq!(error(&known(work.path(), model, ("--labels", "LABEL_0\ta\n")))["name"], "labels-malformed");
+
+    let labels = work.path().join("known").to_string_lossy().into_owned();
+    fs::write(&labels, &pairs).expect("a file");
+    let verified = json_lines(&hushed(&["verify", &dir, "--labels", &labels, "--json"]).stdout);
+    assert_eq!(verified.iter().filter(|row| row["difference"].as_f64().is_some_and(|d| d < 0.02)).count(), 6);
+    let ranks = &verified.last().expect("an end")["rank_correlation"];
+    assert!(ranks["clear"].as_f64().is_some_and(|r| r > 0.999), "{ranks}");
+    assert!(ranks["private"].as_f64().is_some_and(|r| r.abs() <= 1.0), "{ranks}");
+}
+
 /// Scores that are the cosines themselves are ranked as they were before, and perhaps otherwise after.
 #[test]
 fn embeddings_are_measured_on_scored_pairs() {

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use hushed_model::{Item, Model, Task, TokenIds, cosine, largest};
+use hushed_model::{Item, Model, ProblemType, Task, TokenIds};
 use hushed_serve::fhe::{Item as Choice, chosen_in_clear, perplexity, tokens_scored_in_clear};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::images::{self, Read};
 use crate::input::{self, Truncate, read_lines};
-use crate::labels::{self, rank_correlation};
+use crate::labels::{self, likeness, rank_correlation};
 
 /// Labelled texts or images, of which none is fitted.
 #[derive(clap::Args)]
@@ -17,8 +17,9 @@ use crate::labels::{self, rank_correlation};
 #[group(skip)]
 pub struct Known {
     /// Show how good answers are before and after. Of a classifier, a file of labels and texts, tab-separated (of
-    /// images, labels and paths): its accuracy. Of embeddings, a file of pairs, text, text and a number: the rank
-    /// correlation of cosines with the numbers, as `verify --labels` has it
+    /// images, labels and paths; where several labels may be right, those of a text separated by `|`): its accuracy,
+    /// the share of texts with exactly the labels given. Of embeddings and of a head of one number, a file of pairs,
+    /// text, text and a number: the rank correlation of cosines or scores with the numbers, as `verify --labels` has it
     #[arg(long, value_name = "FILE.tsv", env = "HUSHED_LABELS")]
     labels: Option<PathBuf>,
 
@@ -34,9 +35,9 @@ pub struct Known {
 
 /// A measure, and what it is taken over.
 pub enum Measure {
-    /// The share of items whose class is the one given.
-    Classes(Vec<Item>, Vec<usize>),
-    /// The rank correlation of the cosines of pairs with their scores.
+    /// The share of items whose classes are the ones given.
+    Classes(Vec<Item>, Vec<Vec<usize>>),
+    /// The rank correlation of what is said of pairs with their scores.
     Pairs(Vec<Item>, Vec<f64>),
     /// The perplexity of texts.
     Texts(Vec<TokenIds>),
@@ -47,7 +48,7 @@ pub enum Measure {
 impl Known {
     /// The measures of what was given, all of which is read and checked; `held` are texts that are not fitted.
     pub fn measures(&self, model: &Model, held: &[Item], too_long: &Truncate) -> Result<Vec<Measure>, CliError> {
-        let (public, task) = (&model.public, model.public.task());
+        let (public, task, problem) = (&model.public, model.public.task(), model.public.config.problem);
         let given = [&self.labels, &self.perplexity, &self.choices].map(Option::is_some);
         match (task, given) {
             (Task::Generate, [true, ..]) => {
@@ -65,17 +66,20 @@ impl Known {
         if let Some(path) = &self.labels {
             let lines = read_lines(path)?;
             measures.push(match public.labels() {
-                Some(names) => {
-                    let (items, classes) = labels::classes(&lines, names)?;
+                Some(_) if problem == ProblemType::Regression && !public.config.scores() => {
+                    return Err(other("--labels", "no labels, because its numbers are values"));
+                }
+                Some(names) if !public.config.scores() => {
+                    let (items, classes) = labels::classes(&lines, names, problem)?;
                     let read = match public.config.patch_side {
                         0 => Read::Texts(items),
                         _ => Read::Images(images::files(&items)?),
                     };
                     Measure::Classes(read.items(public, too_long)?, classes)
                 }
-                None => {
+                _ => {
                     let (texts, scores) = labels::pairs(&lines)?;
-                    Measure::Pairs(Read::Texts(texts).items(public, too_long)?, scores)
+                    Measure::Pairs(labels::paired(texts, public, too_long)?, scores)
                 }
             });
         }
@@ -112,13 +116,13 @@ impl Measure {
             Measure::Classes(items, classes) => {
                 let answers = answers(model, items)?;
                 let both = answers.iter().zip(classes);
-                let right = both.filter(|(logits, class)| largest(logits) as usize == **class);
+                let right = both.filter(|(logits, given)| labels::named(&model.public, logits).as_ref() == Some(given));
                 Ok(share(right.count(), classes.len()))
             }
             Measure::Pairs(items, scores) => {
                 let answers = answers(model, items)?;
-                let cosines: Vec<f64> = (answers.chunks_exact(2)).map(|pair| cosine(&pair[0], &pair[1])).collect();
-                let ranks = rank_correlation(&cosines, scores);
+                let found = likeness(answers.iter().map(Vec::as_slice), scores.len());
+                let ranks = rank_correlation(&found, scores);
                 Ok(Some(ranks).filter(|ranks| ranks.is_finite()))
             }
             Measure::Texts(texts) => Ok(perplexity(&tokens_scored_in_clear(model, texts)?)),

@@ -5,12 +5,13 @@ mod measures;
 use std::path::PathBuf;
 
 use hushed_model::prune::{prune, write};
-use hushed_model::{FUNCTIONS, Item, Model, Task, cosine, counted, largest};
+use hushed_model::{FUNCTIONS, Item, Model, ProblemType, Task, cosine, counted, largest};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::images::Given;
 use crate::input::Truncate;
+use crate::labels;
 use crate::output::Output;
 use crate::overwrite::refuse;
 use measures::Known;
@@ -122,23 +123,36 @@ impl Args {
 
 /// Compares the answers of two models to the same items.
 fn compared(whole: &Model, pruned: &Model, items: Vec<Item>) -> Result<(Value, String), CliError> {
-    let (mut near, mut same, count) = (Vec::new(), 0, items.len());
+    let (mut near, mut apart, mut named, mut same, count) = (Vec::new(), Vec::new(), true, 0, items.len());
     for item in items {
         let [before, after] = [whole, pruned].map(|model| model.embed(vec![item.clone()]));
         let (before, after) = (before?.concat(), after?.concat());
         near.push(cosine(&before, &after));
-        same += usize::from(largest(&before) == largest(&after));
+        apart.push(labels::farthest(&before, &after));
+        let [before, after] = [before, after].map(|numbers| match whole.public.task() {
+            Task::Generate => Some(vec![largest(&numbers) as usize]),
+            Task::Classify | Task::Embed => labels::named(&whole.public, &numbers),
+        });
+        named &= before.is_some();
+        same += usize::from(before == after);
     }
-    let mean = near.iter().sum::<f64>() / count.max(1) as f64;
-    let least = near.iter().copied().fold(1.0, f64::min);
-    let what = match whole.public.task() {
-        Task::Embed => {
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / count.max(1) as f64;
+    let what = match (whole.public.task(), named) {
+        (Task::Embed, _) => {
+            let (least, mean) = (near.iter().copied().fold(1.0, f64::min), mean(&near));
             let object = json!({ "compared": count, "cosine_min": least, "cosine_mean": mean });
             let words = format!("of {count} others: cosine {mean:.5} in the mean, {least:.5} least");
             return Ok((object, words));
         }
-        Task::Classify => "label",
-        Task::Generate => "next token",
+        (_, false) => {
+            let (most, mean) = (apart.iter().copied().fold(0.0, f64::max), mean(&apart));
+            let object = json!({ "compared": count, "difference_max": most, "difference_mean": mean });
+            let words = format!("of {count} others: numbers differ by {mean:.4} in the mean, {most:.4} at most");
+            return Ok((object, words));
+        }
+        (Task::Classify, true) if whole.public.config.problem == ProblemType::MultiLabel => "labels",
+        (Task::Classify, true) => "label",
+        (Task::Generate, true) => "next token",
     };
     let object = json!({ "compared": count, "same": same });
     Ok((object, format!("of {count} others {same} have the same {what}")))

@@ -142,6 +142,12 @@ impl Args {
         let beside = dir.join("calibration-fhe.json");
         let choices = read_choices(self.calibration.as_deref().unwrap_or(&beside))?;
         let model = Model::load(dir)?;
+        if !scores.is_empty() && model.public.config.scores() {
+            return Err(CliError::OtherTask {
+                given: "--labels under encryption",
+                instead: "--input, or --protocol 2pc",
+            });
+        }
         let weights = weights_sha256(dir)
             .map_err(|source| CliError::ReadInput { path: dir.join("model.safetensors"), source })?;
         let program = model.program_of_all_rows();

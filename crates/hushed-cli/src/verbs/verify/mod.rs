@@ -37,7 +37,7 @@ A network (docs/networks.md) is run under a key that is made for it, input by in
 
 --labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation \
 of the cosines with the scores, in the clear and privately, and that of private with clear cosines: their \
-agreement.
+agreement. A model that scores pairs (2pc) reads the two as one, and its scores take the place of cosines.
 
 Examples:
   hushed verify DIR --input data/sample.txt
@@ -107,7 +107,10 @@ impl Args {
         match self.protocol {
             Protocol::TwoPc => {
                 let model = Model::load(&self.dir)?;
-                let items = given.begun(&model.public, &self.too_long, &self.begin)?;
+                let items = match model.public.config.scores() && !scores.is_empty() {
+                    true => labels::paired(given.texts()?, &model.public, &self.too_long)?,
+                    false => given.begun(&model.public, &self.too_long, &self.begin)?,
+                };
                 let head = self.head.of(&model.public);
                 twopc::run(out, &model, (&items, head), &scores)
             }

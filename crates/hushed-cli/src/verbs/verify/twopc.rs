@@ -1,17 +1,17 @@
 //! `hushed verify` of a two-party run, with both parties on this machine.
 
-use hushed_model::{Item, Model, ProblemType, Task, cosine, counted};
+use hushed_model::{Item, Model, Task, cosine, counted};
 use hushed_mpc::verify::{Answer, Report, verify};
 use serde_json::json;
 
 use crate::error::CliError;
-use crate::labels::rank_correlation;
+use crate::labels::{self, likeness, rank_correlation};
 use crate::output::Output;
 
 /// The lead of a clear logit above which a private run must find the same token.
 const SURE: f64 = 0.05;
 
-/// Runs and reports; `scores` are those of consecutive pairs of texts, if there are labels.
+/// Runs and reports; `scores` are those of pairs, if there are labels.
 pub fn run(out: &Output, model: &Model, (items, head): (&[Item], &[u32]), scores: &[f64]) -> Result<(), CliError> {
     let bar = out.progress(items.len() as u64, "three ways");
     let report = verify(model, items, head, |done| bar.set_position(done as u64))?;
@@ -21,26 +21,30 @@ pub fn run(out: &Output, model: &Model, (items, head): (&[Item], &[u32]), scores
         false => "text",
     };
     let classifies = model.public.task() == Task::Classify;
-    let problem = model.public.config.problem;
     let of = if classifies { "logits" } else { "embedding" };
 
     for (index, answer) in report.answers.iter().enumerate() {
         let found = (cosine(&answer.clear, &answer.private), cosine(&answer.clear, &answer.approximated));
         let mut object = json!({ "text_index": index, "tokens": items[index].rows().real, "cosine": found.0, "cosine_approximated": found.1 });
-        let mut labels = "";
-        // Values, and a single score, name no label.
-        if classifies && problem != ProblemType::Regression && answer.clear.len() > 1 {
-            let [clear, private] = [&answer.clear, &answer.private].map(|logits| problem.answer(logits, 0.0));
-            let same = clear.len() == private.len() && clear.iter().all(|class| private.contains(class));
-            object["same_label"] = json!(same);
-            labels = match same {
-                true => ", the same label",
-                false => ", ANOTHER LABEL",
-            };
+        let mut more = String::new();
+        let [clear, private] = [&answer.clear, &answer.private].map(|logits| labels::named(&model.public, logits));
+        if classifies {
+            match clear.is_some() {
+                true => {
+                    object["same_label"] = json!(clear == private);
+                    more += if clear == private { ", the same label" } else { ", ANOTHER LABEL" };
+                }
+                // A cosine says nothing of a single number.
+                false => {
+                    let apart = labels::farthest(&answer.clear, &answer.private);
+                    object["difference"] = json!(apart);
+                    more += &format!(", differing by at most {apart:.2e}");
+                }
+            }
         }
         out.result(object, || {
             format!(
-                "{name} {index:<4} cosine to the clear {of} {:.6}, of the approximation alone {:.6}{labels}",
+                "{name} {index:<4} cosine to the clear {of} {:.6}, of the approximation alone {:.6}{more}",
                 found.0, found.1
             )
         })?;
@@ -106,10 +110,7 @@ fn end(out: &Output, report: &Report, scores: &[f64]) -> Result<(), CliError> {
         worst.as_deref().unwrap_or("no stage")
     );
     if !scores.is_empty() {
-        let of = |pick: fn(&Answer) -> &[f64]| -> Vec<f64> {
-            let pairs = report.answers.chunks_exact(2);
-            pairs.map(|p| cosine(pick(&p[0]), pick(&p[1]))).collect()
-        };
+        let of = |pick: fn(&Answer) -> &[f64]| likeness(report.answers.iter().map(pick), scores.len());
         let (clear, private) = (of(|a| &a.clear), of(|a| &a.private));
         let agreement = rank_correlation(&clear, &private);
         let clear = rank_correlation(&clear, scores);
