@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import pathlib
+import socket
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
@@ -133,8 +134,12 @@ def _connected(ray: Any, address: Optional[str]) -> Iterator[None]:
         yield
         return
     try:
+        host, _, port = (address or "").rpartition(":")
+        if host and "/" not in host:
+            # Ray tries for minutes.
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # Ray raises many kinds, of its own and of gRPC.
+    except Exception as error:  # Of Ray, of gRPC, of sockets.
         ray.shutdown()
         raise NetworkError(f"no Ray cluster at {address!r} takes this program: {error}", "no-cluster") from error
     try:

@@ -21,6 +21,8 @@ def main() -> None:
     # What else is printed goes to standard error.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    # Ray asks an address that does not answer so often, 40 seconds each time.
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
     _tell(out, version=metadata.version("hushed"))
     asked = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_the_command, daemon=True).start()
