@@ -37,7 +37,7 @@ def together(folder, files, out, workers, one):
     """The run on so many workers."""
     pinned = workers <= len(os.sched_getaffinity(0))
     share = {"cores_per_worker": 1} if pinned else {"threads": 1}
-    report = hushed.ray.run(folder, **files, out=out, machines=workers, **share)
+    report = hushed.ray.run(folder, **files, out=out, workers=workers, **share)
     seconds = report.seconds - report.ready
     predicted = report.planned_seconds * one["computing"] / one["planned_seconds"]
     computing = sum(report.busy)

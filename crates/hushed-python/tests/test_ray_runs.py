@@ -69,7 +69,7 @@ class Offered:
         return ["run", self.folder, *(word for pair in named for word in pair)]
 
     def on_ray(self, out, **more):
-        return hushed.ray.run(self.folder, **self.files(out), **{"machines": 2, **more})
+        return hushed.ray.run(self.folder, **self.files(out), **{"workers": 2, **more})
 
 
 @pytest.fixture(scope="session")
@@ -187,8 +187,7 @@ def test_without_workers_a_run_ends_and_goes_on_later(offered, cluster, tmp_path
     value.unlink()
     assert "remove the folder" in raised(hushed.LocalError, "file-damaged", offered.on_ray, tmp_path / "reply", **more)
     value.write_bytes(whole_value[:-1] + bytes([whole_value[-1] ^ 1]))
-    with pytest.raises(hushed.HushedError):
-        offered.on_ray(tmp_path / "reply", **more)
+    raised(hushed.LocalError, "file-damaged", offered.on_ray, tmp_path / "reply", **more)
     assert not (tmp_path / "reply").exists()
     value.write_bytes(whole_value)
     rest = At(0, None)
@@ -271,7 +270,7 @@ def test_clusters_that_are_none(offered, cluster, tmp_path):
     error = json.loads(done.stderr.splitlines()[-1])["error"]
     assert (done.returncode, error["name"]) == (5, "no-cluster"), done.stderr
     # More workers than there are processors for.
-    assert "5" in raised(hushed.UsageError, "limit", offered.on_ray, tmp_path / "reply", machines=5)
+    assert "5" in raised(hushed.UsageError, "limit", offered.on_ray, tmp_path / "reply", workers=5)
     assert not (tmp_path / "reply").exists()
 
 

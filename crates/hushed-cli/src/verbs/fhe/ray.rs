@@ -95,7 +95,7 @@ impl RayArgs {
             "calibration": path(&context.calibration)?, "secret": path(&context.secret)?,
             "checkpoint": files.checkpoint.as_deref().map(path).transpose()?,
             "max_memory": context.max_memory.map(|bytes| bytes >> 30), "threads": context.threads,
-            "machines": self.workers, "cores_per_worker": self.cores_per_worker,
+            "workers": self.workers, "cores_per_worker": self.cores_per_worker,
             "bytes_per_second": f64::from(self.bandwidth) * 1000.0 / 8.0,
         });
         let mut report = self.ran(&asked, out)?;

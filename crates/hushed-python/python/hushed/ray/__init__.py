@@ -59,7 +59,7 @@ def run(
     request: PathLike,
     out: PathLike,
     address: Optional[str] = "auto",
-    machines: Optional[int] = None,
+    workers: Optional[int] = None,
     checkpoint: Optional[PathLike] = None,
     calibration: Optional[PathLike] = None,
     secret: Optional[PathLike] = None,
@@ -72,17 +72,17 @@ def run(
 ) -> Optional[Report]:
     """Runs a request on the machines of a Ray cluster and writes the reply; ``None`` if the reply was there already.
 
-    ``machines`` is the number of workers, one for each machine of the cluster unless given. ``threads`` are those of
-    each; with ``cores_per_worker`` each stays on so many cores of its machine, which no other has, and has as many
-    threads. With ``checkpoint``, a folder, the same call continues after the last whole layer. At most ``in_flight``
-    values are made ahead. ``progress(done, of)`` is called with planned seconds.
+    There is one worker for each machine of the cluster unless ``workers`` is given. ``threads`` are those of each; with
+    ``cores_per_worker`` each stays on so many cores of its machine, which no other has, and has as many threads. With
+    ``checkpoint``, a folder, the same call continues after the last whole layer. At most ``in_flight`` values are made
+    ahead. ``progress(done, of)`` is called with planned seconds.
     """
     began = time.monotonic()
     try:
         import ray
     except ImportError:
         raise UsageError("a run on several machines needs Ray: pip install 'hushed[ray]'", "no-ray") from None
-    for name, number in [("machines", machines), ("threads", threads), ("cores_per_worker", cores_per_worker)]:
+    for name, number in [("workers", workers), ("threads", threads), ("cores_per_worker", cores_per_worker)]:
         if number is not None and number < 1:
             raise UsageError(f"{name} is {number}, and has to be 1 or more", "limit")
     absolute = [pathlib.Path(path).absolute() for path in (folder, manifest, keys, request, out)]
@@ -95,7 +95,7 @@ def run(
         if driver.answered():
             return None
         with _connected(ray, address):
-            actors = _actors(ray, machines, threads or 1)
+            actors = _actors(ray, workers, threads or 1)
             try:
                 _placed(ray, actors, cores_per_worker)
                 division = driver.divide(len(actors), bytes_per_second)
@@ -148,8 +148,8 @@ def _connected(ray: Any, address: Optional[str]) -> Iterator[None]:
         ray.shutdown()
 
 
-def _actors(ray: Any, machines: Optional[int], cpus: int) -> List[Any]:
-    count = machines or sum(1 for node in ray.nodes() if node["Alive"])
+def _actors(ray: Any, workers: Optional[int], cpus: int) -> List[Any]:
+    count = workers or sum(1 for node in ray.nodes() if node["Alive"])
     there = int(ray.cluster_resources().get("CPU", 0))
     if count * cpus > there:
         message = f"{count} workers of {cpus} processors each need {count * cpus}, and the Ray cluster has {there}"
@@ -194,15 +194,21 @@ def _locked(folder: pathlib.Path, run: str) -> Iterator[None]:
     """A lock of the run in this folder: one driver at a time."""
     import fcntl
 
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run[:32]}.lock"
-    with open(path, "w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(path, "w")
+    except OSError as error:
+        raise LocalError(f"{path} could not be made: {error}", "file-unwritable") from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Not the file that a driver removed as it ended.
-            free = os.path.samestat(os.fstat(lock.fileno()), path.stat())
-        except OSError:
+            free = path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat())
+        except BlockingIOError:
             free = False
+        except OSError as error:
+            raise LocalError(f"{path} cannot be locked: {error}", "no-locks") from error
         if not free:
             raise LocalError(f"another driver is at this run: {path} is locked", "busy")
         try:

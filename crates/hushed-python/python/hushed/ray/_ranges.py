@@ -1,6 +1,7 @@
 """Which machine runs which range of a run, and what becomes of values."""
 
 import collections
+import errno
 import json
 import os
 import pathlib
@@ -189,14 +190,17 @@ class Ranges:
             return
         draft = self.saved / f"{layers}.draft"
         shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
         try:
+            draft.mkdir(parents=True)
             for name, ref in self.values.items():
                 self.ray.get(ref).tofile(draft / str(name))
+            (draft / "done.json").write_text(json.dumps(sorted(self.done)))
+            os.rename(draft, self.saved / str(layers))
         except self.ray.exceptions.RayError:
             return  # Lost: the ranges that read it say so.
-        (draft / "done.json").write_text(json.dumps(sorted(self.done)))
-        os.rename(draft, self.saved / str(layers))
+        except OSError as error:
+            name = "disk-full" if error.errno == errno.ENOSPC else "file-unwritable"
+            raise LocalError(f"a checkpoint could not be written in {draft}: {error}", name) from error
         self.layers = layers
         for old in self.saved.iterdir():
             if old.name != str(layers):
