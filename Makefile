@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate chat test test-long accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench networks check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons test-aarch64 clean
+.PHONY: help setup build wheel run generate chat test test-long accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench networks check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons test-ray test-aarch64 clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -59,6 +59,9 @@ test-aarch64: setup ## build for aarch64 and test the arithmetic and keys in an 
 
 test-pythons: setup ## test the Python package on Python 3.9 and 3.13 as well, where they are installed
 	@scripts/other_pythons.sh
+
+test-ray: setup ## run a tiny model on two workers of a Ray cluster on this machine, and what may become of them (fetches Ray once)
+	@scripts/test_ray.sh
 
 accuracy: build ## how close private answers are to clear ones: sentences, tokens, digits (long); PART=tokens does one
 	@python3 scripts/accuracy.py $$PART

@@ -160,6 +160,16 @@ pub enum CliError {
     )]
     NoneCompared { given: usize, least: usize },
 
+    #[error(
+        "--ray needs Python with this version of the package: pip install 'hushed[ray]', or --python FILE for another Python \
+         ({}: {why})",
+        python.display()
+    )]
+    NoRay { python: PathBuf, why: String },
+
+    #[error("{message}")]
+    Ray { exit_code: u8, name: String, message: String },
+
     #[error("{failed} of {of} checks of this machine failed: see above")]
     Doctor { failed: usize, of: usize },
 }
@@ -220,7 +230,9 @@ impl CliError {
             | Self::NoPublic
             | Self::NoTokens
             | Self::SeveralOutputs { .. }
+            | Self::NoRay { .. }
             | Self::Preset { .. } => 2,
+            Self::Ray { exit_code, .. } => *exit_code,
             Self::Serve(error) => error.category().exit_code(),
             Self::Gateway(error) => error.category().exit_code(),
             Self::Ckks(_) | Self::Run(_) => 70,
@@ -230,7 +242,7 @@ impl CliError {
     }
 
     /// Stable name of the kind of error, in `--json` output.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::ReadInput { .. } => "input-unreadable",
             Self::NotText { .. } => "input-not-text",
@@ -278,6 +290,8 @@ impl CliError {
             | Self::NoTokens
             | Self::SeveralOutputs { .. }
             | Self::Preset { .. } => "usage",
+            Self::NoRay { .. } => "no-ray",
+            Self::Ray { name, .. } => name,
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
             Self::Gateway(error) => error.name(),

@@ -17,7 +17,7 @@ use pyo3::types::PyByteArray;
 
 use crate::{errors, work};
 
-/// The files of a run: `hushed.ray.Files`.
+/// The files of a run: `Files` of `hushed.ray`.
 #[derive(FromPyObject)]
 pub struct Files {
     folder: PathBuf,
@@ -63,6 +63,12 @@ impl RunDriver {
     fn new(py: Python<'_>, files: Files) -> PyResult<Self> {
         let made = work::quietly(py, move || MachinesDriver::open(&files.options()?))?;
         made.map(|driver| Self(Arc::new(driver))).map_err(|error| errors::serve(py, &error))
+    }
+
+    /// The id of the request.
+    #[getter]
+    fn request(&self) -> String {
+        self.0.request()
     }
 
     /// The name of program, plan, keys and request.

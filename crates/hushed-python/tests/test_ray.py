@@ -20,16 +20,11 @@ def test_without_ray_its_extra_is_named(tmp_path, monkeypatch):
     assert caught.value.name == "no-ray"
 
 
-def test_files_are_read_before_a_cluster_is_asked(tmp_path):
-    pytest.importorskip("ray")
-    with pytest.raises(hushed.LocalError):
-        hushed.ray.run(tmp_path, **files(tmp_path), address="127.0.0.1:1")
-
-
-def test_checkpoints_have_one_driver(tmp_path):
-    with hushed.ray._locked(tmp_path), pytest.raises(hushed.LocalError) as caught:
-        with hushed.ray._locked(tmp_path):
+def test_a_run_has_one_driver(tmp_path):
+    with hushed.ray._locked(tmp_path, "ab" * 32), pytest.raises(hushed.LocalError) as caught:
+        with hushed.ray._locked(tmp_path, "ab" * 32):
             pass
     assert caught.value.name == "busy"
-    with hushed.ray._locked(tmp_path) as folder:
-        assert folder == tmp_path
+    with hushed.ray._locked(tmp_path, "ab" * 32), hushed.ray._locked(tmp_path, "cd" * 32):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -130,6 +130,10 @@ pub fn on_machines(
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Division {
+    /// Seconds from the first range to the last, by the plan's prices.
+    pub seconds: f64,
+    /// Bytes of values that go from one machine to another.
+    pub moved: u64,
     /// In the order of the run.
     pub ranges: Vec<PlannedRange>,
 }
@@ -165,7 +169,10 @@ impl Division {
             let (end, seconds) = (range.end, range.seconds);
             PlannedRange { end, machine, seconds }
         });
-        Ok(Division { ranges: planned.collect() })
+        // Between machines each byte is sent and received; every machine but the first gets the request.
+        let moved =
+            outcome.moved.iter().sum::<u64>().saturating_sub((machines as u64).saturating_sub(1) * plan.bytes_up);
+        Ok(Division { seconds: outcome.seconds, moved: moved / 2, ranges: planned.collect() })
     }
 
     /// The nodes of each range; none unless they are `count` nodes in order.

@@ -20,17 +20,17 @@ pub enum Texts<V> {
 
 impl<V> Texts<V> {
     /// The same texts, with what `f` makes of what the client sent of lengths.
-    pub(crate) fn map<W>(self, f: impl FnOnce(V) -> W) -> Texts<W> {
+    pub(crate) fn map<W>(&self, f: impl FnOnce(&V) -> W) -> Texts<W> {
         match self {
             Texts::Columns(RowsKnown::Public { layout, packing }) => {
-                Texts::Columns(RowsKnown::Public { layout, packing })
+                Texts::Columns(RowsKnown::Public { layout: *layout, packing: packing.clone() })
             }
             Texts::Columns(RowsKnown::Private { layout, real }) => {
-                Texts::Columns(RowsKnown::Private { layout, real: f(real) })
+                Texts::Columns(RowsKnown::Private { layout: *layout, real: f(real) })
             }
-            Texts::Last(layout, answer, real) => Texts::Last(layout, answer, real.map(f)),
+            Texts::Last(layout, answer, real) => Texts::Last(*layout, *answer, real.as_ref().map(f)),
             Texts::Packed(rows) => Texts::Packed(rows.map(f)),
-            Texts::PackedLast(layout, answer) => Texts::PackedLast(layout, answer),
+            Texts::PackedLast(layout, answer) => Texts::PackedLast(*layout, *answer),
         }
     }
 }

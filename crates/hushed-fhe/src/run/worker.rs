@@ -111,17 +111,17 @@ impl Worker {
         engine.on.keep(Arc::clone(&model.folded));
         let (program, params) = (&model.program, Arc::clone(&engine.params));
         let (placement, bound) = (engine.plan.placement.clone(), engine.plan.input_bound);
-        let (texts, shapes) = (engine.rows(&batch)?, engine.rows(&batch)?);
+        let texts = engine.rows(&batch)?;
         let run = Run { plan: engine.plan.hash(), keys: engine.keys, request: batch.name() }.name();
+        let columns = engine.columns(batch.columns)?;
+        let simulator = Simulator::new(&params, params.slots())?.keeping(Arc::clone(&model.folded));
+        let stand_in = |ct: &Ciphertext| simulator.stand_in(ct.limbs(), ct.scale());
+        let (sent, shapes) = (columns.iter().map(stand_in).collect(), texts.map(stand_in));
         let mut given = {
             let pass = Pass::over(&engine.on, (program, choices), placement.clone(), texts, bound)?;
             pass.hidden().clone()
         };
-        let columns = engine.columns(batch.columns)?;
-        let simulator = Simulator::new(&params, params.slots())?.keeping(Arc::clone(&model.folded));
-        let stand_in = |ct: Ciphertext| simulator.stand_in(ct.limbs(), ct.scale());
-        let sent = columns.iter().map(|ct| simulator.stand_in(ct.limbs(), ct.scale())).collect();
-        let recorded = Pass::over(&simulator, (program, choices), placement, shapes.map(stand_in), bound)?;
+        let recorded = Pass::over(&simulator, (program, choices), placement, shapes, bound)?;
         let Chain { tape, placed, ends } = recorded.chained(sent, |limbs, scale| simulator.stand_in(limbs, scale))?;
         given.insert(COLUMNS, columns);
         let schedule = released(&tape, placed);

@@ -37,28 +37,6 @@ pub(crate) trait Executor {
         values: &mut BTreeMap<NodeId, Self::Value>,
         watch: Watch<'_, Self::Value>,
     ) -> Result<(), FheError>;
-
-    /// As [`Executor::run`], for a range that was named by the hash of its schedule.
-    ///
-    /// # Errors
-    /// [`FheError::Unsupported`] for the hash of another schedule.
-    #[cfg(test)]
-    fn run_named(
-        &self,
-        tape: &Tape,
-        schedule: &Schedule,
-        (hash, range): (&str, Range<usize>),
-        values: &mut BTreeMap<NodeId, Self::Value>,
-        watch: Watch<'_, Self::Value>,
-    ) -> Result<(), FheError> {
-        if super::assign::hash(tape, schedule) != hash {
-            return Err(FheError::Unsupported {
-                what: format!("nodes of schedule {hash}"),
-                remedy: "both sides place the same tape in the same way",
-            });
-        }
-        self.run(tape, schedule, range, values, watch)
-    }
 }
 
 /// Sees the values of nodes; its errors end the run.

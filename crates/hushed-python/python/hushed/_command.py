@@ -1,5 +1,6 @@
 """The command ``hushed``, which the wheel installs."""
 
+import os
 import signal
 import sys
 
@@ -10,6 +11,8 @@ def main() -> int:
     """Runs the command in this process; returns its exit code."""
     # As in a program without Python: Ctrl-C ends it at once, unless the verb has handlers of its own (`serve`).
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # For `hushed run --ray`.
+    os.environ.setdefault("HUSHED_PYTHON", sys.executable)
     return _native.command(["hushed", *sys.argv[1:]])
 
 

@@ -131,7 +131,7 @@ fn refused(
     shorter.ranges.pop();
     let mut unordered = division.clone();
     unordered.ranges.swap(0, 1);
-    for division in [shorter, unordered, Division { ranges: Vec::new() }] {
+    for division in [shorter, unordered, Division { ranges: Vec::new(), ..division.clone() }] {
         assert!(MachinesWorker::open(options, &division).is_err());
     }
     // Another request is another run, whose values are refused.

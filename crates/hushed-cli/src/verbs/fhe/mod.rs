@@ -6,5 +6,6 @@ pub mod encrypt;
 pub mod keygen;
 pub mod keys;
 pub mod next;
+mod ray;
 pub mod run;
 pub mod score;

@@ -9,6 +9,7 @@ use crate::graphs;
 use crate::machine::peak_memory;
 use crate::output::{Output, counters, gib};
 use crate::running::Running;
+use crate::verbs::fhe::ray::RayArgs;
 
 /// Run a model on encrypted texts; needs no secret of the client
 #[derive(clap::Args)]
@@ -19,6 +20,9 @@ together, that no key is missing, and that disk and memory suffice. A run placed
 are saved after each layer; after a crash or a kill the same command continues from there, and the reply has the \
 same bytes.
 
+With --ray the run is divided among the machines of a Ray cluster, each of which has the files at the same paths; the \
+reply has the same bytes. It needs Python with `pip install 'hushed[ray]'` on all of them.
+
 Progress is a bar on a terminal and elsewhere a line now and then on standard error, with the time left, \
 estimated from the plan and the pace so far. There is none with --json or --quiet.
 
@@ -27,7 +31,9 @@ Examples:
   hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply \\
     --checkpoint checkpoints --max-memory 22
   hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply \\
-    --steps --json"
+    --steps --json
+  hushed run DIR --manifest manifest.json --keys evaluation.keys --request request --out reply \\
+    --ray HOST:6379 --threads 16 --checkpoint checkpoints"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -36,11 +42,17 @@ pub struct Args {
     /// Show the time of every step beside its planned time
     #[arg(long)]
     steps: bool,
+
+    #[command(flatten)]
+    ray: RayArgs,
 }
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let options = self.run.options()?;
+        if let Some(cluster) = &self.ray.ray {
+            return self.ray.run(cluster, &options, out);
+        }
         if Graph::is_in(&options.context.model) {
             return graphs::run(&options, out);
         }

@@ -11,7 +11,7 @@ use hushed_ckks::keys::KeySpecs;
 use hushed_fhe::packing::sequences::texts_a_batch;
 use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
-use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, hex};
+use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, hex, named};
 use hushed_fhe::plan::{
     FheOptions, FhePlanReport, Goal, Prices, assumed_choices, measure_prices, pace, packed_placement, reference,
 };
@@ -276,7 +276,7 @@ impl Args {
             return Err(FheError::Unsupported { what, remedy: "plan, calibrate and verify take images" }.into());
         }
         let name = self.set();
-        let params = CkksParams::preset(name).map_err(|source| CliError::Preset { name: name.to_owned(), source })?;
+        let params = named(name).map_err(|source| CliError::Preset { name: name.to_owned(), source })?;
         can_run(&Model::shapes_only(&public).program_of_all_rows())?;
         // Counts do not depend on weights; if the folder has none, random ones are used.
         let shapes = |_| random_model(&public);

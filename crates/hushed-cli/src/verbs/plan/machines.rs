@@ -17,7 +17,7 @@ use crate::output::{Output, gib};
 #[group(skip)]
 pub struct Args {
     /// fhe: simulate one run on these numbers of machines, with --threads (or --cores) of each and the bandwidth of
-    /// --net, as in --net 10gbit: seconds, bytes moved, memory, keys. No run uses several machines yet
+    /// --net, as in --net 10gbit: seconds, bytes moved, memory, keys; `hushed run --ray` runs on several
     #[arg(
         long,
         value_name = "N,…",
@@ -67,7 +67,7 @@ impl Args {
 
 fn head(of: &OnMachines, link: Link) -> String {
     format!(
-        "one run on several machines of {}, simulated at {} Gbit/s between them (no run uses several yet):",
+        "one run on several machines of {}, simulated at {} Gbit/s between them (`hushed run --ray`):",
         counted(of.cores, "core"),
         f64::from(link.kilobits()) / 1e6
     )

@@ -62,8 +62,8 @@ impl<V> PackedRows<V> {
     }
 
     /// The same, with what `f` makes of what the client sent.
-    pub(crate) fn map<W>(self, f: impl FnOnce(V) -> W) -> PackedRows<W> {
-        PackedRows { layout: self.layout, lengths: self.lengths, hidden: self.hidden.map(f) }
+    pub(crate) fn map<W>(&self, f: impl FnOnce(&V) -> W) -> PackedRows<W> {
+        PackedRows { layout: self.layout, lengths: self.lengths.clone(), hidden: self.hidden.as_ref().map(f) }
     }
 
     /// What the server knows, and what the client sent of what it does not.

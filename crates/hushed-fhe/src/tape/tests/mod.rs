@@ -15,7 +15,7 @@ use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{Matrix, Network, NetworkConfig, Pool, Program, StepId, TokenIds, plain, random_network};
 
-use super::assign::{assign, hash};
+use super::assign::assign;
 use super::encoder::{Answer, COLUMNS, Encoder, InSlots, choice_of_norm};
 use super::layout::Hidden;
 use super::levels::{Heights, Limits, Outputs};
@@ -316,21 +316,19 @@ fn a_range_of_nodes_runs_by_itself() {
     local.run(&tape, &schedule, 0..nodes, &mut whole, &mut |_, _| Ok(())).unwrap();
     // Where the columns between the halves of the layer are all that is alive.
     let cut = 1 + tape.nodes.iter().position(|node| node.step.to_string() == "layer.0.attention.norm.refresh").unwrap();
-    let name = hash(&tape, &schedule);
     let mut parts = held();
-    let mut part = |(tape, schedule): (&Tape, &Schedule), name: &str, range: Range<usize>| {
-        local.run_named(tape, schedule, (name, range), &mut parts, &mut |_, _| Ok(()))?;
+    let mut part = |(tape, schedule): (&Tape, &Schedule), range: Range<usize>| {
+        local.run(tape, schedule, range, &mut parts, &mut |_, _| Ok(()))?;
         // What is alive afterwards.
         Ok::<_, FheError>(parts.iter().map(|(id, value)| (id.0, value.vectors().len())).collect::<BTreeMap<_, _>>())
     };
-    assert!(matches!(part((&tape, &schedule), "other", 0..cut), Err(FheError::Unsupported { .. })));
-    let left = part((&tape, &schedule), &name, 0..cut).unwrap();
+    let left = part((&tape, &schedule), 0..cut).unwrap();
     assert_eq!(left, BTreeMap::from([(cut - 1, subject.program.width())]));
     let (other, placed, _) = made();
-    let left = part((&other, &placed), &name, cut..nodes).unwrap();
+    let left = part((&other, &placed), cut..nodes).unwrap();
     assert_eq!(left.keys().copied().collect::<Vec<_>>(), leaving(&tape));
     // Its operands are gone.
-    assert!(part((&tape, &schedule), &name, cut..nodes).is_err());
+    assert!(part((&tape, &schedule), cut..nodes).is_err());
     for i in leaving(&tape) {
         let [one, two] = [&whole, &parts].map(|values| values[&NodeId(i)].vectors());
         assert_eq!(one.len(), two.len());
