@@ -9,10 +9,6 @@ pub const MAP: usize = 1;
 const PRODUCT: usize = 1;
 /// A norm, whose root is refreshed: its product with the columns.
 pub const NORM: usize = 1;
-/// The variance of a norm in packed rows: squares, and the mask of their sums.
-pub const PACKED_VARIANCE: usize = 2;
-/// Pooling, or taking the rows of an answer.
-pub const POOLING: usize = 1;
 
 /// A softmax after its exponentials: × 1/Σp, square, × 1/Σe.
 const SOFTMAX: usize = 3;

@@ -301,5 +301,5 @@ fn decoders_that_packed_rows_do_not_take_are_refused_by_name() {
     };
     scores.degree = 31;
     let refused = place(&deep).err().unwrap();
-    assert_too_deep(refused, "layer.1.attention.add");
+    assert_too_deep(refused, "layer.1.attention.norm");
 }
