@@ -73,7 +73,7 @@ pub use ops::functions::Function;
 pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
-pub use pass::{ForwardPass, Look, Pass, Texts, Viewer, can_run, forward_pass, head_is_public};
+pub use pass::{Look, Pass, Texts, Viewer, can_run, head_is_public};
 pub use plan::keys::KeyDemand;
 pub use plan::placement::Placement;
 pub use plan::public_plan::{AnswerRows, FhePlan, PlanFileError};

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use hushed_ckks::Scale;
 use hushed_model::{Block, Program, StepId, Weigh, same};
 
-use super::forward::{self, ForwardPass, Viewer};
+use super::look::{self, Viewer};
 use super::shape::{causal_layers, no_layer, supported};
 use super::texts::Texts;
 use crate::choices::Choices;
@@ -75,7 +75,7 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// # Errors
     /// As [`Pass::new`], [`Pass::last`], [`Pass::packed`] and [`Pass::packed_last`]; [`FheError::Unsupported`] for a
     /// placement of other texts.
-    pub(crate) fn over(
+    pub fn over(
         on: &'a S,
         (program, choices): (&'a Program, &'a Choices),
         placement: Placement,
@@ -323,10 +323,10 @@ impl<'a, S: Slots> Pass<'a, S> {
         let mut viewer = self.viewer.take();
         let look = &mut |number: usize, columns: &[S::Value]| match (&mut viewer, layer.shown.get(number)) {
             (Some(viewer), Some((at, Stands::Columns { gain, offset }))) => {
-                viewer(*at, forward::Look::Columns { columns, gain, offset })
+                viewer(*at, look::Look::Columns { columns, gain, offset })
             }
             (Some(viewer), Some((at, Stands::Centred(scale)))) => {
-                viewer(*at, forward::Look::Centred { columns, scale: *scale })
+                viewer(*at, look::Look::Centred { columns, scale: *scale })
             }
             _ => Ok(()),
         };
@@ -351,16 +351,22 @@ impl<'a, S: Slots> Pass<'a, S> {
     }
 }
 
-impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
-    fn view(&mut self, viewer: Viewer<'a, S::Value>) {
+impl<'a, S: Slots> Pass<'a, S> {
+    /// Sets a viewer of its results; packed rows show none.
+    pub fn view(&mut self, viewer: Viewer<'a, S::Value>) {
         self.viewer = Some(viewer);
     }
 
-    fn layers(&self) -> usize {
+    /// Number of layers of the program.
+    pub fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
+    ///
+    /// # Errors
+    /// Errors of the refresh; fails if the number of vectors is not the layout's.
+    pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (encoder, limbs) = (self.recorded(), self.placement.attention);
         let sent = match &self.texts {
             InSlots::Batch(_) => self.program.width(),
@@ -377,14 +383,23 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         }
     }
 
-    fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    /// The vectors that layer `next` reads, from a checkpoint before it; gains, offsets and bounds come from the model
+    /// and the choices. After the last layer `next` is the number of layers.
+    ///
+    /// # Errors
+    /// Fails if the model or the choices lack the layer, or the number of vectors is wrong.
+    pub fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         match next.checked_sub(1) {
             Some(i) => self.after(i, columns),
             None => self.start(columns),
         }
     }
 
-    fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    /// Layer `i` of the model, from vectors to vectors.
+    ///
+    /// # Errors
+    /// Those of its steps.
+    pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (steps, last) = (self.range(i)?, i + 1 == self.layers.len());
         // Those of a client may be higher.
         let x = x.cut(self.on, self.placement.attention)?;
@@ -415,7 +430,11 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         self.after(i, columns)
     }
 
-    fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+    /// The answer, packed, from the result of the last layer.
+    ///
+    /// # Errors
+    /// Those of its steps.
+    pub fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let Answer { circuit, width, factor } = self.recorded().answer(&x.gain, &x.offset)?;
         let placement = self.placement.clone();
         let height = |node: &Node, least: usize| causal_height(&placement, node, least, true);
@@ -427,14 +446,28 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         Ok(Pooled { vectors, width, factor })
     }
 
-    fn packed_columns(&self) -> Option<&Spread> {
+    /// Runs from the client's vectors to the answer.
+    ///
+    /// # Errors
+    /// Those of the layers.
+    pub fn run(&mut self, vectors: Vec<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+        let mut x = self.start(vectors)?;
+        for i in 0..self.layers() {
+            x = self.layer(i, x)?;
+        }
+        self.finish(x)
+    }
+
+    /// Where the columns lie in packed rows; `None` for a batch.
+    pub fn packed_columns(&self) -> Option<&Spread> {
         match &self.texts {
             InSlots::Batch(_) => None,
             InSlots::Packed(_, places) => Some(&places.columns),
         }
     }
 
-    fn packed_answers(&self) -> Option<&Spread> {
+    /// Where the numbers of an answer lie in packed rows; `None` for a batch.
+    pub fn packed_answers(&self) -> Option<&Spread> {
         self.answers.as_ref()
     }
 }
