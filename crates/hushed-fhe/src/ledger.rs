@@ -1,5 +1,4 @@
-//! How many levels the parts of a layer take: for placements, for calibrations, and for last layers, which leave levels
-//! for the answer. A step that lacks one refuses to run.
+//! How many levels the parts of a layer take, for calibrations. A step that lacks one refuses to run.
 
 use crate::ops::activation::levels;
 

@@ -1,6 +1,6 @@
 //! An encoder or a decoder over a batch of texts, one vector per column, or over one text or a few in packed rows
-//! ([`crate::packing::Layout`]): each layer is recorded ([`crate::tape`]), placed and run by itself, and begins and ends
-//! with refreshed columns; the last one ends above the level of the answer.
+//! ([`crate::packing::Layout`]): each layer is recorded ([`crate::tape`]), placed and run by itself, and begins and
+//! ends with refreshed columns; the last one ends above the level of the answer.
 //!
 //! The columns between the halves of a decoder with RMSNorm are its residual stream. After the last layer they are not
 //! refreshed: the last norm and the packing of the answer use the remaining levels.

@@ -57,7 +57,8 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// A pass of a decoder over texts that end in the last row, answered with these rows, as [`Pass::packed`].
     ///
     /// # Errors
-    /// As [`Pass::packed`]; [`FheError::Unsupported`] for softmax attention, norms inside blocks, LayerNorm, and logits.
+    /// As [`Pass::packed`]; [`FheError::Unsupported`] for softmax attention, norms inside blocks, LayerNorm, and
+    /// logits.
     pub fn packed_last(
         on: &'a S,
         (program, choices): (&'a Program, &'a Choices),

@@ -1,6 +1,6 @@
 //! The answers of packed rows: pooled rows, or the logits of a classifier, are in the first row of each text, a pair of
-//! numbers per place; a decoder's hidden states are in its last row or in all rows. Everything else is 0 before noise is
-//! added.
+//! numbers per place; a decoder's hidden states are in its last row or in all rows. Everything else is 0 before noise
+//! is added.
 
 use std::sync::Arc;
 

@@ -71,8 +71,8 @@ pub(crate) fn attention<S: Slots>(
     p.linear(t, spread, &[(spread, y, &output)], Kept::All)
 }
 
-/// The stacked maps of Q in pairs that turn together, of the conjugates of K likewise, and of V, all laid out like x. The
-/// map of the scores' interval to [−1, 1] is folded into Q and K, half in each.
+/// The stacked maps of Q in pairs that turn together, of the conjugates of K likewise, and of V, all laid out like x.
+/// The map of the scores' interval to [−1, 1] is folded into Q and K, half in each.
 fn inputs<S: Slots>(
     on: &S,
     (at, block): (StepId, &Attention),

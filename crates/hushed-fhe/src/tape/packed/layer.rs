@@ -8,8 +8,8 @@
 //! Columns that have no level left are refreshed before their norm, with enough levels for variance and root; the root,
 //! which is then low, is refreshed. Of columns with levels only the variance is.
 //!
-//! An RMSNorm is the same of columns x. All rows are kept: in padding rows x is 0 and the root is bounded, so the result
-//! is 0.
+//! An RMSNorm is the same of columns x. All rows are kept: in padding rows x is 0 and the root is bounded, so the
+//! result is 0.
 
 use std::sync::Arc;
 

@@ -78,8 +78,8 @@ pub(crate) fn attend(t: &mut Recorder, heads: &Heads, p: NodeId, v: NodeId) -> N
     t.maps(grid(heads, Heads::summed), 1, &[sums])
 }
 
-/// P·V of all heads times a factor that is the same in all places of a head. `masked` gives the factor times the mask of
-/// the places of each copy: this product takes the place of a mask, so the factor costs no level.
+/// P·V of all heads times a factor that is the same in all places of a head. `masked` gives the factor times the mask
+/// of the places of each copy: this product takes the place of a mask, so the factor costs no level.
 pub(super) fn attend_scaled(
     t: &mut Recorder,
     heads: &Heads,
