@@ -14,7 +14,7 @@ use crate::machines::trace::TracedTape;
 use crate::ops::mask::RowsKnown;
 use crate::ops::packed::rows::PackedRows;
 use crate::packing::{Interleave, Layout, SequencePacking};
-use crate::pass::{Texts, forward_pass};
+use crate::pass::{Pass, Texts};
 use crate::plan::Prices;
 use crate::plan::keys::KeyDemand;
 use crate::plan::placement::Placement;
@@ -169,7 +169,7 @@ pub(crate) fn counted(
             (Texts::Packed(rows), width.div_ceil(2 * columns))
         }
     };
-    let mut pass = forward_pass(on, program, choices, placement.clone(), rows, 1.0)?;
+    let mut pass = Pass::over(on, (program, choices), placement.clone(), rows, 1.0)?;
     let vectors = match placement.columns {
         1 => columns(on, vectors, placement.upload)?,
         _ => (0..vectors).map(|_| on.vector(Vec::new(), placement.upload)).collect::<Result<Vec<Vector>, _>>()?,

@@ -1,5 +1,4 @@
-//! How many levels the parts of a layer take: for placements, for calibrations, and for last layers, which leave levels
-//! for the answer. A step that lacks one refuses to run.
+//! How many levels the parts of a layer take, for calibrations. A step that lacks one refuses to run.
 
 use crate::ops::activation::levels;
 
@@ -9,10 +8,6 @@ pub const MAP: usize = 1;
 const PRODUCT: usize = 1;
 /// A norm, whose root is refreshed: its product with the columns.
 pub const NORM: usize = 1;
-/// The variance of a norm in packed rows: squares, and the mask of their sums.
-pub const PACKED_VARIANCE: usize = 2;
-/// Pooling, or taking the rows of an answer.
-pub const POOLING: usize = 1;
 
 /// A softmax after its exponentials: × 1/Σp, square, × 1/Σe.
 const SOFTMAX: usize = 3;

@@ -5,7 +5,7 @@
 //! no refresh and no key. It says where vectors may be refreshed ([`Op::Mark`]), as only there their numbers are within
 //! their bound.
 //!
-//! Models run like this ([`crate::Pass`]), a layer at a time; a decoder with RMSNorm in packed rows does not yet.
+//! Models run like this ([`crate::Pass`]), a layer at a time.
 
 pub(crate) mod answer;
 pub(crate) mod assign;

@@ -17,7 +17,7 @@ use crate::tape::encoder::Encoder;
 use crate::tape::layout::Hidden;
 use crate::tape::levels::{Heights, Outputs};
 use crate::tape::run::{Inputs, computed};
-use crate::{FheError, ForwardPass, Pass, Placement, RowsKnown, Simulator, Slots, token_rows};
+use crate::{FheError, Pass, Placement, RowsKnown, Simulator, Slots, token_rows};
 
 /// The parts of a model that are replaced.
 #[derive(Clone, Default)]

@@ -3,8 +3,8 @@
 
 use hushed_ckks::CkksParams;
 use hushed_fhe::packing::Layout;
-use hushed_fhe::packing::heads::{Heads, attend, scores};
-use hushed_fhe::{FheError, Slots};
+use hushed_fhe::packing::heads::Heads;
+use hushed_fhe::{FheError, Slots, run_attend, run_scores};
 use serde_json::{Value, json};
 
 use super::bed::{Bed, Normal, ROWS, counted, rotations};
@@ -45,14 +45,13 @@ pub fn heads(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 
 /// The product on pairs; for P·V, on weights that follow the pairs.
 fn product<S: Slots>(on: &S, heads: &Heads, values: bool, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
-    let scale = on.default_scale();
     if values {
         let v = on.pair(x[0].clone(), x[1].clone())?;
-        return Ok(vec![attend(on, heads, x[2..].to_vec(), v, scale)?]);
+        return run_attend(on, heads, x[2..].to_vec(), v);
     }
     let q = on.pair(x[0].clone(), x[1].clone())?;
     let k = on.pair_conjugate(x[2].clone(), x[3].clone())?;
-    scores(on, heads, q, k, scale)
+    run_scores(on, heads, q, k)
 }
 
 fn one(about: &Value, values: bool, [threads, runs]: [usize; 2]) -> Result<Value, BenchError> {

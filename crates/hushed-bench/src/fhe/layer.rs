@@ -8,7 +8,7 @@ use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
-use hushed_fhe::{Acts, Choices, FheError, ForwardPass, Pass, Placement, RowsKnown, Slots};
+use hushed_fhe::{Acts, Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_model::{Matrix, Network, NetworkConfig, PlainActs, Pool, Program, Rows, plain, random_network};
 use serde_json::{Value, json};
 

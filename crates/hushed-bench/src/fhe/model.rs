@@ -4,7 +4,7 @@
 
 use hushed_fhe::ops::pool::{Pooled, unpack};
 use hushed_fhe::packing::Interleave;
-use hushed_fhe::{Choices, FheError, ForwardPass, Pass, Placement, RowsKnown, Slots};
+use hushed_fhe::{Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_model::{Network, PlainActs, Rows, cosine, plain};
 use serde_json::{Value, json};
 

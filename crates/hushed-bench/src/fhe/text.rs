@@ -7,7 +7,7 @@ use hushed_fhe::ops::packed::rows::PackedRows;
 use hushed_fhe::packing::{Layout, Spread};
 use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, assumed_choices, packed_placement, reference};
-use hushed_fhe::{Acts, Choices, FheError, ForwardPass, Pass, Placement, Slots};
+use hushed_fhe::{Acts, Choices, FheError, Pass, Placement, Slots};
 use hushed_model::{Matrix, Network, PlainActs, Program, Rows, plain};
 use serde_json::{Value, json};
 

@@ -1,6 +1,5 @@
 //! The choices for a decoder: intervals of scores, bounds of the residual stream, norms and activations.
 
-use hushed_model::ModelError;
 use serde::{Deserialize, Serialize};
 
 use super::layer::{ActivationChoice, AttentionChoice, Interval, LayerChoice, NormChoice};
@@ -13,14 +12,6 @@ pub struct DecoderChoice {
     pub layers: Vec<DecoderLayerChoice>,
     /// The norm after the last layer.
     pub norm: NormChoice,
-}
-
-impl DecoderChoice {
-    /// Layer `i`.
-    pub(crate) fn layer(&self, i: usize) -> Result<&DecoderLayerChoice, ModelError> {
-        let (layer, layers) = (self.layers.get(i), self.layers.len());
-        layer.ok_or(ModelError::NoSuchLayer { asked: i, layers })
-    }
 }
 
 /// One layer. An RMSNorm has no mean: v = Σ (κ·x)² + κ²·d·ε.

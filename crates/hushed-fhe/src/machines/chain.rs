@@ -54,14 +54,6 @@ impl<'r, S: Slots> Recording<'r, S> {
     }
 }
 
-/// The error of a decoder in packed rows, whose run is not recorded.
-pub(crate) fn not_recorded() -> FheError {
-    FheError::Unsupported {
-        what: "one run of a decoder in packed rows on several machines".to_owned(),
-        remedy: "run whole jobs on each machine",
-    }
-}
-
 /// Tapes in tiles, one after the other.
 #[derive(Default)]
 pub(crate) struct Chain {

@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 use crate::choices::Choices;
 use crate::dry::{FheOptions, traced_run};
 use crate::error::FheError;
+use crate::packing::PackingError;
 use crate::plan::FhePlanReport;
-use chain::not_recorded;
 use pieces::Pieces;
 use ranges::{Cuts, WorkRange};
 use schedule::{Cluster, Outcome, peak, schedule};
@@ -70,7 +70,7 @@ pub struct OnMachines {
 /// Simulates the run of a plan on these numbers of machines, with `rate` bytes per second between any two of them.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for a decoder in packed rows, whose run is not recorded; those of a dry run.
+/// Those of a dry run.
 pub fn on_machines(
     (program, choices): (&Program, &Choices),
     params: &Arc<CkksParams>,
@@ -195,7 +195,7 @@ fn pieces(
     plan: &FhePlanReport,
 ) -> Result<Pieces, FheError> {
     let (run, tapes) = traced_run(program, choices, params, options, &plan.placement)?;
-    Pieces::new(&tapes, &run.counts, params, &options.prices).ok_or_else(not_recorded)
+    Ok(Pieces::new(&tapes, &run.counts, params, &options.prices).ok_or(PackingError::Mismatch)?)
 }
 
 /// The ranges with which these machines are the quickest.

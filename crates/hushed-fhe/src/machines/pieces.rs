@@ -60,7 +60,7 @@ impl Pieces {
         self.before + self.all.iter().map(|piece| piece.seconds).sum::<f64>()
     }
 
-    /// `None` for a run without a tape of columns: it was not recorded.
+    /// `None` for a run without a tape of columns.
     pub fn new(tapes: &[TracedTape], counts: &Counts, params: &CkksParams, prices: &Prices) -> Option<Pieces> {
         let mut clock = Clock { counts, params, prices, steps: HashMap::new(), next: 0 };
         let (mut made, mut columns) = (Pieces::default(), None);

@@ -64,7 +64,6 @@ fn one_machine_takes_what_the_plan_says_and_more_are_not_slower() {
     }
 }
 
-/// As those of a decoder in packed rows.
 #[test]
 fn runs_without_a_tape_are_refused() {
     let tapes = [TracedTape::default()];
@@ -72,13 +71,14 @@ fn runs_without_a_tape_are_refused() {
     assert!(Pieces::new(&tapes, &Default::default(), &params, &reference(1)).is_none());
 }
 
-/// Of a decoder in a batch, with either attention, ternary maps and norms inside the blocks.
+/// In a batch with either attention, and of one prompt alone.
 #[test]
-fn a_batch_of_a_decoder_takes_what_the_plan_says() {
-    for weigh in [Weigh::Sigmoid { bias: -2.0 }, Weigh::Softmax] {
+fn a_run_of_a_decoder_takes_what_the_plan_says() {
+    let sigmoid = Weigh::Sigmoid { bias: -2.0 };
+    for (weigh, texts) in [(sigmoid, usize::MAX), (Weigh::Softmax, usize::MAX), (sigmoid, 1)] {
         let config = NetworkConfig { layers: 1, positions: 16, weigh, ..ternary_config(4, 4) };
         let program = ternary_network(&config, 1).program_of_all_rows();
-        let (plan, found) = planned_of(&program, options(Lengths::Private), &[1, 4], 1.25e9);
+        let (plan, found) = planned_of(&program, FheOptions { texts, ..options(Lengths::Private) }, &[1, 4], 1.25e9);
         let (one, four) = (&found[0], &found[1]);
         assert!((one.seconds / plan.work.seconds - 1.0).abs() < 1e-9, "{} {}", one.seconds, plan.work.seconds);
         assert!(four.used > 1 && four.seconds < one.seconds, "{four:?}");

@@ -14,7 +14,7 @@
 use hushed_model::Pool;
 
 use crate::error::FheError;
-use crate::packing::{Interleave, PackingError, Spread};
+use crate::packing::{Interleave, PackingError};
 
 /// The pooled rows that leave the server.
 #[derive(Clone)]
@@ -26,13 +26,6 @@ pub struct Pooled<V> {
     pub width: usize,
     /// How the client gets the answer from the packed numbers.
     pub factor: Factor,
-}
-
-impl<V> Pooled<V> {
-    /// An answer in packed rows, which the server divided if it is a mean.
-    pub(crate) fn packed(vectors: Vec<V>, numbers: &Spread) -> Pooled<V> {
-        Pooled { vectors, width: numbers.width(), factor: Factor::One }
-    }
 }
 
 /// How a packed number depends on the answer.

@@ -101,7 +101,7 @@ pub(crate) fn intervals(block: &Attention, choice: &SigmoidChoice) -> impl Itera
 }
 
 /// The widest interval of heads that share a key head, including 0: their keys have one factor.
-fn widest(heads: &[Interval]) -> Interval {
+pub(crate) fn widest(heads: &[Interval]) -> Interval {
     let zero = Interval { low: 0.0, high: 0.0 };
     heads.iter().fold(zero, |wide, head| Interval { low: wide.low.min(head.low), high: wide.high.max(head.high) })
 }

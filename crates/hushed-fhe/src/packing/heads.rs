@@ -1,7 +1,7 @@
 //! The two products of attention for all heads of a text at once, in packed rows ([`Layout`]; docs/one-text.md has the
 //! derivation and the counts). They use MOAI's diagonals, with the columns of a head in adjacent places.
 //!
-//! Those of an encoder are recorded (`tape/packed/products.rs`), and a decoder's are here.
+//! `tape/packed/products.rs` records them.
 //!
 //! A head has p places, p = J·E. For both products one operand is copied J times, with the copies sheared by rows, so a
 //! product of copies holds J diagonals. E of these fit into one vector once the places they are summed over are free.
@@ -21,14 +21,11 @@
 //! a factor of the queries times a factor of the keys, so both masks join the plaintexts of the rotary turns, and no
 //! diagonal is special. Scores stay in these frames: functions work slot by slot, and P·V takes them there.
 
+use hushed_ckks::Complex64;
 use hushed_ckks::lintrans::LinTransError;
 use hushed_ckks::maps::{GridSplit, MapGrid};
-use hushed_ckks::{CkksError, Complex64, Scale};
-use rayon::prelude::*;
 
-use super::products::rotations;
 use super::{Layout, PackingError};
-use crate::{FheError, Slots};
 
 /// The heads of a matrix in packed rows, p pairs of columns per head, head after head, and how products are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +74,7 @@ impl Heads {
         Ok(Heads { layout, pairs, copies, baby, causal: false })
     }
 
-    /// The same with diagonals of earlier rows, for [`causal_scores`] and [`attend`]: diagonal δ of row r is key r − δ.
+    /// The same with diagonals of earlier rows: diagonal δ of row r is key r − δ.
     #[must_use]
     pub fn causal(self) -> Heads {
         Heads { causal: true, ..self }
@@ -241,173 +238,18 @@ impl Heads {
         Ok((grid, split))
     }
 
-    /// Maps J vectors to one: place (a, e) is the sum of vector a over the places (·, e), all rotated by `turn`.
-    fn summed(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
+    /// Maps J vectors to one: place (a, e) is the sum of vector a over the places (·, e).
+    pub(crate) fn summed(&self) -> Result<(MapGrid, GridSplit), LinTransError> {
         let mut grid = self.grid(self.copies, 1)?;
         for a in 0..self.copies {
             for j in 0..self.copies {
-                let offset = distance(self.inner(), j, a) + turn as i64;
+                let offset = distance(self.inner(), j, a);
                 grid.set([0, a], offset, self.mask(|place, _| place == a))?;
             }
         }
-        let split = GridSplit::around(&grid, &[turn as i64])?;
+        let split = GridSplit::diagonal(&grid)?;
         Ok((grid, split))
     }
-}
-
-/// Q·Kᵀ of all heads, not causal, at scale `target`, run by itself: the operands and the result are those of
-/// [`causal_scores`], three levels below the lower operand. An encoder's is recorded.
-///
-/// # Errors
-/// Too few levels, and those of the arithmetic.
-pub fn scores<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    q: S::Value,
-    k: S::Value,
-    target: Scale,
-) -> Result<Vec<S::Value>, FheError> {
-    let (queries, keys) = operands(on, heads, q, k)?;
-    summed_products(on, heads, queries, keys, target)
-}
-
-/// Q·Kᵀ of causal heads: [`Heads::vectors`] real vectors at scale `target`. `q` holds pairs a + i·b, `k` pairs a − i·b.
-/// `turn` is applied to each copy in each step of the sums: it masks the copy as in [`Heads::source`] and takes a
-/// level. Slots are those of [`Heads::score`], and are 0 where [`Heads::sees`] is false. Four levels below the lower
-/// operand.
-///
-/// # Errors
-/// Too few levels, and those of the arithmetic and of `turn`; [`PackingError::Mismatch`] for heads that are not causal.
-pub fn causal_scores<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    q: S::Value,
-    k: S::Value,
-    turn: impl Fn(Turned, &S::Value) -> Result<S::Value, FheError> + Sync,
-    target: Scale,
-) -> Result<Vec<S::Value>, FheError> {
-    if !heads.causal {
-        return Err(PackingError::Mismatch.into());
-    }
-    let (queries, keys) = operands(on, heads, q, k)?;
-    let query = |copy, giant| Turned::Query { copy, giant };
-    let queries = turned(queries, query, &turn)?;
-    let keys = turned(keys, |copy, baby| Turned::Key { copy, baby }, &turn)?;
-    summed_products(on, heads, queries, keys, target)
-}
-
-/// The copies of Q by giant step, and those of K by baby step.
-#[expect(clippy::type_complexity, reason = "two lists by copy and step")]
-fn operands<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    q: S::Value,
-    k: S::Value,
-) -> Result<(Vec<Vec<S::Value>>, Vec<Vec<S::Value>>), FheError> {
-    let queries = spread(on, heads.copied(false), q)?;
-    let keys = rotations(on, spread(on, heads.copied(true), k)?, &heads.babies())?;
-    let back: Vec<usize> =
-        (0..heads.giants()).map(|giant| (heads.layout.slots() - heads.turn(giant)) % heads.layout.slots()).collect();
-    Ok((rotations(on, queries, &back)?, keys))
-}
-
-/// Applies `turn` to every copy and step.
-fn turned<V: Send + Sync>(
-    copies: Vec<Vec<V>>,
-    which: impl Fn(usize, usize) -> Turned + Sync,
-    turn: &(impl Fn(Turned, &V) -> Result<V, FheError> + Sync),
-) -> Result<Vec<Vec<V>>, FheError> {
-    let of = |(copy, steps): (usize, Vec<V>)| {
-        let steps = steps.into_par_iter().enumerate();
-        steps.map(|(step, v)| turn(which(copy, step), &v)).collect()
-    };
-    copies.into_par_iter().enumerate().map(of).collect()
-}
-
-/// Sums products of copies, gathers the sums and takes their real parts.
-fn summed_products<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    queries: Vec<Vec<S::Value>>,
-    keys: Vec<Vec<S::Value>>,
-    target: Scale,
-) -> Result<Vec<S::Value>, FheError> {
-    let grid = on.dot_grid(&queries, &keys)?;
-    drop((queries, keys));
-    // A real part has twice the scale.
-    let half = Scale::new(target.value() / 2.0)?;
-    let mut done = Vec::with_capacity(heads.vectors());
-    for (giant, sums) in grid.into_iter().enumerate() {
-        let (map, split) = heads.gathered(heads.home(giant)).map_err(CkksError::from)?;
-        for sums in sums.chunks(heads.inner()) {
-            for sum in on.maps(&map, &split, sums, half)? {
-                done.push(on.real(&sum)?);
-            }
-        }
-    }
-    Ok(done)
-}
-
-/// P·V of all heads, with `p` laid out as in [`Heads::score`], and pairs `v` and the result in their own places, at
-/// scale `target`. Three levels below the lower operand.
-///
-/// # Errors
-/// As [`causal_scores`]; [`PackingError::Mismatch`] for a wrong number of vectors.
-pub fn attend<S: Slots>(
-    on: &S,
-    heads: &Heads,
-    p: Vec<S::Value>,
-    v: S::Value,
-    target: Scale,
-) -> Result<S::Value, FheError> {
-    let grid = inner(on, heads, p, v)?;
-    let mut total: Option<S::Value> = None;
-    for (giant, sums) in grid.into_iter().enumerate() {
-        let (map, split) = heads.summed(heads.turn(giant)).map_err(CkksError::from)?;
-        for sum in on.maps(&map, &split, &sums, target)? {
-            match &mut total {
-                Some(total) => on.add_assign(total, &sum)?,
-                None => total = Some(sum),
-            }
-        }
-    }
-    total.ok_or_else(|| PackingError::Mismatch.into())
-}
-
-/// `[giant][a]`: O_a of each giant step, before the sum over j and its rotation.
-fn inner<S: Slots>(on: &S, heads: &Heads, p: Vec<S::Value>, v: S::Value) -> Result<Vec<Vec<S::Value>>, FheError> {
-    if p.len() != heads.vectors() {
-        return Err(PackingError::Mismatch.into());
-    }
-    // Copies and rotations cost more with more primes, and V has more than P.
-    let limbs = p.iter().chain([&v]).map(|x| on.limbs(x)).min();
-    let v = on.drop_to(&v, limbs.unwrap_or(on.floor()))?;
-    let values = rotations(on, spread(on, heads.copied(true), v)?, &heads.babies())?;
-    // Indexed by baby step, then by giant step.
-    let mut weights: Vec<Vec<S::Value>> = (0..heads.baby).map(|_| Vec::new()).collect();
-    for (vector, p) in p.into_iter().enumerate() {
-        let first = vector * heads.inner();
-        let (giant, baby) = (first / heads.baby, first % heads.baby);
-        let copies = spread(on, heads.expanded(heads.home(giant)), p)?;
-        for (copy, weights) in copies.into_iter().zip(&mut weights[baby..]) {
-            weights.push(copy);
-        }
-    }
-    let by_baby =
-        (0..heads.baby).map(|b| values.iter().map(|copy| copy[b].clone()).collect()).collect::<Vec<Vec<S::Value>>>();
-    drop(values);
-    on.dot_grid(&weights, &by_baby)
-}
-
-/// The outputs of a map of one vector, at its scale.
-fn spread<S: Slots>(
-    on: &S,
-    map: Result<(MapGrid, GridSplit), LinTransError>,
-    x: S::Value,
-) -> Result<Vec<S::Value>, FheError> {
-    let (grid, split) = map.map_err(CkksError::from)?;
-    let scale = on.scale(&x);
-    on.maps(&grid, &split, &[x], scale)
 }
 
 /// `step`·(to − from).

@@ -1,19 +1,20 @@
 //! Attention's products in packed rows, compared with their definition in f64; all slots are random, including heads
 //! that a model would not use. The encrypted run has the same circuit (`run/encrypted/heads_tests.rs`).
 
+use std::sync::Arc;
+
 use hushed_ckks::maps::GridSplit;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{CkksParams, Complex64};
 use hushed_math::rng::splitmix::SplitMix;
 
-use super::heads::{Heads, Turned, attend, causal_scores};
+use super::heads::{Heads, Turned};
 use super::{Layout, Spread};
 use crate::simulate::{Op, Simulator, Vector};
-use crate::tape::NodeId;
-use crate::tape::levels::{Heights, Outputs};
-use crate::tape::packed::{HIDDEN, products};
-use crate::tape::record::Recorder;
-use crate::tape::run::{Inputs, computed};
+use crate::tape::packed::HIDDEN;
+use crate::tape::packed::products::{causal_scores, keys, run_attend, run_scores};
+use crate::tape::run::{Inputs, alone};
+use crate::tape::{NodeId, Plain};
 use crate::{FheError, Slots};
 
 /// Both columns of Q, K and V; weights P follow.
@@ -40,30 +41,15 @@ impl Map {
     }
 }
 
-/// The outputs of what `record` records, with as many primes as arrive.
-fn recorded<S: Slots>(on: &S, inputs: Inputs<S>, record: impl Fn(&mut Recorder)) -> Result<Vec<S::Value>, FheError> {
-    let mut t = Recorder::new();
-    record(&mut t);
-    let place = (Heights::Given(&|_, needed| needed), Outputs::AtLeast(on.floor()), Vec::new());
-    computed(on, t.finish(), inputs, place, &mut |_, _| Ok(()))
-}
-
-fn scores<S: Slots>(on: &S, heads: &Heads, q: S::Value, k: S::Value) -> Result<Vec<S::Value>, FheError> {
-    recorded(on, Inputs::<S>::from([("q", vec![q]), ("k", vec![k])]), |t| {
-        let [q, k]: [NodeId; 2] = ["q", "k"].map(|name| t.input(name, 1));
-        let scores = products::scores(t, heads, q, k);
-        t.output(scores);
-    })
-}
-
 /// Scores, P·V and a map of pairs; real vectors.
 pub(crate) fn circuit<S: Slots>(on: &S, heads: &Heads, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
     let scale = on.default_scale();
     let pair = |a: usize| on.pair(x[a].clone(), x[a + 1].clone());
     let k = on.pair_conjugate(x[2].clone(), x[3].clone())?;
-    let mut out = scores(on, heads, pair(0)?, k)?;
-    let product = attend(on, heads, x[COLUMNS..].to_vec(), pair(4)?, scale)?;
-    out.extend(on.parts(&product)?);
+    let mut out = run_scores(on, heads, pair(0)?, k)?;
+    for product in run_attend(on, heads, x[COLUMNS..].to_vec(), pair(4)?)? {
+        out.extend(on.parts(&product)?);
+    }
     let map = Map::new(heads.layout());
     let grid = heads.layout().map([&map.rows, &map.columns], Map::weight);
     let grid = grid.map_err(hushed_ckks::CkksError::from)?;
@@ -173,8 +159,8 @@ fn causal_products_are_exact_in_the_clear() {
         let q = on.pair(vector(0), vector(1)).unwrap();
         let k = on.pair_conjugate(vector(2), vector(3)).unwrap();
         let v = on.pair(vector(4), vector(5)).unwrap();
-        let turned = |which: Turned, v: &Vector| {
-            let slot = |slot: usize| {
+        let turned = move |which: Turned| {
+            let slot = move |slot: usize| {
                 let (row, place) = (slot / layout.texts() / 16, slot % 16);
                 let source = heads.source(which, row, place);
                 let turn = source.map_or(Complex64::ZERO, |(row, pair)| turn(row, pair));
@@ -183,13 +169,17 @@ fn causal_products_are_exact_in_the_clear() {
                     Turned::Key { .. } => turn.conj(),
                 }
             };
-            on.mul_pairs(v, &(0..1 << 10).map(slot).collect::<Vec<_>>(), on.scale(v))
+            Plain::Pairs(Arc::new(move || (0..1 << 10).map(slot).collect()))
         };
-        let scale = on.default_scale();
-        let found = causal_scores(&on, &heads, q, k, turned, scale).unwrap();
+        let operands = Inputs::<Simulator>::from([("queries", vec![q]), ("keys", vec![k])]);
+        let found = alone(&on, operands, |t| {
+            let [q, k]: [NodeId; 2] = ["queries", "keys"].map(|name| t.input(name, 1));
+            causal_scores(t, &heads, (q, k), turned)
+        });
+        let found = found.unwrap();
         assert_eq!(on.limbs(&found[0]), on.top() - 4);
         let weights = (0..heads.vectors()).map(|i| vector(COLUMNS + i)).collect();
-        let [re, im] = on.parts(&attend(&on, &heads, weights, v, scale).unwrap()).unwrap();
+        let [re, im] = on.parts(&run_attend(&on, &heads, weights, v).unwrap()[0]).unwrap();
         let mut seen = 0;
         for (text, head) in (0..layout.texts()).flat_map(|t| (0..16 / pairs).map(move |h| (t, h))) {
             for row in 0..rows {
@@ -222,10 +212,6 @@ fn causal_products_are_exact_in_the_clear() {
             }
         }
         assert_eq!(seen, layout.texts() * (16 / pairs) * rows * (rows + 1) / 2);
-        // Heads that see all rows have no causal scores.
-        let full = Heads::new(layout, pairs, copies, baby).unwrap();
-        let pair = || on.pair(vector(0), vector(1)).unwrap();
-        assert!(causal_scores(&on, &full, pair(), pair(), turned, scale).is_err());
     }
 }
 
@@ -237,7 +223,6 @@ fn key_switches_are_as_documented() {
     let layout = Layout::new(params.slots(), 128, 256).unwrap();
     let vector = || on.vector(Vec::new(), on.top()).unwrap();
     let pair = || on.pair(vector(), vector()).unwrap();
-    let scale = on.default_scale();
     let counted = |work: &dyn Fn()| {
         on.tally().reset();
         work();
@@ -248,7 +233,7 @@ fn key_switches_are_as_documented() {
     for (pairs, vectors, summed, expanded) in [(16, 8, [96, 6], 54), (32, 4, [224, 3], 59)] {
         let heads = Heads::new(layout, pairs, 4, 8).unwrap();
         let found = counted(&|| {
-            let scores = scores(&on, &heads, pair(), pair()).unwrap();
+            let scores = run_scores(&on, &heads, pair(), pair()).unwrap();
             assert_eq!(scores.len(), vectors);
         });
         let [summed, turned] = summed;
@@ -256,11 +241,11 @@ fn key_switches_are_as_documented() {
         assert_eq!(found, [6 + 15 + summed, 28 + 12, turned, conjugates, 32]);
         let weights = || (0..vectors).map(|_| vector()).collect();
         let found = counted(&|| {
-            let out = attend(&on, &heads, weights(), pair(), scale).unwrap();
+            let out = run_attend(&on, &heads, weights(), pair()).unwrap();
             // Three levels.
-            assert_eq!(on.limbs(&out), on.top() - 3);
+            assert_eq!((out.len(), on.limbs(&out[0])), (1, on.top() - 3));
         });
-        assert_eq!(found, [15 + expanded + 48, 28, 3, 0, 16]);
+        assert_eq!(found, [15 + expanded + 12, 28 + 12, 0, 0, 16]);
     }
 }
 
@@ -274,12 +259,12 @@ fn heads_that_do_not_fit_are_refused() {
     let on = Simulator::new(&params, 1 << 10).unwrap();
     let heads = Heads::new(layout, 8, 2, 4).unwrap();
     let vector = || on.vector(vec![0.0; 1 << 10], on.top()).unwrap();
-    let none = attend(&on, &heads, Vec::new(), vector(), on.default_scale());
+    let none = run_attend(&on, &heads, Vec::new(), vector());
     assert!(none.is_err());
     // A different number of slots.
     let on = Simulator::new(&params, 1 << 9).unwrap();
     let vector = || on.vector(vec![0.0; 1 << 9], on.top()).unwrap();
-    assert!(scores(&on, &heads, vector(), vector()).is_err());
+    assert!(run_scores(&on, &heads, vector(), vector()).is_err());
 }
 
 /// A vector with one number per row, in all its places, becomes the number of the key for each vector of scores.
@@ -298,7 +283,7 @@ fn keys_of_scores_are_the_rows_that_they_are_of() {
         }
         let vector = on.vector(of_rows, on.top()).unwrap();
         let tokens = Inputs::<Simulator>::from([(HIDDEN[0], vec![vector])]);
-        let keys = recorded(&on, tokens, |t| products::keys(t, &heads)).unwrap();
+        let keys = alone(&on, tokens, |t| keys(t, &heads)).unwrap();
         assert_eq!(keys.len(), heads.vectors());
         assert_eq!(on.limbs(&keys[0]), on.top() - 1);
         for (text, row) in (0..layout.texts()).flat_map(|t| (0..rows).map(move |r| (t, r))) {

@@ -18,7 +18,6 @@ mod layout;
 mod pairs;
 pub mod products;
 pub mod sequences;
-pub mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +26,7 @@ pub use diagonal::Diagonals;
 pub use interleave::Interleave;
 pub use layout::{Layout, Spread, Weight};
 pub use pairs::Pairs;
-pub(crate) use pairs::{in_twos, twos};
+pub(crate) use pairs::in_twos;
 pub use sequences::SequencePacking;
 
 /// Why matrices cannot be packed together; the messages name the fields.

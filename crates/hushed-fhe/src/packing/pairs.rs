@@ -105,7 +105,7 @@ pub(crate) fn in_twos<V: Send>(
 }
 
 /// Two by two; of an odd number, the last is alone.
-pub(crate) fn twos<V>(vectors: Vec<V>) -> Vec<(V, Option<V>)> {
+fn twos<V>(vectors: Vec<V>) -> Vec<(V, Option<V>)> {
     let mut rest = vectors.into_iter();
     std::iter::from_fn(|| rest.next().map(|a| (a, rest.next()))).collect()
 }

@@ -157,7 +157,7 @@ fn rotated_by<S: Slots>(on: &S, layout: Interleave, x: S::Value, rows: usize) ->
 }
 
 /// Every vector rotated by each of `by`, of which the first is 0.
-pub(crate) fn rotations<S: Slots>(
+fn rotations<S: Slots>(
     on: &S,
     vectors: Vec<S::Value>,
     by: &[usize],

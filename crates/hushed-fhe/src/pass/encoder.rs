@@ -1,6 +1,6 @@
-//! An encoder or a decoder over a batch of texts, one vector per column, or an encoder over one text or a few in
-//! packed rows ([`crate::packing::Layout`]): each layer is recorded ([`crate::tape`]), placed and run by itself, and
-//! begins and ends with refreshed columns; the last one ends above the level of the answer.
+//! An encoder or a decoder over a batch of texts, one vector per column, or over one text or a few in packed rows
+//! ([`crate::packing::Layout`]): each layer is recorded ([`crate::tape`]), placed and run by itself, and begins and
+//! ends with refreshed columns; the last one ends above the level of the answer.
 //!
 //! The columns between the halves of a decoder with RMSNorm are its residual stream. After the last layer they are not
 //! refreshed: the last norm and the packing of the answer use the remaining levels.
@@ -11,44 +11,39 @@
 //! Each norm sets padding rows to 0. If a layer's first row is replaced by a constant (`frozen_row`), both of its norms
 //! mask the row, and the second adds the constant. Before a classifier's head the last norm keeps only first rows.
 
+mod packed;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_ckks::Scale;
-use hushed_model::{Attention, Block, Program, StepId, Weigh, same};
+use hushed_model::{Block, Program, StepId, Weigh, same};
 
-use super::blocks::Parts;
-use super::forward::{self, ForwardPass, Viewer};
-use super::shape::{no_layer, supported};
+use super::look::{self, Viewer};
+use super::shape::{causal_layers, no_layer, supported};
 use super::texts::Texts;
 use crate::choices::Choices;
 use crate::error::FheError;
-use crate::machines::chain::{Chain, Recording, not_recorded};
+use crate::machines::chain::{Chain, Recording};
 use crate::ops::acts::Acts;
 use crate::ops::levels::above_by;
 use crate::ops::mask::{REAL_ROWS, RowsKnown};
-use crate::ops::packed::heads_of;
-use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::Pooled;
-use crate::packing::{Interleave, Layout, PackingError, Spread};
+use crate::packing::{Interleave, PackingError, Spread};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
 use crate::tape::answer::pool_levels;
-use crate::tape::assign::assign;
 use crate::tape::causal::attention::without_tokens;
 use crate::tape::encoder::{
     Answer, COLUMNS, Encoder, InSlots, Layer, Stands, begins_with_norm, bound_after, choice_of_norm, has_rms_norms,
     kappa_after,
 };
 use crate::tape::layout::Hidden;
-use crate::tape::levels::{Heights, Limits, Outputs, least};
+use crate::tape::levels::{Heights, Outputs, least};
 use crate::tape::norm::ROOT;
-use crate::tape::packed::products::keys;
-use crate::tape::packed::{HIDDEN, Places};
-use crate::tape::record::Recorder;
 use crate::tape::run::{Inputs, Look, computed};
 use crate::tape::{self, Mark, Node, Op, Tape};
 
@@ -78,9 +73,9 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// A pass over texts in the layout of a tape.
     ///
     /// # Errors
-    /// As [`Pass::new`], [`Pass::last`] and [`Pass::packed`]; [`FheError::Unsupported`] for a decoder in packed rows,
-    /// and for a placement of other texts.
-    pub(crate) fn over(
+    /// As [`Pass::new`], [`Pass::last`], [`Pass::packed`] and [`Pass::packed_last`]; [`FheError::Unsupported`] for a
+    /// placement of other texts.
+    pub fn over(
         on: &'a S,
         (program, choices): (&'a Program, &'a Choices),
         placement: Placement,
@@ -101,9 +96,8 @@ impl<'a, S: Slots> Pass<'a, S> {
                 Pass::last(on, (program, choices), placement, (layout, answer, real), bound)
             }
             Texts::Packed(rows) => Pass::packed(on, program, choices, placement, rows, bound),
-            Texts::PackedLast(..) if has_rms_norms(program) => Err(not_recorded()),
-            Texts::PackedLast(..) => {
-                unsupported("a decoder with LayerNorm, in packed rows", "omit --texts to plan a batch")
+            Texts::PackedLast(layout, answer) => {
+                Pass::packed_last(on, (program, choices), placement, (layout, answer), bound)
             }
         }
     }
@@ -197,52 +191,6 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(())
     }
 
-    /// A pass over texts in packed rows. The client divided its columns by `input_bound`, and by 2.
-    ///
-    /// # Errors
-    /// As [`Pass::new`]; [`FheError::Unsupported`] for heads that do not fit the layout: if the pairs of columns per
-    /// head are not a power of two, or more than rows, or vectors do not hold equally many heads.
-    pub fn packed(
-        on: &'a S,
-        program: &'a Program,
-        choices: &'a Choices,
-        placement: Placement,
-        rows: PackedRows<S::Value>,
-        input_bound: f64,
-    ) -> Result<Self, FheError> {
-        let layout = rows.layout();
-        let mut all = None;
-        for steps in program.layers() {
-            for step in program.steps().get(steps).unwrap_or_default() {
-                let (id, Block::Attention(a)) = (step.id, &step.block) else { continue };
-                let unfit = || unfit(id, a, layout);
-                let heads = heads_of(a, layout).map_err(|_| unfit())?;
-                let spread = layout.spread(program.width(), heads.pairs());
-                let columns = spread.ok().filter(Spread::is_even).ok_or_else(unfit)?;
-                // Masks of keys are made for heads of one kind.
-                if all.get_or_insert(Places { heads, columns }).heads != heads {
-                    return Err(unfit());
-                }
-            }
-        }
-        let places = all.ok_or_else(|| FheError::shape(StepId::outside("attention")))?;
-        let answers = match program.classes() {
-            Some(classes) => layout.spread(classes.outputs, 1)?,
-            None => places.columns,
-        };
-        let (rows, sent) = rows.known();
-        let texts = InSlots::Packed(Arc::new(rows), places);
-        let choices = Cow::Borrowed(choices);
-        let mut pass = Pass::of((on, program, choices, placement), texts, Some(answers), input_bound)?;
-        if let Some(sent) = sent {
-            let made = pass.masks(sent, pass.placement.statistics)?;
-            pass.hidden = HIDDEN.iter().copied().zip(made.into_iter().map(|v| vec![v])).collect();
-            let keys = pass.keys(&places)?;
-            pass.hidden.insert(HIDDEN[2], keys);
-        }
-        Ok(pass)
-    }
-
     fn of(
         (on, program, choices, placement): (&'a S, &'a Program, Cow<'a, Choices>, Placement),
         texts: InSlots,
@@ -252,7 +200,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         let layers = program.layers();
         match has_rms_norms(program) {
             true => {
-                Parts::of(program)?;
+                causal_layers(program)?;
                 let absent = || FheError::absent(StepId::outside("decoder"));
                 let found = choices.decoder.as_ref().ok_or_else(absent)?.layers.len();
                 if found != layers.len() {
@@ -303,27 +251,6 @@ impl<'a, S: Slots> Pass<'a, S> {
         let (tape, values) = (self.encoder(true).masks()?, BTreeMap::from([(REAL_ROWS, vec![sent])]));
         let place = (Heights::Given(&|_, _| limbs), Outputs::AtLeast(self.on.floor()));
         self.computed(tape, values, place, &mut |_, _| Ok(()))
-    }
-
-    /// The masks of keys, with as many primes as a layer reads.
-    fn keys(&self, places: &Places) -> Result<Vec<S::Value>, FheError> {
-        let (on, width) = (self.on, self.program.width());
-        let (gain, offset) = (vec![self.input_bound; width], vec![0.0; width]);
-        let mut layer = self.encoder(true).layer(self.range(0)?, (&gain, &offset))?.tape;
-        let high = HIDDEN.map(|name| (name, (on.top(), on.default_scale())));
-        let columns = (COLUMNS, (self.placement.attention, on.default_scale()));
-        let limits = Limits {
-            heights: Heights::Least,
-            inputs: high.into_iter().chain([columns]).collect(),
-            outputs: self.outputs(0)?,
-            spilled: Vec::new(),
-        };
-        let read = assign(&mut layer, on, &limits)?.reads(&layer, HIDDEN[2]);
-        let mut t = Recorder::new();
-        keys(&mut t, &places.heads);
-        let tokens = self.hidden.get(HIDDEN[0]).cloned().unwrap_or_default();
-        let values = BTreeMap::from([(HIDDEN[0], tokens)]);
-        self.computed(t.finish(), values, (Heights::Least, Outputs::Exactly(read)), &mut |_, _| Ok(()))
     }
 
     fn encoder(&self, hidden: bool) -> Encoder<'_, S> {
@@ -396,10 +323,10 @@ impl<'a, S: Slots> Pass<'a, S> {
         let mut viewer = self.viewer.take();
         let look = &mut |number: usize, columns: &[S::Value]| match (&mut viewer, layer.shown.get(number)) {
             (Some(viewer), Some((at, Stands::Columns { gain, offset }))) => {
-                viewer(*at, forward::Look::Columns { columns, gain, offset })
+                viewer(*at, look::Look::Columns { columns, gain, offset })
             }
             (Some(viewer), Some((at, Stands::Centred(scale)))) => {
-                viewer(*at, forward::Look::Centred { columns, scale: *scale })
+                viewer(*at, look::Look::Centred { columns, scale: *scale })
             }
             _ => Ok(()),
         };
@@ -424,16 +351,22 @@ impl<'a, S: Slots> Pass<'a, S> {
     }
 }
 
-impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
-    fn view(&mut self, viewer: Viewer<'a, S::Value>) {
+impl<'a, S: Slots> Pass<'a, S> {
+    /// Sets a viewer of its results; packed rows show none.
+    pub fn view(&mut self, viewer: Viewer<'a, S::Value>) {
         self.viewer = Some(viewer);
     }
 
-    fn layers(&self) -> usize {
+    /// Number of layers of the program.
+    pub fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
+    ///
+    /// # Errors
+    /// Errors of the refresh; fails if the number of vectors is not the layout's.
+    pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (encoder, limbs) = (self.recorded(), self.placement.attention);
         let sent = match &self.texts {
             InSlots::Batch(_) => self.program.width(),
@@ -450,14 +383,23 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         }
     }
 
-    fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    /// The vectors that layer `next` reads, from a checkpoint before it; gains, offsets and bounds come from the model
+    /// and the choices. After the last layer `next` is the number of layers.
+    ///
+    /// # Errors
+    /// Fails if the model or the choices lack the layer, or the number of vectors is wrong.
+    pub fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         match next.checked_sub(1) {
             Some(i) => self.after(i, columns),
             None => self.start(columns),
         }
     }
 
-    fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    /// Layer `i` of the model, from vectors to vectors.
+    ///
+    /// # Errors
+    /// Those of its steps.
+    pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (steps, last) = (self.range(i)?, i + 1 == self.layers.len());
         // Those of a client may be higher.
         let x = x.cut(self.on, self.placement.attention)?;
@@ -488,26 +430,44 @@ impl<'a, S: Slots> ForwardPass<'a, S> for Pass<'a, S> {
         self.after(i, columns)
     }
 
-    fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+    /// The answer, packed, from the result of the last layer.
+    ///
+    /// # Errors
+    /// Those of its steps.
+    pub fn finish(&mut self, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let Answer { circuit, width, factor } = self.recorded().answer(&x.gain, &x.offset)?;
         let placement = self.placement.clone();
         let height = |node: &Node, least: usize| causal_height(&placement, node, least, true);
-        let heights = match has_rms_norms(self.program) {
-            true => Heights::Given(&height),
-            false => Heights::Least,
+        let heights = match self.texts {
+            InSlots::Batch(_) if has_rms_norms(self.program) => Heights::Given(&height),
+            _ => Heights::Least,
         };
         let vectors = self.seen(circuit, x.columns, (heights, Outputs::Exactly(self.on.floor())))?;
         Ok(Pooled { vectors, width, factor })
     }
 
-    fn packed_columns(&self) -> Option<&Spread> {
+    /// Runs from the client's vectors to the answer.
+    ///
+    /// # Errors
+    /// Those of the layers.
+    pub fn run(&mut self, vectors: Vec<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+        let mut x = self.start(vectors)?;
+        for i in 0..self.layers() {
+            x = self.layer(i, x)?;
+        }
+        self.finish(x)
+    }
+
+    /// Where the columns lie in packed rows; `None` for a batch.
+    pub fn packed_columns(&self) -> Option<&Spread> {
         match &self.texts {
             InSlots::Batch(_) => None,
             InSlots::Packed(_, places) => Some(&places.columns),
         }
     }
 
-    fn packed_answers(&self) -> Option<&Spread> {
+    /// Where the numbers of an answer lie in packed rows; `None` for a batch.
+    pub fn packed_answers(&self) -> Option<&Spread> {
         self.answers.as_ref()
     }
 }
@@ -523,19 +483,6 @@ fn causal_height(placement: &Placement, node: &Node, least: usize, last: bool) -
         _ if is("feed_forward.add.refresh") => attention,
         _ if last => feed_forward.max(least),
         _ => feed_forward,
-    }
-}
-
-pub(super) fn unfit(at: StepId, a: &Attention, layout: Layout) -> FheError {
-    FheError::Unsupported {
-        what: format!(
-            "{at}: {} heads of {} columns on {} rows of {} pairs",
-            a.heads.count,
-            a.heads.width,
-            layout.rows(),
-            layout.columns()
-        ),
-        remedy: "omit --texts to plan a batch",
     }
 }
 

@@ -3,9 +3,8 @@
 
 use std::ops::Range;
 
-use hushed_model::{Attention, Block, Kind, Mask, ModelError, Program, Step, StepId, Weigh};
+use hushed_model::{Attention, Block, Kind, Linear, Mask, ModelError, Pool, Program, Step, StepId, Weigh};
 
-use super::blocks::Parts;
 use crate::error::FheError;
 use crate::ops::head;
 use crate::ops::sigmoid::causal;
@@ -49,10 +48,63 @@ fn computed(program: &Program, step: &Step) -> Result<(), FheError> {
     Err(FheError::Unsupported { what: format!("{}: {what}", step.id), remedy: "such a model runs in protocol 2pc" })
 }
 
+/// Accepts decoders with norm, attention, sum, norm, feed-forward and sum in each layer, without biases.
+pub fn causal_layers(program: &Program) -> Result<(), FheError> {
+    let biased = |w: &Linear| w.bias.iter().flat_map(|b| b.iter()).any(|b| *b != 0.0);
+    if program.linears().any(biased) {
+        return Err(FheError::Unsupported {
+            what: "a decoder with biases".to_owned(),
+            remedy: "decoders without biases can be run: a bias would fill rows of padding",
+        });
+    }
+    let layers = program.layers();
+    let shape = |steps: &[Step]| {
+        use Block::{Add, Attention, FeedForward, Norm};
+        let blocks: Vec<&Block> = steps.iter().map(|step| &step.block).collect();
+        matches!(blocks.as_slice(), [Norm(_), Attention(_), Add, Norm(_), FeedForward(_), Add])
+    };
+    let each = layers.iter().all(|steps| program.steps().get(steps.clone()).is_some_and(shape));
+    let after = program.steps().get(layers.last().map_or(0, |steps| steps.end)..).unwrap_or_default();
+    let after: Vec<&Block> = after.iter().map(|step| &step.block).collect();
+    match after.as_slice() {
+        [Block::Pool(Pool::Last), Block::Norm(_), Block::Vocabulary(_)] if each => Ok(()),
+        _ => Err(FheError::Unsupported {
+            what: "a program of this shape".to_owned(),
+            remedy: "supported decoders have norm, attention, sum, norm, feed-forward and sum in each layer",
+        }),
+    }
+}
+
 fn decoder(program: &Program) -> Result<(), FheError> {
-    Parts::of(program)?;
+    causal_layers(program)?;
     let mut attentions = program.attentions();
     attentions.try_for_each(|block| causal(StepId::outside("attention"), block).and_then(|_| heads(block)))
+}
+
+/// Refuses what the circuit of packed rows does not compute of a decoder. A softmax would take three more levels, and a
+/// sigmoid of degree 15 already takes all fourteen.
+pub(crate) fn packed_decoder(program: &Program) -> Result<(), FheError> {
+    let refused = |what| Err(FheError::Unsupported { what, remedy: "omit --texts to plan a batch" });
+    for Step { id, block, .. } in program.steps() {
+        let sub_norm = match block {
+            Block::Attention(a) if a.weigh == Weigh::Softmax => {
+                return refused(format!("{id}: softmax attention of a decoder, in packed rows"));
+            }
+            Block::Attention(a) => {
+                causal(*id, a)?;
+                &a.sub_norm
+            }
+            Block::FeedForward(f) => &f.sub_norm,
+            _ => continue,
+        };
+        if sub_norm.is_some() {
+            return refused(format!("{id}: a norm inside a block, in packed rows"));
+        }
+    }
+    match has_rms_norms(program) {
+        true => Ok(()),
+        false => refused("a decoder with LayerNorm, in packed rows".to_owned()),
+    }
 }
 
 /// Refuses what the circuit does not compute of heads.

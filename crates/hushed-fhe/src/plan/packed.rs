@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Program, StepId};
+use hushed_model::Program;
 
 use super::search::lowest;
 use super::{FheOptions, dry_run};
 use crate::choices::Choices;
 use crate::error::FheError;
-use crate::ops::packed::causal::sigmoid_bias;
+use crate::pass::packed_decoder;
 use crate::plan::placement::Placement;
 use crate::simulate::{Count, Op, Simulator};
 use crate::slots::Slots;
-use crate::tape::encoder::{begins_with_norm, least_upload};
+use crate::tape::encoder::{begins_with_norm, has_rms_norms, least_upload};
 
 /// The placement of packed rows for a few texts; `None` (plan a batch instead) if a vector has no room for one head of
 /// each text side by side.
@@ -35,14 +35,13 @@ pub fn packed_placement(
         };
     };
     if program.vocabulary().is_some() {
-        let mut blocks = program.attentions();
-        blocks.try_for_each(|a| sigmoid_bias(StepId::outside("attention"), a).map(drop))?;
+        packed_decoder(program)?;
     }
     placed(program, choices, params, options, columns).map(Some)
 }
 
-/// Packed rows of `columns` places: the fewest primes before a layer (a decoder's: before either half of one) with
-/// which it runs. Columns are always refreshed first, so that they are sent with as few primes as a refresh takes.
+/// Packed rows of `columns` places: the fewest primes before a layer with which it runs. Columns are always refreshed
+/// first, so that they are sent with as few primes as a refresh takes.
 ///
 /// # Errors
 /// [`FheError::Levels`] for a model that is too deep; as [`dry_run`].
@@ -68,13 +67,12 @@ pub(crate) fn placed(
     };
     lowest(&mut runs, &mut at, on.top())?;
     at.upload = upload;
-    if program.vocabulary().is_none() {
-        // For the reader of a plan: a recorded layer refreshes columns to what it reads.
-        let counts = dry_run(program, choices, params, options, &at)?.counts;
-        let end = if begins_with_norm(program) { "attention.add.refresh" } else { "attention.norm.refresh" };
-        let before = |c: &&Count| c.op == Op::Refreshed && c.site.to_string().ends_with(end);
-        at.feed_forward = counts.operations.iter().filter(before).map(|c| c.limbs).max().unwrap_or(upload);
-    }
+    // For the reader of a plan: a recorded layer refreshes columns to what it reads.
+    let counts = dry_run(program, choices, params, options, &at)?.counts;
+    let after_sums = begins_with_norm(program) || has_rms_norms(program);
+    let end = if after_sums { "attention.add.refresh" } else { "attention.norm.refresh" };
+    let before = |c: &&Count| c.op == Op::Refreshed && c.site.to_string().ends_with(end);
+    at.feed_forward = counts.operations.iter().filter(before).map(|c| c.limbs).max().unwrap_or(upload);
     Ok(at)
 }
 

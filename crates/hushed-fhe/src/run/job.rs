@@ -33,7 +33,7 @@ use crate::files::spill::SpillFolder;
 use crate::ops::mask::RowsKnown;
 use crate::ops::packed::rows::PackedRows;
 use crate::packing::SequencePacking;
-use crate::pass::{Texts, forward_pass};
+use crate::pass::{Pass, Texts};
 use crate::plan::Timetable;
 use crate::plan::public_plan::FhePlan;
 use crate::run::clock::Progress;
@@ -235,7 +235,7 @@ impl Engine {
         self.on.at(StepId::outside("input"));
         let rows = self.rows(&batch)?;
         let (placement, bound) = (self.plan.placement.clone(), self.plan.input_bound);
-        let mut pass = forward_pass(&self.on, program, choices, placement, rows, bound)?;
+        let mut pass = Pass::over(&self.on, (program, choices), placement, rows, bound)?;
         let (first, mut x) = match found {
             Some(found) => {
                 drop(batch);

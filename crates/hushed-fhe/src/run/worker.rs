@@ -99,8 +99,7 @@ impl Worker {
     /// Makes ready to run the ranges of `division`.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a run that is not recorded; [`FheError::File`] for a division of another run;
-    /// those of a run.
+    /// [`FheError::File`] for a division of another run; those of a run.
     pub fn new(
         mut engine: Engine,
         model: &Prepared,

@@ -14,7 +14,7 @@ use crate::ops::pool::{Factor, unpack};
 use crate::ops::rows;
 use crate::packing::sequences::arranged;
 use crate::packing::{Interleave, Layout, PackingError, SequencePacking, Spread};
-use crate::pass::{Texts, Viewer, forward_pass};
+use crate::pass::{Pass, Texts, Viewer};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::slots::Slots;
@@ -110,7 +110,7 @@ impl Batch<'_> {
         let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
         let placement = self.placement.clone();
         let (program, choices, texts) = (self.program, self.choices, Texts::Columns(known));
-        let mut pass = forward_pass(on, program, choices, placement, texts, self.bound)?;
+        let mut pass = Pass::over(on, (program, choices), placement, texts, self.bound)?;
         if let Some(viewer) = viewer {
             pass.view(viewer);
         }
@@ -183,7 +183,7 @@ impl Batch<'_> {
         let real = self.lengths.masks(program);
         let real = real.then(|| on.vector(token_rows_to_last(layout, &rows), upload));
         let last = Texts::Last(layout, read, real.transpose()?);
-        let mut pass = forward_pass(on, program, choices, placement, last, self.bound)?;
+        let mut pass = Pass::over(on, (program, choices), placement, last, self.bound)?;
         let answer = pass.run(columns)?;
         if read == AnswerRows::Rows {
             let vectors: Vec<Vec<Complex64>> = answer.vectors.iter().map(Vector::pairs).collect();
@@ -224,7 +224,7 @@ impl Batch<'_> {
             };
             let placement = self.placement.clone();
             let (program, choices) = (self.program, self.choices);
-            let mut pass = forward_pass(on, program, choices, placement, known, self.bound)?;
+            let mut pass = Pass::over(on, (program, choices), placement, known, self.bound)?;
             let columns = *pass.packed_columns().ok_or(PackingError::Mismatch)?;
             let vectors = packed(layout, &columns, &texts, (2.0 * self.bound, decodes));
             let vectors = vectors.into_iter().map(|slots| {

@@ -1,10 +1,9 @@
-//! Records a model, over a batch of texts or, if it is an encoder, in packed rows: what is before its layers, a layer,
-//! the answer.
+//! Records a model, over a batch of texts or in packed rows: what is before its layers, a layer, the answer.
 //!
 //! With norms after the blocks, the columns between two layers are those of a norm. With norms before them
 //! ([`begins_with_norm`]) they are the residual stream as the next norm reads it, κ·(x − mean of x): nothing else reads
 //! it, and a norm ignores the mean. So either way a half of a layer is a norm and a block between two refreshes. An
-//! RMSNorm ignores no mean: before it they are x/bound ([`super::causal`]).
+//! RMSNorm ignores no mean: before it they are x/bound ([`super::causal`], and [`super::packed`] for packed rows).
 
 mod decoder;
 mod norms;
@@ -25,6 +24,7 @@ use super::{NodeId, Tape};
 use crate::error::FheError;
 use crate::ops::acts::{Acts, reading};
 use crate::ops::head::supported;
+use crate::ops::packed::rows::Kept as PackedKept;
 use crate::ops::pool::{Factor, factor};
 use crate::packing::PackingError;
 use crate::plan::placement::Placement;
@@ -140,6 +140,9 @@ impl<S: Slots> Encoder<'_, S> {
             let made = match &circuits {
                 Circuits::Batch(layout) => record.step(&mut t, layout, (number, step)),
                 Circuits::Causal(f) => record.causal_step(&mut t, f, (number, step)),
+                Circuits::Packed(p) if has_rms_norms(self.program) => {
+                    record.packed_causal_step(&mut t, p, (number, step))
+                }
                 Circuits::Packed(p) => record.packed_step(&mut t, p, (number, step)),
             };
             let made = made.map_err(|error| error.at_step(step.id))?;
@@ -184,6 +187,9 @@ impl<S: Slots> Encoder<'_, S> {
                 (Block::Norm(n), &Value::Centred(centred, factor)) => match &circuits {
                     Circuits::Batch(layout) => record.norm(&mut t, layout, (number, step), centred, n),
                     Circuits::Causal(f) => record.causal_norm(&mut t, f, (number, step, n), (centred, factor)),
+                    Circuits::Packed(p) if has_rms_norms(self.program) => {
+                        record.packed_causal_norm(&mut t, p, (number, step, n), (centred, factor))
+                    }
                     Circuits::Packed(p) => record.packed_norm(&mut t, p, (number, step), centred, n),
                 },
                 _ => Err(FheError::shape(step.id)),
@@ -270,6 +276,14 @@ impl<S: Slots> Encoder<'_, S> {
                 Ok((packed::answer::head(t, self.on, p, (step.id, c, choice), x)?, c.classes.outputs))
             }
             Block::Classes(w) => Ok((packed::answer::classes(t, self.on, p, (step.id, w), x)?, w.outputs)),
+            Block::Vocabulary(_) => {
+                let kept = match self.answer {
+                    AnswerRows::Last => PackedKept::Last,
+                    AnswerRows::Rows => PackedKept::All,
+                    AnswerRows::Logits => return Err(FheError::shape(step.id)),
+                };
+                Ok((packed::answer::rows(t, p, step.id, x, kept), self.program.width()))
+            }
             _ => Err(FheError::shape(step.id)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hushed_model::{Norm, StepId};
+use hushed_model::{Norm, NormKind, StepId};
 
 use super::attention::refreshed;
 use super::functions::SlotFunction;
@@ -31,8 +31,15 @@ pub(crate) fn residual<L: Layout>(
     t.add_numbers(sum, x.offset.iter().map(|offset| kappa * (offset - mean)).collect())
 }
 
-/// Margin above the largest inverse root of a calibrated variance, for its refresh.
-pub(crate) const ROOM: f64 = 1.5;
+/// What no inverse root exceeds that is refreshed: a margin above the largest one of a calibrated variance, or, of an
+/// RMSNorm, above those of padding rows, 3.5/√low.
+pub(crate) fn largest_root(norm: &Norm, choice: &NormChoice) -> f64 {
+    let margin = match norm.kind {
+        NormKind::LayerNorm => 1.5,
+        NormKind::RmsNorm => 4.0,
+    };
+    margin / choice.low.sqrt()
+}
 
 /// The part of a norm that is the refresh of its root.
 pub(crate) const ROOT: &str = "root";
@@ -78,8 +85,7 @@ pub(crate) fn norm<S: Slots, L: Layout>(
     let inverse = t.apply(root, v);
     let factor = (norm.width as f64).sqrt() / choice.bound;
     let inverse = if read {
-        // The largest root, and so the message of the refresh, is below 1.
-        let most = ROOM / choice.low.sqrt();
+        let most = largest_root(norm, choice);
         let root = layout.masked(t, inverse, rows, 1.0 / most);
         let root = refreshed(t, at, ROOT, &[root], 1.0);
         t.read_as(root[0], most * factor)

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::assign::assign;
 use super::levels::{Heights, Limits, Outputs};
+use super::record::Recorder;
 use super::schedule::{Placed, Schedule};
 use super::values::{Held, Rows, each, owned, owned_rows};
 use super::{NodeId, Op, Tape};
@@ -131,6 +132,22 @@ pub(crate) fn computed<S: Slots>(
         on.trace(TracedTape { nodes: traced, end });
     }
     Ok(made)
+}
+
+/// Runs what is recorded by itself, with as many primes as arrive.
+///
+/// # Errors
+/// As [`computed`].
+pub(crate) fn alone<S: Slots>(
+    on: &S,
+    inputs: Inputs<S>,
+    record: impl FnOnce(&mut Recorder) -> NodeId,
+) -> Result<Vec<S::Value>, FheError> {
+    let mut t = Recorder::new();
+    let made = record(&mut t);
+    t.output(made);
+    let place = (Heights::Given(&|_, needed| needed), Outputs::AtLeast(on.floor()), Vec::new());
+    computed(on, t.finish(), inputs, place, &mut |_, _| Ok(()))
 }
 
 /// Decompositions that several nodes rotate.

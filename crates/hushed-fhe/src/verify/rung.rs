@@ -8,7 +8,7 @@ use crate::error::FheError;
 use crate::ops::mask::RowsKnown;
 use crate::ops::pool::unpack;
 use crate::packing::Interleave;
-use crate::pass::{ForwardPass, Look, Texts, forward_pass};
+use crate::pass::{Look, Pass, Texts};
 use crate::plan::public_plan::AnswerRows;
 use crate::simulate::{Simulator, Vector};
 use crate::slots::Slots;
@@ -48,16 +48,16 @@ impl<'a, S: Slots> Rung<'a, S> {
             take(at, reader.read(look)?);
             Ok(())
         }));
-        self.through(&mut *pass, i)
+        self.through(&mut pass, i)
     }
 
     /// The same, without a viewer.
     pub fn run(&mut self, subject: &Subject<'_>, i: usize, alive: &[usize]) -> Result<(), FheError> {
         let mut pass = self.pass(subject, alive)?;
-        self.through(&mut *pass, i)
+        self.through(&mut pass, i)
     }
 
-    fn through(&mut self, pass: &mut dyn ForwardPass<'_, S>, i: usize) -> Result<(), FheError> {
+    fn through(&mut self, pass: &mut Pass<'_, S>, i: usize) -> Result<(), FheError> {
         let columns = std::mem::take(&mut self.columns);
         let x = pass.resume(i, columns)?;
         self.columns = pass.layer(i, x)?.columns;
@@ -80,7 +80,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         Ok(unpack(self.layout, alive, width, factor, &vectors?)?)
     }
 
-    fn pass<'b>(&self, subject: &'b Subject<'_>, alive: &[usize]) -> Result<Box<dyn ForwardPass<'b, S> + 'b>, FheError>
+    fn pass<'b>(&self, subject: &'b Subject<'_>, alive: &[usize]) -> Result<Pass<'b, S>, FheError>
     where
         'a: 'b,
     {
@@ -92,7 +92,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         };
         let placement = subject.placement.clone();
         let (program, choices) = (&subject.program, &subject.choices);
-        forward_pass(self.on, program, choices, placement, rows, subject.bound)
+        Pass::over(self.on, (program, choices), placement, rows, subject.bound)
     }
 }
 

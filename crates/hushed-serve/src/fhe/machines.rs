@@ -83,7 +83,7 @@ impl MachinesDriver {
     /// Cuts the run for so many machines, with `rate` bytes per second between any two of them.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a decoder in packed rows; those of a plan.
+    /// Those of a plan.
     pub fn divide(&self, machines: usize, rate: f64) -> Result<Division, ServeError> {
         let report = &self.context.predicted()?.report;
         self.context.divide(report, (machines, rate))

@@ -43,7 +43,7 @@ fn answers(list: &WorkList) -> impl Iterator<Item = usize> {
 }
 
 /// Of encoders with lengths public and private, with texts that share places, one text alone in packed rows, and
-/// decoders with sigmoid and with softmax, their rows, their logits, their columns in pairs.
+/// decoders with sigmoid and with softmax, their rows, their logits, their columns in pairs, one prompt in packed rows.
 #[test]
 fn two_machines_have_the_reply_of_one() {
     let encoders = [
@@ -61,7 +61,9 @@ fn two_machines_have_the_reply_of_one() {
         Offered::decoder_paired(),
     ];
     let prompts = decoder_texts();
-    for (offered, texts) in encoders.into_iter().chain(decoders.map(|offered| (offered, &prompts[..]))) {
+    let decoders = decoders.map(|offered| (offered, &prompts[..]));
+    let alone = (Offered::decoder_alone(), &prompts[..1]);
+    for (offered, texts) in encoders.into_iter().chain(decoders).chain([alone]) {
         let work = tempfile::tempdir().unwrap();
         let (options, expected) = prepared(offered, work.path(), texts);
         let driver = MachinesDriver::open(&options).unwrap();

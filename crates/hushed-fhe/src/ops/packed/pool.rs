@@ -4,56 +4,9 @@
 use std::ops::Range;
 
 use hushed_ckks::Complex64;
-use hushed_model::StepId;
 
-use super::rows::{Kept, PackedRows};
-use crate::error::FheError;
-use crate::ops::acts::Acts;
-use crate::ops::levels::above;
 use crate::packing::{Layout, PackingError, Spread};
 use crate::plan::public_plan::AnswerRows;
-use crate::slots::Slots;
-
-/// A decoder's hidden states, as vectors of pairs laid out like the columns, from columns that have a level: of the
-/// last row, or of all rows, with padding rows 0.
-///
-/// # Errors
-/// Too few levels.
-pub fn states<S: Slots>(
-    on: &S,
-    at: StepId,
-    x: &Acts<S::Value>,
-    rows: &PackedRows<()>,
-    columns: &Spread,
-    answer: AnswerRows,
-) -> Result<Vec<S::Value>, FheError> {
-    on.at(at);
-    let kept = match answer {
-        AnswerRows::Last | AnswerRows::Logits => Kept::Last,
-        AnswerRows::Rows => Kept::All,
-    };
-    let limbs = above(on, on.floor())?;
-    let mut states = Vec::with_capacity(x.columns.len());
-    for (vector, v) in x.columns.iter().enumerate() {
-        let number = |list: &[f64], row: usize, place: usize, part: usize| {
-            let column = columns.columns_at(vector, place).map(|both| both[part]);
-            let number = column.and_then(|c| list.get(c)).copied().unwrap_or(0.0);
-            f64::from(u8::from(rows.holds(kept, 0, row))) * number
-        };
-        let parts = on.parts(&on.drop_to(v, limbs)?)?.into_iter().enumerate().map(|(part, v)| {
-            let gain = rows.numbers(on, |_, row, place| number(&x.gain, row, place, part));
-            on.mul_vector(&v, &gain, on.default_scale())
-        });
-        let parts = parts.collect::<Result<Vec<_>, FheError>>()?;
-        let [a, b] = <[S::Value; 2]>::try_from(parts).map_err(|_| PackingError::Mismatch)?;
-        let offsets = rows.pairs(on, |_, row, place| {
-            let at = |part| number(&x.offset, row, place, part);
-            Complex64::new(at(0), at(1))
-        });
-        states.push(on.add_pairs(on.pair(a, b)?, &offsets)?);
-    }
-    Ok(states)
-}
 
 /// The two vectors that a client encrypts, as the parts of one, if lengths are private: 1 in all places of token rows,
 /// and, in all places of a text, 1 over the number of its token rows.

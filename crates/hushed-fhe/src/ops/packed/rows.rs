@@ -6,10 +6,7 @@
 //! anyway, so they cost relinearisations and no level; the plaintext vectors are then those of texts that fill all
 //! their rows.
 
-use hushed_ckks::Complex64;
-
 use crate::packing::{Layout, PackingError};
-use crate::slots::Slots;
 
 /// A layout, and which rows of each text are tokens.
 #[derive(Clone)]
@@ -91,16 +88,6 @@ impl<V> PackedRows<V> {
             Kept::First => token && row == 0,
             Kept::Last => row + 1 == self.layout.rows(),
         }
-    }
-
-    /// `entry(text, row, place)` in every slot; empty if only shapes count.
-    pub fn numbers<S: Slots>(&self, on: &S, entry: impl Fn(usize, usize, usize) -> f64) -> Vec<f64> {
-        on.plain(|| self.each(&entry))
-    }
-
-    /// As [`PackedRows::numbers`], for pairs.
-    pub fn pairs<S: Slots>(&self, on: &S, entry: impl Fn(usize, usize, usize) -> Complex64) -> Vec<Complex64> {
-        on.plain_pairs(|| self.each(&entry))
     }
 
     /// In the order of slots: row, text, place.

@@ -10,7 +10,7 @@ use crate::inputs::bound_of_inputs;
 use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
 use crate::packing::Layout;
-use crate::pass::{ForwardPass, Pass};
+use crate::pass::Pass;
 use crate::plan::public_plan::{Lengths, named};
 use crate::plan::tests::options;
 use crate::plan::{FheOptions, dry_run, key_specs, packed_placement};

@@ -1,12 +1,13 @@
 //! A whole small decoder in packed rows: simulated, compared with the clear model; and planned, encrypted by its
 //! client, run by a server that only has evaluation keys, and opened by the client.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{ternary_config, ternary_network};
-use hushed_model::{Matrix, NetworkConfig, Pool, Program, TokenIds, Weigh, cosine};
+use hushed_model::{Matrix, Model, NetworkConfig, Pool, Program, TokenIds, Weigh, cosine};
 
 use super::Encrypted;
 use super::testing::{Keys, assert_too_deep, distance, planned, received, seeded};
@@ -15,12 +16,13 @@ use crate::calibrate::decoder::{Degrees, measure};
 use crate::choices::{Choices, ScoresChoice};
 use crate::clear::{all_rows, last_row};
 use crate::inputs::bound_of_inputs;
-use crate::pass::{Texts, forward_pass};
+use crate::pass::{Pass, Texts};
 use crate::plan::packed::placed;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, named};
-use crate::plan::{FheOptions, dry_run, packed_placement, reference};
+use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
+use crate::run::job::bootstrap;
 use crate::simulate::{Batch, Op, Simulator, embedded};
 
 /// 256 slots: two texts of 16 rows and 8 places.
@@ -121,7 +123,7 @@ impl Subject {
         let read = Texts::PackedLast(layout, plan.answer.unwrap());
         let (program, choices) = (&self.program, &self.choices);
         let (placement, bound) = (plan.placement.clone(), plan.input_bound);
-        let mut pass = forward_pass(on, program, choices, placement, read, bound).unwrap();
+        let mut pass = Pass::over(on, (program, choices), placement, read, bound).unwrap();
         let mut x = pass.start(vec![sent]).unwrap();
         for layer in 0..pass.layers() {
             x = pass.layer(layer, x).unwrap();
@@ -301,5 +303,29 @@ fn decoders_that_packed_rows_do_not_take_are_refused_by_name() {
     };
     scores.degree = 31;
     let refused = place(&deep).err().unwrap();
-    assert_too_deep(refused, "layer.1.attention.add");
+    assert_too_deep(refused, "layer.1.attention.norm");
+}
+
+/// The decoder of `data/decoder-small` and its calibration: the operations of one prompt, and so its seconds and keys.
+#[test]
+fn one_prompt_of_the_small_decoder_is_planned() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/decoder-small");
+    let program = Model::load(&folder).unwrap().program_of_all_rows();
+    let choices = Choices::from_json(&std::fs::read(folder.join("calibration-fhe.json")).unwrap()).unwrap();
+    let params = CkksParams::preset("n16-boot-14x40").unwrap();
+    let mut options = FheOptions { rows: 128, ..Subject::new(&ternary_config(2, 2)).options(AnswerRows::Last) };
+    options.placement = packed_placement(&program, &choices, &params, &options).unwrap();
+    let (_, keys) = bootstrap(&params).unwrap();
+    let plan = FhePlanReport::new(&program, &choices, true, &params, &keys, &options).unwrap();
+    let work = [
+        plan.work.bootstraps(),
+        plan.work.rotations,
+        plan.work.relinearisations,
+        plan.work.products,
+        plan.work.rescales,
+        plan.rotation_keys as u64,
+    ];
+    println!("{work:?} {} {} {:?}", plan.work.seconds, plan.memory.total() as f64 / 2.0_f64.powi(30), plan.placement);
+    assert_eq!(work[0], 17);
+    assert!(work[1] <= 3545 && work[2] <= 619 && work[5] <= 98);
 }

@@ -13,7 +13,6 @@ use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{self, Pooled};
 use crate::packing::{Interleave, PackingError};
-use crate::pass::ForwardPass;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, named};
 use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;

@@ -1,18 +1,24 @@
 //! Sums over places, and polynomials of each slot, on ciphertexts of a small insecure ring with random numbers
 //! in all slots, compared with f64 and with the counts of a simulation.
 
+use std::sync::Arc;
+
 use hushed_ckks::poly::{Polynomial, SlotPolynomial, evaluate_slots};
 use hushed_ckks::{Ciphertext, CkksParams};
 
 use super::testing::{Keys, distance, random, seeded};
+use crate::ops::packed::rows::{Kept, PackedRows};
 use crate::packing::Layout;
-use crate::packing::sums::{over_places, squares};
+use crate::packing::heads::Heads;
 use crate::simulate::{Counts, Op, Simulator};
 use crate::tape::causal::tests::interpreted::Computation;
+use crate::tape::packed::layer::squares;
+use crate::tape::packed::{Packed, Places};
+use crate::tape::run::{Inputs, alone};
 use crate::{FheError, KeyDemand, Slots};
 
 /// The decrypted results, after a check that the run does what was counted.
-fn opened(params: &std::sync::Arc<CkksParams>, computation: &impl Computation, x: &[Vec<f64>]) -> Vec<Vec<f64>> {
+fn opened(params: &Arc<CkksParams>, computation: &impl Computation, x: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let on = Simulator::new(params, params.slots()).unwrap().counting();
     let shapes = x.iter().map(|_| on.vector(Vec::new(), on.top()));
     let shapes: Vec<_> = shapes.collect::<Result<_, _>>().unwrap();
@@ -45,14 +51,19 @@ struct Sums(Layout);
 
 impl Computation for Sums {
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let layout = self.0;
-        let masked = |sum: &S::Value, first: &crate::packing::sums::Firsts<'_>| {
-            let place = |slot: usize| slot % layout.columns();
-            let mask = on.plain(|| (0..layout.slots()).map(|slot| first(place(slot))).collect());
-            on.mul_vector(sum, &mask, on.default_scale())
-        };
-        let pair = on.pair(x[0].clone(), x[1].clone())?;
-        Ok(vec![over_places(on, layout, &x[0], 8, masked)?, squares(on, layout, &[pair], masked)?])
+        let heads = Heads::new(self.0, 8, 2, 4)?;
+        let places = Places { heads, columns: self.0.spread(2 * self.0.columns(), 8)? };
+        let rows = Arc::new(PackedRows::new(self.0, Vec::new())?);
+        alone(on, Inputs::<S>::from([("columns", x)]), |t| {
+            let p = Packed::new(t, &rows, places, false);
+            let columns = t.input("columns", 2);
+            let one = t.cut(columns, 0..1);
+            let first = |place: usize| f64::from(u8::from(place.is_multiple_of(8)));
+            let sums = p.over_places(t, one, 8, |t, sum| p.times(t, sum, Kept::All, vec![first]));
+            let pair = t.pair(columns, false);
+            let squares = squares(t, &p, pair, Kept::All);
+            t.join(&[sums, squares])
+        })
     }
 }
 

@@ -26,10 +26,7 @@ use crate::run::clock::Clock;
 use crate::run::reply::{ReplySecret, fewest_limbs, seal_reply};
 use crate::simulate::{Batch, Counts, Op, Vector};
 use crate::testing::{Structure, largest, measure, packed};
-use crate::{
-    Choices, FheError, FhePlan, Folded, ForwardPass, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots,
-    token_rows,
-};
+use crate::{Choices, FheError, FhePlan, Folded, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots, token_rows};
 
 const LOG_N: u32 = 9;
 const ROWS: usize = 16;

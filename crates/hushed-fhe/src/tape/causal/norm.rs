@@ -29,7 +29,7 @@ use crate::packing::PackingError;
 use crate::slots::Slots;
 use crate::tape::functions::SlotFunction;
 use crate::tape::levels::{Heights, Outputs};
-use crate::tape::norm::ROOT;
+use crate::tape::norm::{ROOT, largest_root};
 use crate::tape::record::Recorder;
 use crate::tape::run::computed;
 use crate::tape::{Mark, Node, NodeId, Op};
@@ -60,8 +60,7 @@ impl RmsNorm<'_> {
             sum = Some(t.square_sum(columns, sum));
         }
         let inverse = self.root(t, on, sum.ok_or(PackingError::Mismatch)?, kappa)?;
-        // Padding rows have the largest root, at 0: 3.5/√low.
-        let most = 4.0 / choice.low.sqrt();
+        let most = largest_root(norm, choice);
         let inverse = t.read_as(inverse, 1.0 / most);
         t.within(inverse, 1.0);
         t.at(at.part(ROOT));

@@ -94,7 +94,7 @@ fn keeps_ternary(norm: &Norm) -> bool {
 
 /// The last map of a block.
 pub(crate) struct Last {
-    map: Arc<LinearMap>,
+    pub map: Arc<LinearMap>,
     /// Of weights −b, 0 and b: the results are read as this factor times themselves. Their signs are multiplied, at no
     /// level.
     ternary: Option<f64>,

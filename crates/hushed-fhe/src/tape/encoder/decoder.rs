@@ -1,13 +1,16 @@
-//! Records the steps of a decoder with RMSNorm over a batch ([`crate::tape::causal`]).
+//! Records the steps of a decoder with RMSNorm, over a batch ([`crate::tape::causal`]) or in packed rows
+//! ([`crate::tape::packed`]).
 
 use hushed_model::{Block, Norm, Step, StepId};
 
 use super::norms::{bound_after, choice_of_layer, choice_of_norm};
 use super::record::{Record, Stands, Value};
 use super::{Encoder, Frames};
-use crate::choices::NormChoice;
+use crate::choices::{NormChoice, ScoresChoice};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
+use crate::ops::norm::keeps_zeros;
+use crate::ops::packed::rows::Kept;
 use crate::ops::pool::Factor;
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
@@ -17,6 +20,7 @@ use crate::tape::causal::norm::RmsNorm;
 use crate::tape::causal::paired::Vectors;
 use crate::tape::causal::sums::{Form, Last, Sums};
 use crate::tape::feed_forward::{FeedForwardBlock, feed_forward};
+use crate::tape::packed::{self, Packed};
 use crate::tape::record::Recorder;
 
 impl<S: Slots> Record<'_, '_, S> {
@@ -64,6 +68,67 @@ impl<S: Slots> Record<'_, '_, S> {
             _ => return Err(FheError::shape(at)),
         };
         Ok(Value::Centred(made, bound.recip()))
+    }
+
+    /// As [`Record::causal_step`] in packed rows, where vectors hold pairs of columns.
+    pub fn packed_causal_step(
+        &self,
+        t: &mut Recorder,
+        p: &Packed,
+        (number, step): (usize, &Step),
+    ) -> Result<Value, FheError> {
+        let (of, at) = (self.of, step.id);
+        if let Block::Norm(n) = &step.block {
+            let &Value::Centred(stream, factor) = self.value(step, 0)? else { return Err(FheError::shape(at)) };
+            return self.packed_causal_norm(t, p, (number, step, n), (stream, factor));
+        }
+        let bound = bound_after(of.program, of.choices, number)?;
+        if let Block::Add = step.block {
+            let (&Value::Centred(stream, before), &Value::Centred(y, _)) = (self.value(step, 0)?, self.value(step, 1)?)
+            else {
+                return Err(FheError::shape(at));
+            };
+            t.at(at);
+            let factor = (bound * before).recip();
+            let x = t.mul_vectors(stream, vec![p.numbers(move |_, _, _, _| factor)]);
+            let sum = t.add(x, y);
+            t.within(sum, 1.0);
+            let last = of.program.layers().last().is_some_and(|steps| number + 1 == steps.end);
+            let made = if last { sum } else { packed::refreshed(t, at.part("refresh"), sum) };
+            return Ok(Value::Centred(made, bound.recip()));
+        }
+        let (x, node) = self.columns(step)?;
+        let x = (node, (x.gain.as_slice(), x.offset.as_slice()));
+        let choice = choice_of_layer(of.choices, at)?;
+        let made = match (&step.block, &choice.scores) {
+            (Block::Attention(block), ScoresChoice::Sigmoid(scores)) => {
+                packed::causal::attention(t, of.on, p, (at, block, scores), x, bound)?
+            }
+            (Block::FeedForward(block), _) => {
+                packed::layer::causal_feed_forward(t, of.on, p, (at, block, &choice.activation), x, bound)?
+            }
+            (Block::Attention(_), _) => return Err(FheError::absent(at)),
+            _ => return Err(FheError::shape(at)),
+        };
+        Ok(Value::Centred(made, bound.recip()))
+    }
+
+    /// As [`Record::causal_norm`] in packed rows. The columns before the norm after the last layer are low.
+    pub fn packed_causal_norm(
+        &self,
+        t: &mut Recorder,
+        p: &Packed,
+        (number, step, n): (usize, &Step, &Norm),
+        (stream, factor): (NodeId, f64),
+    ) -> Result<Value, FheError> {
+        let (of, at) = (self.of, step.id);
+        keeps_zeros(at, n)?;
+        let choice = choice_of_norm(of.program, of.choices, number)?;
+        t.at(at);
+        let c = t.read_as(stream, choice.scale / factor);
+        let inside = at.layer().is_some();
+        let made = packed::layer::norm(t, of.on, p, (at, n, choice), (c, Kept::All, (inside, inside)))?;
+        Ok(Value::Columns(Acts::normed(at, vec![made], n, choice)?, made))
     }
 
     /// A norm of the residual stream, which was multiplied by a factor.

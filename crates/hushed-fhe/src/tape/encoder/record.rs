@@ -10,7 +10,7 @@ use crate::choices::{Choices, LayerChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::acts::{Acts, centred};
 use crate::ops::attention::Maps;
-use crate::ops::norm::frozen;
+use crate::ops::norm::{frozen, has_means};
 use crate::ops::packed::rows::{Kept as PackedKept, PackedRows};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
@@ -290,6 +290,7 @@ impl<'e, S: Slots> Record<'_, 'e, S> {
         n: &Norm,
     ) -> Result<Value, FheError> {
         let (of, at) = (self.of, step.id);
+        has_means(at, n)?;
         let Place { choice, frozen_row, ends, only_first, refreshed } = self.place(number, step)?;
         let kept = match frozen_row {
             _ if only_first => PackedKept::First,

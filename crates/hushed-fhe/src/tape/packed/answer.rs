@@ -1,5 +1,6 @@
-//! The answers of an encoder in packed rows: pooled rows, or the logits of a classifier. The answer of each text is in
-//! its first row, a pair of numbers per place, and everything else is 0 before noise is added.
+//! The answers of packed rows: pooled rows, or the logits of a classifier, are in the first row of each text, a pair of
+//! numbers per place; a decoder's hidden states are in its last row or in all rows. Everything else is 0 before noise
+//! is added.
 
 use std::sync::Arc;
 
@@ -21,44 +22,54 @@ use crate::tape::{NodeId, Plain};
 /// The pooled rows, as vectors of pairs laid out like the columns.
 pub(crate) fn pool(t: &mut Recorder, p: &Packed, at: StepId, (x, columns): Read<'_>, how: Pool) -> NodeId {
     t.at(at);
+    if how != Pool::Mean {
+        return rows(t, p, at, (x, columns), Kept::First);
+    }
     let [gain, offset] = [columns.0, columns.1].map(Arc::<[f64]>::from);
-    let (out, mean) = (p.places.columns, how == Pool::Mean);
-    let sums = if mean { p.over_rows(t, x) } else { x };
+    let out = p.places.columns;
+    let sums = p.over_rows(t, x);
     let parts = t.parts(sums, 2 * out.vectors());
     // Gains are divided by known numbers or multiplied by hidden shares. Offsets are the server's weights: they must
     // not show without a token, or with invalid shares.
-    let hidden = p.hidden.filter(|_| mean);
-    let known = mean && hidden.is_none();
-    let gains = (0..2 * out.vectors()).map(|i| part_of(p, i, &gain, known)).collect();
-    let kept = match hidden {
-        None => t.mul_vectors(parts, gains),
-        Some(hidden) => {
-            let gains = t.mul_vectors(hidden.shares, gains);
-            t.mul(parts, gains)
-        }
+    let gains = parts_of(p, &gain, Kept::First, p.hidden.is_none());
+    let Some(hidden) = p.hidden else {
+        let means = t.mul_vectors(parts, gains);
+        let answer = t.pair(means, false);
+        return p.plus(t, answer, (out, Kept::First), &offset);
     };
-    let answer = t.pair(kept, false);
-    match hidden {
-        None => p.plus(t, answer, (out, Kept::First), &offset),
-        Some(hidden) => {
-            let counted = p.over_rows(t, hidden.tokens);
-            let ones = t.mul(counted, hidden.shares);
-            let offsets = (0..out.vectors()).map(|vector| p.pairs(out, vector, Kept::First, &offset)).collect();
-            let added = t.mul_vectors(ones, offsets);
-            t.add(answer, added)
-        }
-    }
+    let gains = t.mul_vectors(hidden.shares, gains);
+    let means = t.mul(parts, gains);
+    let answer = t.pair(means, false);
+    let counted = p.over_rows(t, hidden.tokens);
+    let ones = t.mul(counted, hidden.shares);
+    let offsets = (0..out.vectors()).map(|vector| p.pairs(out, vector, Kept::First, &offset)).collect();
+    let added = t.mul_vectors(ones, offsets);
+    t.add(answer, added)
 }
 
-/// A number per column in first rows, of one part of the pairs of a vector, divided by the rows of the text if
+/// Some rows, as vectors of pairs laid out like the columns, with gains and offsets; 0 in all other rows.
+pub(crate) fn rows(t: &mut Recorder, p: &Packed, at: StepId, (x, columns): Read<'_>, kept: Kept) -> NodeId {
+    t.at(at);
+    let [gain, offset] = [columns.0, columns.1].map(Arc::<[f64]>::from);
+    let parts = t.parts(x, 2 * p.places.columns.vectors());
+    let gained = t.mul_vectors(parts, parts_of(p, &gain, kept, false));
+    let answer = t.pair(gained, false);
+    p.plus(t, answer, (p.places.columns, kept), &offset)
+}
+
+/// A number per column in rows `kept`, for each part of the pairs of each vector, divided by the rows of the text if
 /// `shared`.
-fn part_of(p: &Packed, i: usize, numbers: &Arc<[f64]>, shared: bool) -> Plain {
-    let (columns, numbers) = (p.places.columns, Arc::clone(numbers));
-    p.numbers(move |rows, text, row, place| {
-        let column = columns.columns_at(i / 2, place).map(|both| both[i % 2]);
-        let number = column.filter(|_| rows.holds(Kept::First, text, row)).and_then(|c| numbers.get(c));
-        number.copied().unwrap_or(0.0) / if shared { rows.length(text).max(1) as f64 } else { 1.0 }
-    })
+fn parts_of(p: &Packed, numbers: &Arc<[f64]>, kept: Kept, shared: bool) -> Vec<Plain> {
+    let columns = p.places.columns;
+    let part = |i: usize| {
+        let numbers = Arc::clone(numbers);
+        p.numbers(move |rows, text, row, place| {
+            let column = columns.columns_at(i / 2, place).map(|both| both[i % 2]);
+            let number = column.filter(|_| rows.holds(kept, text, row)).and_then(|c| numbers.get(c));
+            number.copied().unwrap_or(0.0) / if shared { rows.length(text).max(1) as f64 } else { 1.0 }
+        })
+    };
+    (0..2 * columns.vectors()).map(part).collect()
 }
 
 /// The logits of each text in its first row, two per place: tanh of a linear map of the first row, then one number per

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hushed_lower::LinearMap;
 use hushed_model::{Attention, StepId, same};
 
-use super::products::{attend, scores};
+use super::products::{attend_scaled, scores};
 use super::softmax::PackedSoftmax;
 use super::{After, Packed, Term};
 use crate::choices::AttentionChoice;
@@ -49,7 +49,7 @@ pub(crate) fn attention<S: Slots>(
     let mut attended = Vec::with_capacity(count);
     for (i, (e, inverse)) in softmax.weights(t, p, at, &all_scores).into_iter().enumerate() {
         let v = vector(t, 2 * count + i);
-        attended.push(attend(t, heads, (e, v), |t, here| p.times(t, inverse, kept, here)));
+        attended.push(attend_scaled(t, heads, (e, v), |t, here| p.times(t, inverse, kept, here)));
     }
     let site = at.part("output");
     t.at(site);

@@ -1,11 +1,30 @@
-//! Encoders in packed rows ([`crate::packing::Layout`]), recorded; docs/one-text.md has the reasons and the levels.
+//! Packed rows ([`crate::packing::Layout`]), for one text or a few; docs/one-text.md has the reasons and the levels.
 //!
 //! Statistics (Σp, Σe, v, 1/√v) are spread over the places that need them before they are refreshed, with all slots:
-//! docs/one-text.md says why not with few. Masks of rows and of keys are folded into masks that are needed anyway. The
-//! residual is a term of the last map of each block.
+//! docs/one-text.md says why not with few. Masks of rows and of keys are folded into masks that are needed anyway. An
+//! encoder's residual is a term of the last map of each block; a decoder's takes a number alone and is added afterwards.
+//!
+//! A layer of a decoder with RMSNorm, between refreshes of the residual stream x/bound, with k the levels of a
+//! polynomial:
+//!
+//! ```text
+//! attention                             levels          feed-forward                     levels
+//! RMSNorm, 1/√v refreshed                    1          RMSNorm, the same                     1
+//! Q, K, V: one grid of maps                  1          gate                                  1
+//! copies                                     1          activation, a polynomial a slot       k
+//! turns by places, and the causal mask       1          × up, made at that level              1
+//! Q·Kᵀ: products, sums                       2          down                                  1
+//! σ, a polynomial a slot                     k          sum                                   0
+//! P·V: copies, products, sums                3
+//! output                                     1          after the last layer: norm,
+//! sum                                        0          of 2 levels, and rows                 2
+//! ```
+//!
+//! Attention takes 10 + k: fourteen levels with degree 15.
 
 pub(crate) mod answer;
 pub(crate) mod attention;
+pub(crate) mod causal;
 pub(crate) mod layer;
 pub(crate) mod products;
 pub(crate) mod softmax;
@@ -13,17 +32,17 @@ pub(crate) mod softmax;
 use std::sync::Arc;
 
 use hushed_ckks::Complex64;
+use hushed_ckks::maps::GridSplit;
 use hushed_lower::LinearMap;
 use hushed_model::StepId;
 
 use super::record::Recorder;
-use super::{Grid, NodeId, Plain};
+use super::{Grid, NodeId, Plain, SplitGrid};
 use crate::error::FheError;
 use crate::ops::mask::REAL_ROWS;
-use crate::ops::packed::linear::grid;
 use crate::ops::packed::rows::{Kept, PackedRows};
 use crate::packing::heads::Heads;
-use crate::packing::{PackingError, Spread};
+use crate::packing::{Layout, PackingError, Spread, Weight};
 use crate::slots::Slots;
 
 /// Where heads and columns lie.
@@ -94,7 +113,7 @@ impl Packed {
     }
 
     /// A vector times each of these, by place, in rows `kept`, 0 in others.
-    fn times(
+    pub fn times(
         &self,
         t: &mut Recorder,
         x: NodeId,
@@ -153,7 +172,7 @@ impl Packed {
         let bias: Arc<[f64]> = biases(terms.iter().map(|term| &**term.2)).into();
         let maps: Vec<(Spread, Arc<LinearMap>)> =
             terms.iter().map(|(places, _, map)| (*places, Arc::clone(map))).collect();
-        let make = move || grid(layout, &out, &maps.iter().map(|(places, map)| (*places, &**map)).collect::<Vec<_>>());
+        let make = move || grid(layout, &out, &maps);
         let inputs: Vec<NodeId> = terms.iter().map(|term| term.1).collect();
         let sums = t.maps(Grid { conjugates: true, make: Arc::new(make) }, out.vectors(), &inputs);
         Ok(self.plus(t, sums, (out, kept), &bias))
@@ -161,7 +180,7 @@ impl Packed {
 
     /// Sums each aligned block of `length` places into all places of the block: `masked` multiplies the sums by the
     /// mask of the first places, where they are correct.
-    fn over_places(
+    pub fn over_places(
         &self,
         t: &mut Recorder,
         x: NodeId,
@@ -179,6 +198,22 @@ impl Packed {
         let layout = self.rows.layout();
         doubled(t, x, (0..layout.rows().ilog2()).map(|k| layout.rotation(1 << k)))
     }
+}
+
+/// The sum of maps of matrices in these places and of their conjugates, and how its rotations are split.
+fn grid(layout: Layout, out: &Spread, terms: &[(Spread, Arc<LinearMap>)]) -> SplitGrid {
+    // Zeros if only shapes count.
+    let weights: Vec<_> = terms
+        .iter()
+        .map(|(_, map)| {
+            move |row: usize, column: usize| map.weights.get(row * map.columns + column).copied().unwrap_or(0.0)
+        })
+        .collect();
+    let maps: Vec<(Spread, &Weight<'_>)> =
+        terms.iter().zip(&weights).map(|((places, _), weight)| (*places, weight as &Weight<'_>)).collect();
+    let grid = layout.sum_of_maps(out, &maps)?;
+    let split = GridSplit::balanced(&grid)?;
+    Ok((grid, split))
 }
 
 /// Pairs that may be refreshed here, as separate parts, two per bootstrap.

@@ -38,7 +38,7 @@ use crate::tape::levels::{Heights, Outputs};
 use crate::tape::record::Recorder;
 use crate::tape::run::{Inputs, computed};
 use crate::tape::{Mark, Node, NodeId, Op as Operation, Texts};
-use crate::{Acts, FheError, ForwardPass, KeyDemand, Pass};
+use crate::{Acts, FheError, KeyDemand, Pass};
 
 pub(crate) const ROWS: usize = 16;
 pub(crate) const SLOTS: usize = 128;

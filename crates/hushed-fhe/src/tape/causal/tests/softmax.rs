@@ -15,7 +15,7 @@ use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Op, Simulator, Vector};
 use crate::slots::Slots;
 use crate::tape::causal::attention::CausalBlock;
-use crate::{Acts, AttentionChoice, FheError, ForwardPass, HeadChoice, KeyDemand, Pass};
+use crate::{Acts, AttentionChoice, FheError, HeadChoice, KeyDemand, Pass};
 
 /// A BitNet decoder, or one with maps that are not ternary.
 fn config(heads: usize, keys: usize, ternary: bool) -> NetworkConfig {

@@ -12,7 +12,7 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::simulate::{Counts, Op, Simulator, Vector};
 use crate::slots::Slots;
-use crate::{Acts, ForwardPass, Pass};
+use crate::{Acts, Pass};
 
 /// Nothing on disk, then attention, then the feed-forward, then both.
 fn placements(of: &Placement) -> [Placement; 4] {
