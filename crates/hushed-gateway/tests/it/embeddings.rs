@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hushed_model::testing::tiny_golden;
 use hushed_model::{Model, ScoreFn, TooLong, cosine};
+use hushed_mpc::Answers;
 use serde_json::{Value, json};
 
 use crate::common::{Door, Running};
@@ -238,7 +239,7 @@ fn classes() {
     assert!(door.get("/info").json()["model_type"]["classifier"]["id2label"]["0"].is_string());
     assert_eq!(door.get("/ledger").json()["task"], "classify");
 
-    let open = Running::classifies(|config| config.answers = Some(hushed_mpc::Answers::Logits));
+    let open = Running::classifies(|config| config.answers = Some(Answers::Logits));
     let door = Door::open(&open, |_| ());
     let scores = door.post("/predict", &json!({ "inputs": TEXTS[0] })).json();
     let sum: f64 = scores.as_array().unwrap().iter().map(|class| class["score"].as_f64().unwrap()).sum();
@@ -250,6 +251,41 @@ fn classes() {
     assert_eq!((door.total("passes"), door.total("counted")), (1, 3));
     let reply = Door::open(&Running::embeds(), |_| ()).post("/predict", &json!({ "inputs": "a" }));
     assert!(reply.status == 400 && reply.body.contains("/embed"));
+}
+
+/// Where several classes may be right: those above the threshold, or each with its own probability.
+#[test]
+fn several_classes() {
+    let model = tiny_golden("multi-label");
+    let of = |answers| Running::classifies(|config| (config.model, config.answers) = (model.clone(), answers));
+    let texts = ["Hello world", "a", "The weather is lovely today."];
+    let asked = json!({ "inputs": texts.map(|text| [text]) });
+    let folder = Model::load(&model).unwrap();
+    let names = folder.public.labels().unwrap();
+    let clear = texts.map(|text| folder.embed(vec![folder.tokens(text, TooLong::Refuse).unwrap()]).unwrap().remove(0));
+    assert!(clear.iter().flatten().all(|logit| logit.abs() > 0.02), "{clear:?}");
+    let above = |threshold: f64| {
+        clear.clone().map(|logits| {
+            let all = names.iter().zip(&logits).filter(|(_, logit)| **logit > threshold);
+            all.map(|(name, _)| json!({ "label": name, "score": null })).collect::<Value>()
+        })
+    };
+    for (answers, threshold) in [(None, 0.0), (Some(Answers::Above(999)), 6.9)] {
+        let server = of(answers);
+        let door = Door::open(&server, |_| ());
+        assert_eq!(door.post("/predict", &asked).json(), json!(above(threshold)), "{threshold}");
+        // The bits of a text count as one.
+        assert_eq!(door.total("counted"), 3);
+    }
+    assert_eq!(above(6.9), [json!([]), json!([]), json!([])]);
+    let open = Door::open(&of(Some(Answers::Logits)), |_| ()).post("/predict", &asked).json();
+    for (classes, logits) in open.as_array().unwrap().iter().zip(&clear) {
+        assert_eq!(classes.as_array().unwrap().len(), 5);
+        for class in classes.as_array().unwrap() {
+            let place = names.iter().position(|name| class["label"] == *name).unwrap();
+            assert!((class["score"].as_f64().unwrap() - ScoreFn::Sigmoid.of(logits[place])).abs() < 0.01, "{class}");
+        }
+    }
 }
 
 /// Texts in the order of their scores for a query, as each API writes them.
