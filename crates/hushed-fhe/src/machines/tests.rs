@@ -11,7 +11,7 @@ use super::schedule::{Cluster, Outcome, schedule};
 use super::trace::TracedTape;
 use super::*;
 use crate::plan::public_plan::Lengths;
-use crate::plan::tests::{options, small};
+use crate::plan::tests::{options, shallow, small};
 use crate::plan::{assumed_choices, packed_placement, reference};
 
 /// A plan and what its run takes on each of these numbers of machines.
@@ -26,8 +26,9 @@ fn planned_of(
     rate: f64,
 ) -> (FhePlanReport, Vec<OnMachines>) {
     let params = CkksParams::n16_boot().unwrap();
-    let choices = assumed_choices(program, options.rows);
+    let mut choices = assumed_choices(program, options.rows);
     if options.texts != usize::MAX {
+        choices = shallow(program, options.rows);
         options.placement = packed_placement(program, &choices, &params, &options).unwrap();
     }
     let plan = FhePlanReport::new(program, &choices, true, &params, &KeySpecs::new(), &options).unwrap();

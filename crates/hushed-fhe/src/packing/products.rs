@@ -157,11 +157,7 @@ fn rotated_by<S: Slots>(on: &S, layout: Interleave, x: S::Value, rows: usize) ->
 }
 
 /// Every vector rotated by each of `by`, of which the first is 0.
-fn rotations<S: Slots>(
-    on: &S,
-    vectors: Vec<S::Value>,
-    by: &[usize],
-) -> Result<Vec<Vec<S::Value>>, FheError> {
+fn rotations<S: Slots>(on: &S, vectors: Vec<S::Value>, by: &[usize]) -> Result<Vec<Vec<S::Value>>, FheError> {
     let further = by.get(1..).unwrap_or_default();
     let turn = |v: S::Value| -> Result<Vec<S::Value>, FheError> {
         let mut rotated = Vec::with_capacity(by.len());

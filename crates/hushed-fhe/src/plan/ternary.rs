@@ -56,28 +56,15 @@ mod tests {
     use hushed_model::{DecoderNetwork, Norm};
 
     use super::*;
-    use crate::choices::{Choices, ScoresChoice};
     use crate::plan::public_plan::Lengths;
-    use crate::plan::tests::options;
-    use crate::plan::{FheOptions, FhePlanReport, assumed_choices, dry_run, packed_placement};
+    use crate::plan::tests::{options, shallow};
+    use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement};
     use crate::simulate::Op;
 
     const LAST: [&str; 2] = ["attention.output", "feed_forward.down"];
 
     fn options_of(texts: usize) -> FheOptions {
         FheOptions { texts, ..options(Lengths::Private) }
-    }
-
-    /// Packed rows leave fewer levels than the assumed degrees take.
-    fn shallow(program: &Program, rows: usize) -> Choices {
-        let mut choices = assumed_choices(program, rows);
-        for layer in choices.decoder.iter_mut().flat_map(|d| &mut d.layers) {
-            if let ScoresChoice::Sigmoid(sigmoid) = &mut layer.scores {
-                sigmoid.degree = 7;
-            }
-            layer.activation.degree = 7;
-        }
-        choices
     }
 
     /// The form of some maps, their number and their names.

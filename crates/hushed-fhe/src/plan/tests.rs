@@ -6,7 +6,7 @@ use hushed_model::testing::{long, published_generator_of_all_rows, tiny_generato
 use hushed_model::{Network, NetworkConfig, Pool, Program, random_network, random_vit, vit_shapes};
 
 use super::*;
-use crate::choices::{ChoicesError, HeadChoice};
+use crate::choices::{ChoicesError, HeadChoice, ScoresChoice};
 use crate::plan::public_plan::Lengths;
 use crate::simulate::Op;
 
@@ -376,6 +376,18 @@ fn images_are_planned_with_norms_before_their_blocks() {
     assert_eq!(wide.iter().filter(inside).cloned().collect::<Vec<_>>(), expected);
     let sees = plan.exposures.iter().map(|e| e.sees.as_str()).collect::<Vec<_>>().join("\n");
     assert!(sees.contains("map of patches") && !sees.contains("number of tokens"));
+}
+
+/// Packed rows leave a decoder fewer levels than the assumed degrees take.
+pub(crate) fn shallow(program: &Program, rows: usize) -> Choices {
+    let mut choices = assumed_choices(program, rows);
+    for layer in choices.decoder.iter_mut().flat_map(|d| &mut d.layers) {
+        if let ScoresChoice::Sigmoid(sigmoid) = &mut layer.scores {
+            sigmoid.degree = 7;
+        }
+        layer.activation.degree = 7;
+    }
+    choices
 }
 
 /// Plans a published model, and prints what it costs.

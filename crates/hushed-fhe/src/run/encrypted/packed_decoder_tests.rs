@@ -325,7 +325,5 @@ fn one_prompt_of_the_small_decoder_is_planned() {
         plan.work.rescales,
         plan.rotation_keys as u64,
     ];
-    println!("{work:?} {} {} {:?}", plan.work.seconds, plan.memory.total() as f64 / 2.0_f64.powi(30), plan.placement);
-    assert_eq!(work[0], 17);
-    assert!(work[1] <= 3545 && work[2] <= 619 && work[5] <= 98);
+    assert_eq!(work, [17, 3437, 619, 1500, 1186, 98]);
 }

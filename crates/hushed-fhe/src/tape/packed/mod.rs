@@ -2,7 +2,7 @@
 //!
 //! Statistics (Σp, Σe, v, 1/√v) are spread over the places that need them before they are refreshed, with all slots:
 //! docs/one-text.md says why not with few. Masks of rows and of keys are folded into masks that are needed anyway. An
-//! encoder's residual is a term of the last map of each block; a decoder's takes a number alone and is added afterwards.
+//! encoder's residual is a term of the last map of each block; a decoder's takes a number alone and is added later.
 //!
 //! A layer of a decoder with RMSNorm, between refreshes of the residual stream x/bound, with k the levels of a
 //! polynomial:
