@@ -124,7 +124,7 @@ def test_every_layer_is_accepted_by_the_command(tmp_path):
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
         nn.BatchNorm1d(4, affine=False),
-        *(kind() for kind in (nn.ReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Square)),
+        *(kind() for kind in (nn.ReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Exp, nn.Square)),
         nn.Interp([0, 1], [1, 0], degree=5),
     )
     norm = {name: np.ones(4) for name in ("1.weight", "1.bias", "1.running_mean", "1.running_var")}

@@ -192,6 +192,7 @@ def test_functions_in_parts(tmp_path):
         "elu": [node("Elu", "x", "elu")],
         "relu": [node("Clip", "x zero", "relu")],
         "square": [node("Pow", "x two", "square")],
+        "exp": [node("Exp", "x", "exp")],
         "sigmoid": [node("Exp", "n", "e1"), node("Add", "e1 one", "e2"), node("Div", "one e2", "sigmoid")],
     }
     weights = {"half": 0.5, "one": 1, "inverse": math.sqrt(0.5), "two": 2, "three": 3, "zero": 0, "small": 0.044715}
@@ -209,6 +210,7 @@ def test_functions_in_parts(tmp_path):
         "elu": ("ELU", {}),
         "relu": ("ReLU", {}),
         "square": ("Square", {}),
+        "exp": ("Exp", {}),
         "sigmoid": ("Sigmoid", {}),
     }
 
@@ -259,7 +261,7 @@ def test_everything_without_an_operation_is_named():
         node("MaxPool", "x", "a", kernel_shape=[2, 2]),
         node("LayerNormalization", "a gain", "b"),
         node("Conv", "b w", "c", pads=[1, 0, 0, 1]),
-        node("Exp", "c", "d"),
+        node("Softplus", "c", "d"),
         node("LeakyRelu", "c", "e"),
         node("Concat", "d e", "f", axis=1),
         node("Transpose", "f", "g", perm=[0, 2, 3, 1]),
@@ -279,7 +281,7 @@ def test_everything_without_an_operation_is_named():
         "/a/MaxPool: MaxPool (use AvgPool2d)",
         "/b/LayerNormalization: LayerNormalization (use BatchNorm1d, which is linear after training)",
         "/c/Conv: Conv (its padding of [1, 0, 0, 1] is not the same on both sides)",
-        "/d/Exp: Exp (use Interp, with a table of points)",
+        "/d/Softplus: Softplus (use Interp, with a table of points)",
         "/e/LeakyRelu: LeakyRelu (use Interp, with a table of points)",
         "/f/Concat: Concat (give each part",
         "/g/Transpose: Transpose (it moves numbers",

@@ -56,6 +56,8 @@ pub enum Function {
     Known(Activation),
     /// `1/(1 + e^{−x})`.
     Sigmoid,
+    /// `e^x`.
+    Exp,
     /// `x²`.
     Square,
     /// `factor·x + offset`.
@@ -136,7 +138,7 @@ const MAX_POINTS: usize = 4096;
 const MAX_DEGREE: usize = 255;
 
 /// By name, in the order of docs/networks.md.
-pub(super) const OPS: [(&str, Reader); 19] = [
+pub(super) const OPS: [(&str, Reader); 20] = [
     ("Linear", linear),
     ("Conv2d", conv2d),
     ("AvgPool2d", avg_pool2d),
@@ -151,6 +153,7 @@ pub(super) const OPS: [(&str, Reader); 19] = [
     ("ELU", elu),
     ("Tanh", |a| known(a, Activation::Tanh)),
     ("Sigmoid", |a| function(Function::Sigmoid, a.degree(MAX_DEGREE))),
+    ("Exp", |a| function(Function::Exp, a.degree(MAX_DEGREE))),
     ("Interp", interp),
     ("Flatten", flatten),
     ("Reshape", reshape),

@@ -175,6 +175,7 @@ impl Function {
         match self {
             Function::Known(f) => activation(*f, x),
             Function::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Function::Exp => x.exp(),
             Function::Square => x * x,
             Function::Affine { factor, offset } => factor * x + offset,
             Function::Interp(points) => interpolated(points, x),

@@ -86,6 +86,7 @@ fn functions_by_points_and_squares() {
     assert_eq!(at(node("Add", json!({ "value": 2.5 })), 1.0), 3.5);
     assert_eq!(at(node("Mul", json!({ "value": -2 })), 1.5), -3.0);
     assert!((at(node("Sigmoid", json!({})), 1.0) - 0.731_058_578_630_004_9).abs() < 1e-15);
+    assert!((at(node("Exp", json!({ "degree": 15 })), -0.5) - 0.606_530_659_712_633_4).abs() < 1e-15);
 }
 
 /// Nodes in any order.

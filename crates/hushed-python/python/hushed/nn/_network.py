@@ -152,6 +152,10 @@ class Value:
     __radd__ = __add__
     __rmul__ = __mul__
 
+    def exp(self, *, degree: Optional[int] = None) -> "Value":
+        """As ``torch.exp``; ``degree`` is that of the polynomial in its place under encryption."""
+        return self._node("Exp", [self], {} if degree is None else {"degree": int(degree)})
+
     def flatten(self, start_dim: int = 1, end_dim: int = -1) -> "Value":
         """As ``torch.flatten``: dimension 0 is the batch."""
         return self._node("Flatten", [self], {"start_dim": start_dim, "end_dim": end_dim})

@@ -152,6 +152,7 @@ _CALLS: Dict[str, Callable[..., Any]] = {
     "elu": _layer("ELU"),
     "tanh": _layer("Tanh"),
     "sigmoid": _layer("Sigmoid"),
+    "exp": _layer("Exp"),
     **dict.fromkeys(_RESHAPES, lambda x: x),
     "dropout": lambda x, *_, **__: x,
     "contiguous": lambda x: x,
