@@ -31,7 +31,7 @@ from ._layers import (
     Tanh,
 )
 from ._module import Module
-from ._network import Network, Value
+from ._network import Network, Value, cat
 from ._onnx import from_onnx
 from ._torch import from_torch
 
@@ -58,6 +58,7 @@ __all__ = [
     "Square",
     "Tanh",
     "Value",
+    "cat",
     "from_onnx",
     "from_torch",
 ]
