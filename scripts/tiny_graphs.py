@@ -70,13 +70,31 @@ class Calls(nn.Module):
         return d, torch.tanh(side) * -torch.relu(side) + side**2
 
 
+class Joins(nn.Module):
+    """Values put together and taken apart into means."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+        self.outer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        inner = torch.exp(self.inner(x))
+        wide = torch.cat((x, inner, torch.square(x)), dim=-1)
+        tall = torch.cat([inner, self.inner(x).mean(1, keepdim=True)], 1)
+        return self.outer(wide), tall.mean((1, 2))
+
+
+#: Those of a group are made before any of it answers: a group that is added changes no other.
+GROUPS = (
+    lambda: (("mlp", Mlp(), [(6,)]), ("cnn", Cnn(), [(2, 7, 6)]), ("calls", Calls(), [(3, 4), (5,)])),
+    lambda: (("joins", Joins(), [(2, 3)]),),
+)
+
+
 def main(folder):
     torch.manual_seed(1)
-    for name, module, shapes in (
-        ("mlp", Mlp(), [(6,)]),
-        ("cnn", Cnn(), [(2, 7, 6)]),
-        ("calls", Calls(), [(3, 4), (5,)]),
-    ):
+    for name, module, shapes in (network for group in GROUPS for network in group()):
         for part in module.modules():
             if isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d)):
                 nn.init.normal_(part.running_mean)

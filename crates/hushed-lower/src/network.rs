@@ -1,9 +1,9 @@
 //! A network's graph with its linear operations in a row as one map each, and constants folded in.
-//!
-//! What an operation is as a matrix is found by running it on unit vectors, so there is one account of each formula.
-//! The places where a map may have weights are found in the same way with all weights 1: they follow from shapes alone.
 
-use hushed_model::graph::{Function, Node, Op};
+mod fold;
+mod steps;
+
+use hushed_model::graph::Function;
 use hushed_model::{Graph, ModelError, Tensor};
 
 use crate::LinearMap;
@@ -30,8 +30,13 @@ pub struct Part {
 pub enum PartOp {
     /// Input `k` of the graph.
     Input(usize),
-    /// A linear map with biases.
-    Map(SparseMap),
+    /// The sum of a linear map of each operand, and of biases.
+    Map {
+        /// One for each operand, without biases.
+        maps: Vec<SparseMap>,
+        /// One for each number of its value.
+        bias: Vec<f64>,
+    },
     /// x².
     Square,
     /// A function of every number.
@@ -55,73 +60,14 @@ pub struct SparseMap {
     pub connected: Vec<bool>,
 }
 
-/// Most weights of a map, with those that are 0.
-const MAX_WEIGHTS: usize = 1 << 24;
-
 impl Network {
     /// Folds a graph with its weights.
     ///
     /// # Errors
-    /// [`ModelError::ShapesOnly`] without weights; [`ModelError::Mismatch`] for a map of more than 2^24 weights.
+    /// [`ModelError::ShapesOnly`] without weights; [`ModelError::Mismatch`] for a map of more than 2^24 weights;
+    /// [`ModelError::NoValue`] for an output that depends on no input.
     pub fn new(graph: &Graph) -> Result<Network, ModelError> {
-        let constants = graph.constants()?;
-        let nodes = graph.nodes();
-        let mut readers = vec![0_usize; nodes.len()];
-        nodes.iter().flat_map(|node| &node.operands).for_each(|&from| readers[from] += 1);
-        // An output is read once more.
-        graph.output_numbers().iter().for_each(|&number| readers[number] += 1);
-        let linear = |number: usize| match &nodes[number].op {
-            Op::Linear { .. } | Op::Conv2d(_) | Op::AvgPool2d(_) | Op::GlobalAvgPool2d | Op::BatchNorm(_) => true,
-            Op::Reshape(_) | Op::Function { of: Function::Affine { .. }, .. } => true,
-            Op::Add | Op::Mul => nodes[number].operands.iter().any(|&from| constants[from].is_some()),
-            Op::Input | Op::Constant { .. } | Op::Function { .. } => false,
-        };
-        let mut network = Network { parts: Vec::new(), outputs: Vec::new() };
-        // The part of each node that has one: constants and all but the last of a chain have none.
-        let mut made: Vec<Option<usize>> = vec![None; nodes.len()];
-        let mut inputs = 0;
-        let mut chains: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-        for (number, node) in nodes.iter().enumerate() {
-            // A constant that is an output is a map of anything: it has no operands, and is refused by whoever runs it.
-            if constants[number].is_some() && !graph.output_numbers().contains(&number) {
-                continue;
-            }
-            let reads: Vec<usize> = node.operands.iter().copied().filter(|&from| constants[from].is_none()).collect();
-            let (op, operands) = if let Op::Input = node.op {
-                inputs += 1;
-                (PartOp::Input(inputs - 1), Vec::new())
-            } else if let ([from], true) = (reads.as_slice(), linear(number)) {
-                let mut chain = std::mem::take(&mut chains[*from]);
-                let base = chain.first().map_or(*from, |&first| source(&nodes[first], &constants));
-                chain.push(number);
-                let alone = readers[number] == 1 && !graph.output_numbers().contains(&number);
-                let next = (number + 1..nodes.len()).find(|&next| nodes[next].operands.contains(&number));
-                if alone && next.is_some_and(linear) {
-                    chains[number] = chain;
-                    continue;
-                }
-                (PartOp::Map(chained(graph, &constants, base, &chain)?), vec![base])
-            } else {
-                let op = match &node.op {
-                    Op::Add => PartOp::Add,
-                    Op::Mul => PartOp::Mul,
-                    Op::Function { of: Function::Square, .. } => PartOp::Square,
-                    Op::Function { of, degree } => PartOp::Function { of: of.clone(), degree: *degree },
-                    _ => return Err(ModelError::NoValue { site: node.name.clone() }),
-                };
-                (op, reads)
-            };
-            let missing = || ModelError::NoValue { site: node.name.clone() };
-            let operands = operands.into_iter().map(|from| made[from].ok_or_else(missing));
-            let (operands, size) = (operands.collect::<Result<_, _>>()?, size(node));
-            made[number] = Some(network.parts.len());
-            network.parts.push(Part { name: node.name.clone(), op, operands, size });
-        }
-        for &number in graph.output_numbers() {
-            let missing = || ModelError::NoValue { site: nodes[number].name.clone() };
-            network.outputs.push(made[number].ok_or_else(missing)?);
-        }
-        Ok(network)
+        fold::folded(graph)
     }
 
     /// The parts in order.
@@ -145,7 +91,11 @@ impl Network {
             let both = |f: fn(f64, f64) -> f64| of(0).iter().zip(of(1)).map(|(&a, &b)| f(a, b)).collect();
             let value: Vec<f64> = match &part.op {
                 PartOp::Input(k) => inputs.get(*k).map(|input| input.data().to_vec()).unwrap_or_default(),
-                PartOp::Map(sparse) => sparse.map.times_vector(of(0)),
+                PartOp::Map { maps, bias } => maps.iter().enumerate().fold(bias.clone(), |mut sums, (k, sparse)| {
+                    let products = sparse.map.times_vector(of(k));
+                    sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
+                    sums
+                }),
                 PartOp::Square => of(0).iter().map(|v| v * v).collect(),
                 PartOp::Function { of: function, .. } => of(0).iter().map(|&v| function.at(v)).collect(),
                 PartOp::Add => both(|a, b| a + b),
@@ -158,66 +108,6 @@ impl Network {
         }
         Ok(values)
     }
-}
-
-fn size(node: &Node) -> usize {
-    node.shape.iter().product()
-}
-
-/// The operand of a linear node that is no constant.
-fn source(node: &Node, constants: &[Option<Vec<f64>>]) -> usize {
-    node.operands.iter().copied().find(|&from| constants[from].is_none()).unwrap_or(0)
-}
-
-/// The map of a chain of linear nodes, the first of which reads `base`.
-fn chained(
-    graph: &Graph,
-    constants: &[Option<Vec<f64>>],
-    base: usize,
-    chain: &[usize],
-) -> Result<SparseMap, ModelError> {
-    let nodes = graph.nodes();
-    let (columns, last) = (size(&nodes[base]), &nodes[chain[chain.len() - 1]]);
-    let rows = size(last);
-    if columns.checked_mul(rows).is_none_or(|all| all > MAX_WEIGHTS) {
-        let (site, what) = (last.name.clone(), "weights of a map");
-        return Err(ModelError::Mismatch { site, what, found: columns.saturating_mul(rows), expected: MAX_WEIGHTS });
-    }
-    let through = |mut x: Vec<f64>, ones: bool| -> Result<Vec<f64>, ModelError> {
-        for &number in chain {
-            let node = &nodes[number];
-            let moving = source(node, constants);
-            // A constant that is added reaches no further, and one that is multiplied may be anything.
-            let constant = if let Op::Mul = node.op { 1.0 } else { 0.0 };
-            let unit = vec![constant; if ones { x.len() } else { 0 }];
-            let of = |&from: &usize| match (from == moving, ones) {
-                (true, _) => x.as_slice(),
-                (false, true) => unit.as_slice(),
-                (false, false) => constants[from].as_deref().unwrap_or_default(),
-            };
-            let operands: Vec<&[f64]> = node.operands.iter().map(of).collect();
-            x = match ones {
-                true => graph.reached(number, &operands)?,
-                false => graph.value(number, &operands)?,
-            };
-        }
-        Ok(x)
-    };
-    let bias = through(vec![0.0; columns], false)?;
-    let mut map = LinearMap { rows, columns, weights: vec![0.0; rows * columns], bound: f64::INFINITY, bias: None };
-    let mut connected = vec![false; rows * columns];
-    for column in 0..columns {
-        let mut unit = vec![0.0; columns];
-        unit[column] = 1.0;
-        let reached = through(unit.clone(), true)?;
-        let values = through(unit, false)?;
-        for (row, ((value, bias), reached)) in values.iter().zip(&bias).zip(&reached).enumerate() {
-            map.weights[row * columns + column] = value - bias;
-            connected[row * columns + column] = *reached != 0.0;
-        }
-    }
-    map.bias = Some(bias);
-    Ok(SparseMap { map: map.bounded(), connected })
 }
 
 impl SparseMap {
@@ -250,17 +140,18 @@ mod tests {
 
     fn inputs(graph: &Graph) -> Vec<Tensor> {
         let numbers = |count: usize| (0..count).map(|i| (i as f64 * 1.7).sin()).collect();
-        graph.inputs().map(|node| Tensor::new(node.shape.clone(), numbers(size(node))).unwrap()).collect()
+        let input = |shape: &Vec<usize>| Tensor::new(shape.clone(), numbers(shape.iter().product())).unwrap();
+        graph.inputs().map(|node| input(&node.shape)).collect()
     }
 
     /// The folded network is the graph, with fewer parts; so are the diagonals of its maps.
     #[test]
     fn a_folded_network_answers_as_the_graph() {
-        for (name, maps, parts) in [("mlp", 3, 7), ("cnn", 6, 10), ("calls", 6, 17)] {
+        for (name, maps, parts) in [("mlp", 3, 7), ("cnn", 6, 10), ("calls", 6, 17), ("joins", 3, 6)] {
             let graph = golden(name);
             let inputs = inputs(&graph);
             let network = Network::new(&graph).unwrap();
-            let found = network.parts().iter().filter(|part| matches!(part.op, PartOp::Map(_))).count();
+            let found = network.parts().iter().filter(|part| matches!(part.op, PartOp::Map { .. })).count();
             assert_eq!((found, network.parts().len()), (maps, parts), "{name}");
             let values = network.run(&inputs).unwrap();
             for (&output, expected) in network.outputs().iter().zip(graph.run(&inputs).unwrap()) {
@@ -270,17 +161,18 @@ mod tests {
                 }
             }
             for part in network.parts() {
-                let PartOp::Map(sparse) = &part.op else { continue };
-                let (x, period) = (&values[part.operands[0]], 128);
-                let bias = sparse.map.bias.clone().unwrap();
-                let mut sums: Vec<f64> = (0..period).map(|row| bias.get(row).copied().unwrap_or(0.0)).collect();
-                for (offset, weights) in sparse.diagonals(period) {
-                    for (row, (sum, weight)) in sums.iter_mut().zip(weights).enumerate() {
-                        *sum += weight * x.get((row + offset) % period).copied().unwrap_or(0.0);
+                let PartOp::Map { maps, .. } = &part.op else { continue };
+                for (sparse, &from) in maps.iter().zip(&part.operands) {
+                    let (x, period) = (&values[from], 128);
+                    let mut sums = vec![0.0; period];
+                    for (offset, weights) in sparse.diagonals(period) {
+                        for (row, (sum, weight)) in sums.iter_mut().zip(weights).enumerate() {
+                            *sum += weight * x.get((row + offset) % period).copied().unwrap_or(0.0);
+                        }
                     }
+                    let expected = sparse.map.times_vector(x);
+                    assert!(sums.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-12), "{name} {}", part.name);
                 }
-                let expected = sparse.map.times_vector(x);
-                assert!(sums.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-12), "{name} {}", part.name);
             }
         }
     }
@@ -290,7 +182,8 @@ mod tests {
     fn diagonals_follow_from_shapes() {
         let graph = golden("cnn");
         let network = Network::new(&graph).unwrap();
-        let Some(PartOp::Map(first)) = network.parts().get(1).map(|part| &part.op) else { panic!("no map") };
+        let Some(PartOp::Map { maps, .. }) = network.parts().get(1).map(|part| &part.op) else { panic!("no map") };
+        let first = &maps[0];
         // 4 outputs of 2 channels, 3 × 3 windows with padding: fewer than a dense map has.
         let connected = first.connected.iter().filter(|&&there| there).count();
         assert!(connected < first.connected.len() / 3);

@@ -100,7 +100,8 @@ def test_arithmetic_shared_layers_and_several_answers(tmp_path):
 
         def forward(self, a, b):
             c = 2 - self.shared(self.shared(a)) * b / 4
-            return c.reshape(2, 2).flatten(), -(a - 1) ** 2
+            joined = nn.cat([b.exp(degree=7).reshape(2, 2), a.reshape(2, 2)], 2)
+            return c.reshape(2, 2).flatten(), -(a - 1) ** 2, joined.mean(1), joined.mean((-2, -1), keepdim=True)
 
     net = Net()
     weight, bias = np.random.default_rng(1).normal(size=(2, 4, 4)).astype("f4")
@@ -114,6 +115,9 @@ def test_arithmetic_shared_layers_and_several_answers(tmp_path):
     found = list(rows[0]["outputs"].values())
     np.testing.assert_allclose(found[0], 2 - twice * b / 4, rtol=1e-5)
     np.testing.assert_allclose(found[1], -((a - 1) ** 2))
+    joined = np.concatenate([np.exp(b).reshape(2, 2), a.reshape(2, 2)], 1)
+    np.testing.assert_allclose(found[2], joined.mean(0))
+    np.testing.assert_allclose(found[3], [[joined.mean()]])
 
 
 def test_every_layer_is_accepted_by_the_command(tmp_path):
@@ -124,7 +128,7 @@ def test_every_layer_is_accepted_by_the_command(tmp_path):
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
         nn.BatchNorm1d(4, affine=False),
-        *(kind() for kind in (nn.ReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Square)),
+        *(kind() for kind in (nn.ReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Exp, nn.Square)),
         nn.Interp([0, 1], [1, 0], degree=5),
     )
     norm = {name: np.ones(4) for name in ("1.weight", "1.bias", "1.running_mean", "1.running_var")}

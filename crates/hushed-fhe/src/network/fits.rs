@@ -55,7 +55,7 @@ impl Fits {
             };
             let beyond = match &part.op {
                 PartOp::Input(_) => 0.0,
-                PartOp::Map(_) => {
+                PartOp::Map { .. } => {
                     let mut readers = network.parts().iter();
                     let reader = readers
                         .find(|p| matches!(p.op, PartOp::Function { .. }) && p.operands.first() == Some(&number));

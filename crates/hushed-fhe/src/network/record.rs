@@ -25,8 +25,13 @@ pub(super) fn recorded(network: &Arc<Network>, fits: &Fits, plan: &NetworkPlan, 
         let of = |k: usize| part.operands.get(k).and_then(|&from| values.get(from)).copied().unwrap_or(NodeId(0));
         t.at(StepId::outside(kind(&part.op)));
         let value = match (&part.op, fits.functions.get(&number)) {
-            (PartOp::Map(_), _) => {
-                let made = t.maps(grid(network, number, period, slots), 1, &[of(0)]);
+            (PartOp::Map { maps, .. }, _) => {
+                // A grid for each operand, as their scales differ: those of the sums are chosen.
+                let mut made = t.maps(grid(network, (number, 0), period, slots), 1, &[of(0)]);
+                for k in 1..maps.len() {
+                    let more = t.maps(grid(network, (number, k), period, slots), 1, &[of(k)]);
+                    made = t.add(made, more);
+                }
                 let beyond = fits.beyond.get(number).copied().unwrap_or(0.0);
                 t.add_vectors(made, vec![biases(network, (number, beyond), period, slots)])
             }
@@ -60,7 +65,7 @@ pub(super) fn recorded(network: &Arc<Network>, fits: &Fits, plan: &NetworkPlan, 
 fn kind(op: &PartOp) -> &'static str {
     match op {
         PartOp::Input(_) => INPUT,
-        PartOp::Map(_) => "map",
+        PartOp::Map { .. } => "map",
         PartOp::Square => "square",
         PartOp::Function { .. } => "function",
         PartOp::Add => "add",
@@ -68,11 +73,13 @@ fn kind(op: &PartOp) -> &'static str {
     }
 }
 
-fn grid(network: &Arc<Network>, number: usize, period: usize, slots: usize) -> Grid {
+/// The grid of a map of operand `k`.
+fn grid(network: &Arc<Network>, (number, k): (usize, usize), period: usize, slots: usize) -> Grid {
     let network = Arc::clone(network);
     let make = move || -> SplitGrid {
         let mut grid = MapGrid::new(slots, period, 1, 1)?;
-        for (offset, weights) in sparse(&network, number).map(|s| s.diagonals(period)).unwrap_or_default() {
+        let map = of_map(&network, number).and_then(|(maps, _)| maps.get(k));
+        for (offset, weights) in map.map(|sparse| sparse.diagonals(period)).unwrap_or_default() {
             grid.set([0, 0], offset as i64, weights.into_iter().map(Complex64::from).collect())?;
         }
         let split = GridSplit::balanced(&grid)?;
@@ -85,17 +92,16 @@ fn grid(network: &Arc<Network>, number: usize, period: usize, slots: usize) -> G
 fn biases(network: &Arc<Network>, (number, beyond): (usize, f64), period: usize, slots: usize) -> Plain {
     let network = Arc::clone(network);
     Plain::Numbers(Arc::new(move || {
-        let rows = sparse(&network, number).map_or(0, |sparse| sparse.map.rows);
-        let bias = sparse(&network, number).and_then(|sparse| sparse.map.bias.clone());
-        let mut bias = bias.unwrap_or_else(|| vec![0.0; rows]);
+        let mut bias = of_map(&network, number).map(|(_, bias)| bias.to_vec()).unwrap_or_default();
         bias.resize(period, beyond);
         bias.iter().copied().cycle().take(slots).collect()
     }))
 }
 
-fn sparse(network: &Network, number: usize) -> Option<&SparseMap> {
+/// The maps and biases of a part.
+fn of_map(network: &Network, number: usize) -> Option<(&[SparseMap], &[f64])> {
     match network.parts().get(number).map(|part| &part.op) {
-        Some(PartOp::Map(sparse)) => Some(sparse),
+        Some(PartOp::Map { maps, bias }) => Some((maps, bias)),
         _ => None,
     }
 }

@@ -18,6 +18,7 @@ pub(super) struct Attributes<'a> {
 const MAX_DIMENSIONS: usize = 8;
 /// Largest window, stride and padding.
 const MAX_WINDOW: usize = 1 << 12;
+const DIMENSION: &str = "a dimension other than 0, the batch";
 
 impl<'a> Attributes<'a> {
     pub(super) fn new(object: &'a Map<String, Value>, faults: &'a mut Vec<NodeFault>) -> Attributes<'a> {
@@ -66,10 +67,20 @@ impl<'a> Attributes<'a> {
         self.one(name, default, format!("a whole number from {min} to {max}"), |v| sized(v, min, max))
     }
 
-    /// A whole number of either sign, below 8 dimensions.
-    pub(super) fn whole(&mut self, name: &'static str, default: i64) -> Option<i64> {
-        let most = MAX_DIMENSIONS as i64;
-        self.one(name, Some(default), "a dimension", |v| v.as_i64().filter(|n| (-most..=most).contains(n)))
+    /// A dimension as torch counts them, where 0 is the batch, as a value without a batch has them.
+    pub(super) fn dim(&mut self, name: &'static str, default: i64) -> Option<i64> {
+        self.one(name, Some(default).and_then(counted), DIMENSION, |v| counted(v.as_i64()?))
+    }
+
+    /// One such dimension, or a list.
+    pub(super) fn dims(&mut self, name: &'static str) -> Option<Vec<i64>> {
+        self.one(name, None, format!("{DIMENSION}, or a list of such"), |v| match v.as_array() {
+            Some(list) if (1..=MAX_DIMENSIONS).contains(&list.len()) => {
+                list.iter().map(|v| counted(v.as_i64()?)).collect()
+            }
+            Some(_) => None,
+            None => Some(vec![counted(v.as_i64()?)?]),
+        })
     }
 
     pub(super) fn real(&mut self, name: &'static str, default: Option<f64>, min: f64, max: f64) -> Option<f64> {
@@ -147,6 +158,13 @@ impl<'a> Attributes<'a> {
             false => None,
         }
     }
+}
+
+/// A dimension without the batch; negative numbers count from the end.
+fn counted(dim: i64) -> Option<i64> {
+    let most = MAX_DIMENSIONS as i64;
+    let known = dim != 0 && (-most..=most).contains(&dim);
+    known.then_some(if dim > 0 { dim - 1 } else { dim })
 }
 
 fn sized(value: &Value, min: usize, max: usize) -> Option<usize> {

@@ -99,6 +99,14 @@ pub enum NodeFault {
         /// Of the second.
         second: Vec<usize>,
     },
+    /// Two values that are put together have other sizes in a dimension that has to be equal.
+    #[error("it reads values of the shapes {first:?} and {second:?}, which have to be equal but in its dimension")]
+    NotJoined {
+        /// Of the first operand.
+        first: Vec<usize>,
+        /// Of the one that does not fit.
+        second: Vec<usize>,
+    },
     /// The declared shape of an output is not that of its value.
     #[error("the output is declared with the shape {declared:?}, and has the shape {found:?}")]
     OutputShape {

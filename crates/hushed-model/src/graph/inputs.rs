@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::ops::product;
+use super::shapes::product;
 use super::{Graph, Port, Tensor};
 use crate::folder::{json_fault, without_mark};
 

@@ -9,6 +9,7 @@ mod inputs;
 mod ops;
 mod parse;
 mod run;
+mod shapes;
 mod weights;
 
 pub use faults::{GRAPH, MAX_ELEMENTS, MAX_NODES, NodeFault};
@@ -59,7 +60,7 @@ impl Port {
 
     /// Numbers in its value; `None` if that many cannot be counted.
     pub fn size(&self) -> Option<usize> {
-        ops::product(&self.shape)
+        shapes::product(&self.shape)
     }
 }
 

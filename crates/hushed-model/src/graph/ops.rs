@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::attributes::Attributes;
 use super::faults::{MAX_ELEMENTS, NodeFault};
+use super::shapes::{bounded, joined, places, product, reshaped, without};
 use crate::blocks::{Activation, Linear};
 
 /// What a node computes.
@@ -30,8 +31,13 @@ pub enum Op {
     Conv2d(Conv2d),
     /// The mean of each window over the last two of three dimensions.
     AvgPool2d(Window),
-    /// The mean over the last two of three dimensions, which become 1 each.
-    GlobalAvgPool2d,
+    /// The mean over dimensions, which become 1 each or are left out.
+    Mean {
+        /// Which ones; negative numbers count from the end.
+        dims: Vec<i64>,
+        /// Whether they become 1.
+        keep: bool,
+    },
     /// A factor and an offset for each channel, dimension 0.
     BatchNorm(BatchNorm),
     /// A function of every number.
@@ -45,6 +51,11 @@ pub enum Op {
     Add,
     /// The product of two values, number by number.
     Mul,
+    /// Values one after another along a dimension.
+    Concat {
+        /// Which one; negative numbers count from the end.
+        dim: i64,
+    },
     /// The same numbers in the same order under another shape.
     Reshape(Vec<Size>),
 }
@@ -56,6 +67,8 @@ pub enum Function {
     Known(Activation),
     /// `1/(1 + e^{−x})`.
     Sigmoid,
+    /// `e^x`.
+    Exp,
     /// `x²`.
     Square,
     /// `factor·x + offset`.
@@ -136,7 +149,7 @@ const MAX_POINTS: usize = 4096;
 const MAX_DEGREE: usize = 255;
 
 /// By name, in the order of docs/networks.md.
-pub(super) const OPS: [(&str, Reader); 19] = [
+pub(super) const OPS: [(&str, Reader); 22] = [
     ("Linear", linear),
     ("Conv2d", conv2d),
     ("AvgPool2d", avg_pool2d),
@@ -144,6 +157,8 @@ pub(super) const OPS: [(&str, Reader); 19] = [
     ("BatchNorm2d", |a| batch_norm(a, [3, 3])),
     ("Add", |a| two_or_value(a, Op::Add, |offset| Function::Affine { factor: 1.0, offset })),
     ("Mul", |a| two_or_value(a, Op::Mul, |factor| Function::Affine { factor, offset: 0.0 })),
+    ("Mean", mean),
+    ("Concat", concat),
     ("Square", |_| function(Function::Square, None)),
     ("ReLU", |a| known(a, Activation::Relu)),
     ("GELU", gelu),
@@ -151,6 +166,7 @@ pub(super) const OPS: [(&str, Reader); 19] = [
     ("ELU", elu),
     ("Tanh", |a| known(a, Activation::Tanh)),
     ("Sigmoid", |a| function(Function::Sigmoid, a.degree(MAX_DEGREE))),
+    ("Exp", |a| function(Function::Exp, a.degree(MAX_DEGREE))),
     ("Interp", interp),
     ("Flatten", flatten),
     ("Reshape", reshape),
@@ -239,7 +255,21 @@ fn adaptive(a: &mut Attributes<'_>) -> Option<Op> {
         a.fault("output_size", "1: use AvgPool2d for others");
         return None;
     }
-    Some(Op::GlobalAvgPool2d)
+    Some(Op::Mean { dims: vec![-2, -1], keep: true })
+}
+
+fn mean(a: &mut Attributes<'_>) -> Option<Op> {
+    let (dims, keep) = (a.dims("dim"), a.flag("keepdim", false));
+    Some(Op::Mean { dims: dims?, keep })
+}
+
+fn concat(a: &mut Attributes<'_>) -> Option<Op> {
+    let dims = a.dims("dim")?;
+    let [dim] = dims[..] else {
+        a.fault("dim", "one dimension");
+        return None;
+    };
+    Some(Op::Concat { dim })
 }
 
 fn batch_norm(a: &mut Attributes<'_>, dimensions: [usize; 2]) -> Option<Op> {
@@ -299,16 +329,8 @@ fn interp(a: &mut Attributes<'_>) -> Option<Op> {
 }
 
 fn flatten(a: &mut Attributes<'_>) -> Option<Op> {
-    // As torch counts, where dimension 0 is the batch, which a value does not have.
-    let from = a.whole("start_dim", 1);
-    let to = a.whole("end_dim", -1);
-    let (from, to) = (from?, to?);
-    if from == 0 || to == 0 {
-        a.fault("start_dim", "1 or more, and end_dim too: dimension 0 is the batch");
-        return None;
-    }
-    let counted = |at: i64| if at > 0 { at - 1 } else { at };
-    Some(Op::Reshape(vec![Size::Flat(counted(from), counted(to))]))
+    let (from, to) = (a.dim("start_dim", 1), a.dim("end_dim", -1));
+    Some(Op::Reshape(vec![Size::Flat(from?, to?)]))
 }
 
 fn reshape(a: &mut Attributes<'_>) -> Option<Op> {
@@ -323,11 +345,12 @@ fn constant(a: &mut Attributes<'_>) -> Option<Op> {
 }
 
 impl Op {
-    /// How many values it reads.
-    pub(super) fn operands(&self) -> usize {
+    /// How many values it reads, where its node names so many.
+    pub(super) fn operands(&self, named: usize) -> usize {
         match self {
             Op::Input | Op::Constant { .. } => 0,
             Op::Add | Op::Mul => 2,
+            Op::Concat { .. } => named.max(1),
             _ => 1,
         }
     }
@@ -360,10 +383,14 @@ impl Op {
                 let [rows, columns] = window.moved(first).ok_or_else(expected)?;
                 vec![channels, rows, columns]
             }
-            Op::GlobalAvgPool2d => match *first {
-                [channels, _, _] => vec![channels, 1, 1],
-                _ => return Err(refused("[channels, rows, columns]".to_owned())),
+            Op::Mean { dims, keep } => match places(dims, first.len()) {
+                Some(places) => without(first, &places, *keep),
+                None => return Err(refused("one with each of these dimensions, once".to_owned())),
             },
+            Op::Concat { dim } => joined(operands, *dim).ok_or_else(|| {
+                let second = operands.iter().find(|shape| joined(&[first, shape], *dim).is_none());
+                NodeFault::NotJoined { first: first.to_vec(), second: second.map_or(Vec::new(), |s| s.to_vec()) }
+            })?,
             Op::BatchNorm(norm) => {
                 let [least, most] = norm.dimensions;
                 if first.first() != Some(&norm.channels) || !(least..=most).contains(&first.len()) {
@@ -431,34 +458,5 @@ impl Window {
         let span = of(self.dilation)?.checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?;
         let free = size.checked_add(2 * of(self.padding)?)?.checked_sub(span)?;
         Some(free.checked_div(stride)? + 1)
-    }
-}
-
-/// The shape with these sizes; `None` if it has other numbers than `from`.
-fn reshaped(from: &[usize], sizes: &[Size]) -> Option<Vec<usize>> {
-    let all = product(from)?;
-    if let [Size::Flat(start, end)] = *sizes {
-        let place = |at: i64| usize::try_from(if at < 0 { at + from.len() as i64 } else { at }).ok();
-        let (start, end) = (place(start)?, place(end)?);
-        let flat = product(from.get(start..=end)?)?;
-        return Some([from.get(..start)?, &[flat], from.get(end + 1..)?].concat());
-    }
-    let known: Vec<usize> = sizes.iter().filter_map(|s| if let Size::Is(n) = s { Some(*n) } else { None }).collect();
-    let known = product(&known)?;
-    let rest = all.checked_div(known)?;
-    let shape: Vec<usize> = sizes.iter().map(|s| if let Size::Is(n) = s { *n } else { rest }).collect();
-    (product(&shape)? == all).then_some(shape)
-}
-
-/// The product of sizes, if it can be counted.
-pub(super) fn product(sizes: &[usize]) -> Option<usize> {
-    sizes.iter().try_fold(1_usize, |all, &size| all.checked_mul(size))
-}
-
-/// Refuses values that take too much memory.
-pub(super) fn bounded(elements: Option<usize>) -> Result<(), NodeFault> {
-    match elements {
-        Some(elements) if elements <= MAX_ELEMENTS => Ok(()),
-        _ => Err(NodeFault::TooLarge { elements: elements.unwrap_or(usize::MAX), limit: MAX_ELEMENTS }),
     }
 }

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::attributes::{Attributes, shape};
 use super::faults::{GRAPH, MAX_ELEMENTS, MAX_NODES, NodeFault, short};
-use super::ops::{INSTEAD, OPS, Op, bounded, product};
+use super::ops::{INSTEAD, OPS, Op};
+use super::shapes::{bounded, product};
 use super::{Graph, Node};
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
@@ -144,7 +145,7 @@ impl Faults<'_> {
         };
         let reads = names.unwrap_or_default();
         // Operands of an operation with a fault are not counted: it may be another one.
-        if let Some(expected) = op.as_ref().map(Op::operands)
+        if let Some(expected) = op.as_ref().map(|op| op.operands(reads.len()))
             && expected != reads.len()
         {
             faults.push(NodeFault::Operands { found: reads.len(), expected });
@@ -209,7 +210,7 @@ impl Faults<'_> {
     /// The node with its shape, if that can be known.
     fn value(&mut self, node: Given<'_>, operands: Vec<usize>, earlier: &[Option<Node>]) -> Option<Node> {
         let op = node.op?;
-        if operands.len() != op.operands() {
+        if operands.len() != op.operands(operands.len()) {
             return None;
         }
         let shapes = operands.iter().map(|&number| Some(earlier.get(number)?.as_ref()?.shape.as_slice()));

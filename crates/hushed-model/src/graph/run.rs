@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::ops::{Conv2d, Function, Op, Window};
+use super::shapes::{place, places};
 use super::{Graph, Node};
 use crate::blocks::Linear;
 use crate::error::ModelError;
@@ -153,10 +154,7 @@ fn value(node: &Node, reads: &[&[f64]], shape: &[usize]) -> Result<Vec<f64>, Mod
         }
         Op::Conv2d(conv) => convolved(node, first, shape, conv)?,
         Op::AvgPool2d(window) => averaged(first, shape, window, &node.shape),
-        Op::GlobalAvgPool2d => {
-            let size = (shape[1] * shape[2]).max(1);
-            first.chunks_exact(size).map(|channel| channel.iter().sum::<f64>() / size as f64).collect()
-        }
+        Op::Mean { dims, .. } => means(first, shape, &places(dims, shape.len()).unwrap_or_default()),
         Op::BatchNorm(norm) => {
             let map = here(node, &norm.map)?;
             let each = first.chunks_exact((first.len() / norm.channels.max(1)).max(1)).zip(map.iter());
@@ -165,6 +163,12 @@ fn value(node: &Node, reads: &[&[f64]], shape: &[usize]) -> Result<Vec<f64>, Mod
         Op::Function { of, .. } => first.iter().map(|&v| of.at(v)).collect(),
         Op::Add => two(|a, b| a + b),
         Op::Mul => two(|a, b| a * b),
+        Op::Concat { dim } => {
+            let at = place(*dim, node.shape.len()).unwrap_or_default();
+            let before = node.shape[..at].iter().product::<usize>().max(1);
+            let part = |i: usize| reads.iter().flat_map(move |read| read.chunks_exact(read.len() / before).nth(i));
+            (0..before).flat_map(part).flatten().copied().collect()
+        }
         Op::Reshape(_) => first.to_vec(),
     })
 }
@@ -175,6 +179,7 @@ impl Function {
         match self {
             Function::Known(f) => activation(*f, x),
             Function::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Function::Exp => x.exp(),
             Function::Square => x * x,
             Function::Affine { factor, offset } => factor * x + offset,
             Function::Interp(points) => interpolated(points, x),
@@ -243,6 +248,21 @@ fn averaged(x: &[f64], shape: &[usize], window: &Window, to: &[usize]) -> Vec<f6
         sum / count as f64
     };
     places.map(mean).collect()
+}
+
+/// The means over some dimensions, one dimension after another.
+fn means(x: &[f64], shape: &[usize], places: &[usize]) -> Vec<f64> {
+    let (mut x, mut shape) = (x.to_vec(), shape.to_vec());
+    for &place in places {
+        let (size, after) = (shape[place], shape[place + 1..].iter().product::<usize>());
+        let mut sums = vec![0.0; x.len() / size];
+        for (i, v) in x.iter().enumerate() {
+            sums[i / (size * after) * after + i % after] += v;
+        }
+        sums.iter_mut().for_each(|sum| *sum /= size as f64);
+        (x, shape[place]) = (sums, 1);
+    }
+    x
 }
 
 /// The numbers of one window of a channel, row by row; `None` in the padding.

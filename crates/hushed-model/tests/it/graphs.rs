@@ -10,7 +10,7 @@ use hushed_model::{Graph, Model, NodeFault, Problem, Tensor, fuzz};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const NAMES: [&str; 3] = ["mlp", "cnn", "calls"];
+const NAMES: [&str; 4] = ["mlp", "cnn", "calls", "joins"];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/graphs").join(name)
@@ -86,6 +86,7 @@ fn functions_by_points_and_squares() {
     assert_eq!(at(node("Add", json!({ "value": 2.5 })), 1.0), 3.5);
     assert_eq!(at(node("Mul", json!({ "value": -2 })), 1.5), -3.0);
     assert!((at(node("Sigmoid", json!({})), 1.0) - 0.731_058_578_630_004_9).abs() < 1e-15);
+    assert!((at(node("Exp", json!({ "degree": 15 })), -0.5) - 0.606_530_659_712_633_4).abs() < 1e-15);
 }
 
 /// Nodes in any order.
@@ -162,9 +163,9 @@ fn attributes_and_shapes_are_checked() {
         assert!(found.contains(words), "{words} is missing in\n{found}");
     }
     for (attribute, value, words) in [
-        ("end_dim", 9, "`end_dim` should be a dimension"),
+        ("end_dim", 9, "`end_dim` should be a dimension other than 0, the batch"),
         ("end_dim", 4, "and takes as many numbers as its own shape"),
-        ("start_dim", 0, "dimension 0 is the batch"),
+        ("start_dim", 0, "`start_dim` should be a dimension other than 0, the batch"),
     ] {
         let flat =
             json!({ "name": "reshape", "op": "Flatten", "inputs": ["features.8"], "attributes": { attribute: value } });
@@ -175,6 +176,20 @@ fn attributes_and_shapes_are_checked() {
     let flat = json!({ "name": "reshape", "op": "Flatten", "inputs": ["features.8"] });
     let folder = changed("cnn", |graph| graph["nodes"][9] = flat);
     assert!(Graph::load(folder.path()).is_ok());
+    for (op, attributes, words) in [
+        ("Mean", json!({}), "`dim` should be a dimension other than 0, the batch, or a list of such"),
+        ("Mean", json!({ "dim": [1, 0] }), "`dim` should be"),
+        ("Mean", json!({ "dim": [1, -3] }), "one with each of these dimensions, once"),
+        ("Mean", json!({ "dim": 4 }), "one with each of these dimensions, once"),
+        ("Concat", json!({ "dim": [1, 2] }), "`dim` should be one dimension"),
+        ("Concat", json!({ "dim": 2 }), "[2, 7, 6] and [6, 4, 3], which have to be equal but in its dimension"),
+    ] {
+        let inputs = if op == "Mean" { json!(["x"]) } else { json!(["x", "features.3"]) };
+        let node = json!({ "name": "more", "op": op, "inputs": inputs, "attributes": attributes });
+        let folder = changed("cnn", |graph| graph["nodes"].as_array_mut().unwrap().push(node));
+        let found = problems(folder.path()).join("\n");
+        assert!(found.contains(words), "{words} is missing in\n{found}");
+    }
     let declared = changed("cnn", |graph| graph["outputs"][0]["shape"] = json!([6]));
     assert!(problems(declared.path()).join("\n").contains("declared with the shape [6], and has the shape [5]"));
     let nodes = MAX_NODES;

@@ -18,6 +18,7 @@ from ._layers import (
     BatchNorm2d,
     Conv2d,
     Dropout,
+    Exp,
     Flatten,
     Identity,
     Interp,
@@ -30,7 +31,7 @@ from ._layers import (
     Tanh,
 )
 from ._module import Module
-from ._network import Network, Value
+from ._network import Network, Value, cat
 from ._onnx import from_onnx
 from ._torch import from_torch
 
@@ -43,6 +44,7 @@ __all__ = [
     "BatchNorm2d",
     "Conv2d",
     "Dropout",
+    "Exp",
     "Flatten",
     "Identity",
     "Interp",
@@ -56,6 +58,7 @@ __all__ = [
     "Square",
     "Tanh",
     "Value",
+    "cat",
     "from_onnx",
     "from_torch",
 ]

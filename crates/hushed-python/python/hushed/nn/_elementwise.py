@@ -34,9 +34,11 @@ _FUNCTIONS: List[Tuple[str, Dict[str, Any], Callable[[np.ndarray], np.ndarray]]]
     ("ELU", {}, lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0)))),
     ("Tanh", {}, np.tanh),
     ("Sigmoid", {}, _sigmoid),
+    ("Exp", {}, np.exp),
     ("Square", {}, np.square),
 ]
-_VALUES = [(op, attributes, function(POINTS)) for op, attributes, function in _FUNCTIONS]
+with np.errstate(over="ignore"):
+    _VALUES = [(op, attributes, function(POINTS)) for op, attributes, function in _FUNCTIONS]
 
 
 def known(numbers: np.ndarray) -> Optional[Tuple[str, Dict[str, Any]]]:
@@ -44,6 +46,7 @@ def known(numbers: np.ndarray) -> Optional[Tuple[str, Dict[str, Any]]]:
     for op, attributes, values in _VALUES:
         with np.errstate(all="ignore"):
             near = np.abs(numbers - values) <= 1e-6 * (1 + np.abs(values))
-        if near.all():
+        # Beyond the largest float a function is infinite, to which no number is near.
+        if np.where(np.isfinite(values), near, numbers == values).all():
             return op, dict(attributes)
     return None

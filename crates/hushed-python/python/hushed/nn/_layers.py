@@ -173,6 +173,10 @@ class Sigmoid(Tanh):
     """``1/(1 + e^{-x})``."""
 
 
+class Exp(Tanh):
+    """``e^x``."""
+
+
 class Square(Layer):
     """``x²``."""
 

@@ -152,6 +152,15 @@ class Value:
     __radd__ = __add__
     __rmul__ = __mul__
 
+    def exp(self, *, degree: Optional[int] = None) -> "Value":
+        """As ``torch.exp``; ``degree`` is that of the polynomial in its place under encryption."""
+        return self._node("Exp", [self], {} if degree is None else {"degree": int(degree)})
+
+    def mean(self, dim: Union[int, Sequence[int]], keepdim: bool = False) -> "Value":
+        """As ``torch.mean`` over one or several dimensions; dimension 0 is the batch."""
+        dims = [dim] if isinstance(dim, int) else [int(one) for one in dim]
+        return self._node("Mean", [self], {"dim": dims, "keepdim": bool(keepdim)})
+
     def flatten(self, start_dim: int = 1, end_dim: int = -1) -> "Value":
         """As ``torch.flatten``: dimension 0 is the batch."""
         return self._node("Flatten", [self], {"start_dim": start_dim, "end_dim": end_dim})
@@ -167,6 +176,12 @@ class Value:
 
     def _node(self, op: str, inputs: Sequence["Value"], attributes: Mapping[str, Any]) -> "Value":
         return self.network.node(self.network.label or op.lower(), op, inputs, attributes)
+
+
+def cat(tensors: Sequence[Value], dim: int) -> Value:
+    """As ``torch.cat``: values one after another along a dimension; dimension 0 is the batch."""
+    first = tensors[0]
+    return first.network.node(first.network.label or "concat", "Concat", tensors, {"dim": int(dim)})
 
 
 def _json(**lists: Sequence[Mapping[str, Any]]) -> str:

@@ -268,7 +268,6 @@ _ARITHMETIC: Dict[str, Callable[..., Any]] = {
 #: What to use in place of operations that torch's modules do not have.
 _OTHERS = {
     "ArgMax": "end at what it reads, with outputs=",
-    "Concat": "give each part a linear layer, and add their values",
     "Gather": "look rows up before the network: it takes numbers",
     "Pad": "use the padding of Conv2d or AvgPool2d",
 }

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._errors import UsageError
 from . import _layers
-from ._network import Network, Value, array
+from ._network import Network, Value, array, cat
 from ._onnx_file import OnnxFile, attributes_of_node
 from ._onnx_values import Act, Lost, Operand, act_of, constant
 
@@ -147,21 +147,22 @@ class Writer:
         return mean * float(count) if node.op_type == "ReduceSum" else mean
 
     def _mean(self, x: Operand, axes: Sequence[int], act: Act) -> Value:
-        """The mean over dimensions in a row, as one of rows."""
         sizes = act_of(x).shape
         axes = sorted(int(axis) % len(sizes) for axis in axes)
-        if not axes or axes[0] == 0 or axes != list(range(axes[0], axes[-1] + 1)):
-            raise UsageError("a mean of dimensions in a row, without the batch, is the only one", "usage")
-        value = self.value(x)
-        if len(sizes) == 4 and axes == [2, 3]:
-            pooled = self._plain(_layers.AdaptiveAvgPool2d(1), value)
-            return pooled if len(act.shape) == 4 else pooled.reshape(*act.shape[1:])
-        before, rows, after = (
-            int(np.prod(sizes[a:b], dtype=np.int64))
-            for a, b in ((1, axes[0]), (axes[0], axes[-1] + 1), (axes[-1] + 1, len(sizes)))
-        )
-        pooled = self._plain(_layers.AvgPool2d((rows, 1)), value.reshape(before, rows, after))
-        return pooled.reshape(*act.shape[1:])
+        if not axes or axes[0] == 0:
+            raise UsageError("a mean over the batch", "usage")
+        return self.value(x).mean(axes, keepdim=len(act.shape) == len(sizes))
+
+    def _concat(self, node: Any, operands: Sequence[Operand], act: Act) -> Value:
+        values = []
+        for name, operand in zip(node.input, operands):
+            if isinstance(operand, np.ndarray):
+                if (operand != operand[:1]).any():
+                    raise UsageError("a constant differs along the batch", "usage")
+                values.append(self.written.constant(f"{self.written.label}.constant", self.finite(operand[0], name)))
+            else:
+                values.append(self.value(operand))
+        return cat(values, attributes_of_node(node)["axis"] % len(act.shape))
 
     def _plain(self, layer: Any, x: Value) -> Value:
         kind = type(layer)
@@ -191,6 +192,7 @@ Read = Callable[[Writer, Any, Sequence[Operand], Act], Value]
 READERS: Dict[str, Read] = {
     "AveragePool": Writer._average,
     "BatchNormalization": Writer._batch_norm,
+    "Concat": Writer._concat,
     "Conv": Writer._conv,
     "Gemm": Writer._gemm,
     "GlobalAveragePool": Writer._global,

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from .._errors import UsageError
 from . import _layers
 from ._faults import Faults, needed
-from ._network import Network, Value, array
+from ._network import Network, Value, array, cat
 
 
 def from_torch(module: Any, sample: Any) -> Network:
@@ -92,18 +92,23 @@ class _Reader:
         if call is None:
             return self._refuse(node, name)
         arguments = self._given(node.args)
-        if arguments and arguments[0] is None:
+        options = dict(zip(node.kwargs, self._given(node.kwargs.values())))
+        first = [*arguments, *options.values()][:1]
+        if None in first or (isinstance(first[0], list) and None in first[0]):
             # What it reads was refused.
             return None
         try:
             if name in _RESHAPES:
-                return call(*arguments[:1]).reshape(*_shape(node))
-            return call(*arguments, **node.kwargs)
+                return call(*first).reshape(*_shape(node))
+            return call(*arguments, **options)
         except (TypeError, UsageError) as fault:
             return self._refuse(node, name, fault)
 
     def _given(self, arguments: Any) -> List[Any]:
-        return [self.values.get(a) if hasattr(a, "op") else a for a in arguments]
+        def one(given: Any) -> Any:
+            return self.values.get(given) if hasattr(given, "op") else given
+
+        return [[one(part) for part in a] if isinstance(a, (list, tuple)) else one(a) for a in arguments]
 
     def _refuse(self, node: Any, op: str, why: Any = "") -> None:
         # A module has the name that the user's code gives it.
@@ -145,6 +150,8 @@ _CALLS: Dict[str, Callable[..., Any]] = {
     "div": operator.truediv,
     "neg": operator.neg,
     "pow": operator.pow,
+    **dict.fromkeys(("cat", "concat", "concatenate"), cat),
+    "mean": Value.mean,
     "square": _layer("Square"),
     "relu": _layer("ReLU"),
     "gelu": _layer("GELU"),
@@ -152,6 +159,7 @@ _CALLS: Dict[str, Callable[..., Any]] = {
     "elu": _layer("ELU"),
     "tanh": _layer("Tanh"),
     "sigmoid": _layer("Sigmoid"),
+    "exp": _layer("Exp"),
     **dict.fromkeys(_RESHAPES, lambda x: x),
     "dropout": lambda x, *_, **__: x,
     "contiguous": lambda x: x,
