@@ -268,7 +268,7 @@ impl<'a> Generation<'a> {
             _ => tokens_of_rows(on, program, text, &input, adds, top),
         };
         let said = match ahead {
-            true => client.backend.spending_ahead(opened, run),
+            true => client.backend.spending_ahead(&vec![1; opened], run),
             false => run(&mut client.backend),
         };
         let said = said.map_err(|error| client.failed(error));

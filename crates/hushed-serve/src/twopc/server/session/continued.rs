@@ -102,7 +102,7 @@ impl Passes<'_> {
                 false => next_tokens(on, program, cache, &input, adds, top).map(drop),
             };
             match next.ahead {
-                true => backend.spending_ahead(opened, run),
+                true => backend.spending_ahead(&vec![1; opened], run),
                 false => run(backend),
             }
         })?;
