@@ -25,7 +25,7 @@ use crate::formats::{
 use crate::weights::held::Layers;
 
 /// Counts changes to the protocol itself: message order, and anything that the parameters below do not show.
-const PROTOCOL_VERSION: u32 = 24;
+const PROTOCOL_VERSION: u32 = 25;
 
 /// Everything outside the model on which the two parties must agree, as text. The code that starts a session hashes and
 /// compares it.
