@@ -141,7 +141,7 @@ fn clear(program: &Program, prompt: usize, config: &NetworkConfig) -> Result<Cle
 /// Makes as many passes ahead as are made together, and reports the cost per token.
 fn make_ahead(backend: &mut Protocol, program: &Program) -> Result<Value, BenchError> {
     let (seen, used) = (backend.costs().len(), machine::process_seconds());
-    backend.make_ahead(program, MAX_AHEAD.into(), Terms::default())?;
+    backend.make_ahead(program, usize::from(MAX_AHEAD), Terms::default())?;
     let costs: Vec<StepCost> = backend.costs().iter().skip(seen).cloned().collect();
     let (time, sent, received, _) = total(&costs);
     let each = |sum: f64| sum / f64::from(MAX_AHEAD);
@@ -217,10 +217,10 @@ fn measure(
             let rows = 1 + DRAFTS;
             let input = input(backend.ctx().is_client(), rows);
             let adds = Adds::default();
-            backend.spending_ahead(rows, |on| tokens_of_rows(on, &program, &mut text, &input, adds, 1))?;
+            backend.spending_ahead(&[1; 1 + DRAFTS], |on| tokens_of_rows(on, &program, &mut text, &input, adds, 1))?;
             text.keep(text.rows() - DRAFTS)?;
         } else if case.token == Token::Ahead {
-            backend.spending_ahead(1, |on| pass(on, &mut text, 1))?;
+            backend.spending_ahead(&[1], |on| pass(on, &mut text, 1))?;
         } else if later {
             pass(&mut backend, &mut text, 1)?;
         } else {

@@ -113,7 +113,7 @@ pub enum CliError {
     #[error("--protocol fhe needs --keys DIR, a folder for keys (--make-keys makes them)")]
     NoKeysFolder,
 
-    #[error("--bucket and --public-table are for texts: images are not padded and have no table")]
+    #[error("--bucket, --public-table and --ahead are for texts, not for images: they have no padding and no table")]
     NotForImages,
 
     #[error(

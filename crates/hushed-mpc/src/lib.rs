@@ -46,7 +46,7 @@ pub use index::Index;
 pub use lookup::Table;
 pub use plan::{Before, memory::Memory};
 pub use sample::{Draw, MAX_TEMPERATURE, Sampler};
-pub use shares::{Clear, Counting, Entry, Known, Local, Protocol, Shares, StepCost};
+pub use shares::{Clear, Counting, Entry, Known, Later, Local, Protocol, Shares, StepCost};
 pub use weights::held::{Layers, Ready};
 pub use weights::prepare::out_of_range;
 pub use weights::table::{PublicTable, rows_in_chunk};

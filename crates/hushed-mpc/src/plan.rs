@@ -23,7 +23,7 @@ use crate::circuit::cache::Cache;
 use crate::circuit::token::{Adds, next_tokens, predicts_tokens, tokens_of_rows};
 use crate::formats::is_long;
 use crate::weights::factors::factors_of;
-use crate::{Answers, Counting, Index, Input, Prefix, RunError, SessionTerms, Terms, Wanted, open, run, search};
+use crate::{Answers, Counting, Index, Input, Later, Prefix, RunError, SessionTerms, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
@@ -115,8 +115,6 @@ pub struct Before {
     pub public: usize,
     /// Rows of the text that earlier passes have run.
     pub held: usize,
-    /// Whether the pass, in which every row gives a token, uses products made ahead on its terms.
-    pub ahead: bool,
     /// Whether every new row gives a token rather than only the last: all but the first are the client's drafts.
     pub drafts: bool,
     /// Whether the text, with its answer, may have so many rows of its own that sums over them need wider formats
@@ -156,8 +154,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The same for a server whose sessions hold products made ahead for `ahead` later passes, and which accepts
-    /// `drafts` drafts per pass.
+    /// The same for a server whose sessions hold products made ahead for `ahead` later tokens, or texts, of which as
+    /// many are made together as a pass of `pass` rows has, and which accepts `drafts` drafts per pass.
     ///
     /// # Errors
     /// As [`Plan::next_token`] and [`Plan::ahead`].
@@ -165,24 +163,29 @@ impl Memory {
         mut self,
         program: &Program,
         (public, tokens): (usize, usize),
-        ahead: usize,
-        drafts: usize,
+        pass: usize,
+        (ahead, drafts): (usize, usize),
     ) -> Result<Memory, RunError> {
         let tokens = tokens.max(1);
         // Texts that may be padded take the most.
-        let padded = |padded| Terms { padded, public_table: false };
+        let terms = Terms { padded: program.patches().is_none(), public_table: false };
         if ahead > 0 {
-            let made = over_any(|link| Ok(Plan::ahead(program, ahead, padded(true).over(link))?.memory))?;
+            let (rows, together) = match predicts_tokens(program) {
+                true => (1, ahead),
+                false => (tokens, ahead.min((pass / tokens).max(1))),
+            };
+            let later = Later { passes: together, rows };
+            let made = over_any(|link| Ok(Plan::ahead(program, later, terms.over(link))?.memory))?;
+            let stock = made.stock / together as u64 * ahead as u64;
             // The rows of a text that waits for them are held as well.
-            self.session = (self.session + made.stock).max(made.session + self.text);
-            self.stock = made.stock;
+            self.session = (self.session + stock).max(made.session - made.stock + stock + self.text);
+            self.stock = stock;
         }
         let drafts = drafts.min(tokens - 1);
         if drafts > 0 {
             let (held, long) = (tokens - 1 - drafts, is_long(tokens));
             let before = Before { public, held, drafts: true, long, ..Before::default() };
-            let pass =
-                over_any(|link| Ok(Plan::next_token(program, before, &[1 + drafts], padded(true).over(link))?.memory))?;
+            let pass = over_any(|link| Ok(Plan::next_token(program, before, &[1 + drafts], terms.over(link))?.memory))?;
             self.session = self.session.max(pass.session + self.stock);
         }
         Ok(self)
@@ -218,14 +221,15 @@ impl Plan {
         unit: bool,
         answers: Answers,
     ) -> Result<Plan, RunError> {
-        let SessionTerms { terms, link } = terms.into();
+        let all = terms.into();
         if predicts_tokens(program) {
-            return Plan::next_token(program, 0, tokens, terms.over(link));
+            return Plan::next_token(program, 0, tokens, all);
         }
         if let Some(classes) = classes(program) {
-            return Plan::classes(program, tokens, terms.over(link), Answers::of_classes(classes));
+            return Plan::classes(program, tokens, all, Answers::of_classes(classes));
         }
-        let mut counting = Counting::over(link)?;
+        let SessionTerms { terms, link, ahead } = all;
+        let mut counting = Counting::over(link)?.spending(ahead);
         let input = Input::Lengths(tokens.to_vec(), terms);
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
         open(&mut counting, &pooled, answers.unit(unit))?;
@@ -249,8 +253,8 @@ impl Plan {
                 what: "classes: the model is not a classifier",
             });
         };
-        let SessionTerms { terms, link } = terms.into();
-        let mut counting = Counting::over(link)?;
+        let SessionTerms { terms, link, ahead } = terms.into();
+        let mut counting = Counting::over(link)?.spending(ahead);
         let input = Input::Lengths(tokens.to_vec(), terms);
         let logits = run(&mut counting, program, &input, |_, _| ())?;
         match answers {
@@ -261,7 +265,8 @@ impl Plan {
         Ok(Plan::of(program, counting, 0, tokens, terms, opened))
     }
 
-    /// The plan of the pass that gives one token, over the next rows of one text (a single number) after `before`.
+    /// The plan of the pass that gives one token, over the next rows of one text (a single number) after `before`. A
+    /// text's first pass takes nothing that was made ahead.
     ///
     /// # Errors
     /// As [`next_token`](crate::next_token).
@@ -285,23 +290,19 @@ impl Plan {
         terms: impl Into<SessionTerms>,
         answers: Answers,
     ) -> Result<Plan, RunError> {
-        let SessionTerms { terms, link } = terms.into();
+        let SessionTerms { terms, link, ahead } = terms.into();
         let top = answers.top().ok_or_else(|| RunError::Unsupported {
             site: "the answer".to_owned(),
             what: "logits, or what is above a threshold: the model is not a classifier",
         })?;
-        let Before { public, held, ahead, drafts, long } = before.into();
+        let Before { public, held, drafts, long } = before.into();
         let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?)).long(long);
         let (input, adds) = (|rows| Input::Lengths(rows, terms), Adds::default());
         if held > 0 {
             let (on, input) = (&mut Counting::over(link)?, input(vec![held]));
             next_tokens(on, program, &mut cache, &input, adds, top)?;
         }
-        let ahead = match ahead && held > 0 {
-            true => rows.iter().sum(),
-            false => 0,
-        };
-        let mut counting = Counting::over(link)?.spending_ahead(ahead);
+        let mut counting = Counting::over(link)?.spending(ahead && held > 0);
         let (on, input) = (&mut counting, input(rows.to_vec()));
         match drafts {
             true => drop(tokens_of_rows(on, program, &mut cache, &input, adds, top)?),
@@ -311,24 +312,27 @@ impl Plan {
         Ok(Plan::of(program, counting, held, rows, terms, opened))
     }
 
-    /// The plan of the products with tables and weights that are made ahead for this many later one-row passes on these
-    /// terms ([`Protocol::make_ahead`](crate::Protocol::make_ahead)).
+    /// The plan of the products with tables and weights that are made ahead for passes to come on these terms
+    /// ([`Protocol::make_ahead`](crate::Protocol::make_ahead)).
     ///
     /// # Errors
     /// As [`Plan::twopc`].
-    pub fn ahead(program: &Program, passes: usize, terms: impl Into<SessionTerms>) -> Result<Plan, RunError> {
-        let SessionTerms { terms, link } = terms.into();
+    pub fn ahead(program: &Program, later: impl Into<Later>, terms: impl Into<SessionTerms>) -> Result<Plan, RunError> {
+        let Later { passes, rows } = later.into();
+        let SessionTerms { terms, link, .. } = terms.into();
         let (mut counting, mut products) = (Counting::over(link)?, Vec::new());
-        for (id, factor) in factors_of(program, terms)? {
-            products.push(factor.shape(passes));
-            counting.make(id, &factor.shape(passes))?;
+        for (id, factor, each) in factors_of(program, rows, terms)? {
+            let shape = factor.shape(passes * each);
+            products.push(shape);
+            counting.make(id, &shape)?;
         }
-        let mut plan = Plan::of(program, counting, 0, &[passes], terms, Opened::Nothing);
+        let texts = vec![rows; passes];
+        let mut plan = Plan::of(program, counting, 0, &texts, terms, Opened::Nothing);
         let (client, server) = memory::stock(&products);
         // The rows of one product are in memory twice while they are split. At the client the lookup's are too, but the
         // estimate for any pass of this many rows already includes those.
-        let widest = products.iter().map(|p| p.shape.n).max();
-        plan.memory.session += 8 * (passes * widest.unwrap_or(0)) as u64;
+        let widest = products.iter().map(|p| p.shape.k * p.shape.n).max();
+        plan.memory.session += 8 * widest.unwrap_or(0) as u64;
         plan.memory.client += client;
         plan.memory.session += server;
         plan.memory.stock = server;
@@ -346,7 +350,7 @@ impl Plan {
         terms: impl Into<SessionTerms>,
         wanted: Wanted,
     ) -> Result<Plan, RunError> {
-        let SessionTerms { terms, link } = terms.into();
+        let SessionTerms { terms, link, .. } = terms.into();
         let mut counting = Counting::over(link)?;
         let input = Input::Lengths(vec![rows], terms);
         search(&mut counting, program, index, &input, wanted)?;

@@ -28,6 +28,7 @@ use crate::circuit::product::Product;
 use crate::index::Index;
 use crate::lookup::Table;
 
+pub use ahead::Later;
 pub use clear::Clear;
 pub use counting::{Counting, Entry};
 pub use protocol::{Protocol, StepCost};

@@ -149,6 +149,7 @@ impl How {
             bucket: self.bucket,
             batch: self.batch,
             public_table: self.public_table,
+            ahead: 0,
         }
     }
 }

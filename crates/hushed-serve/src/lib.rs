@@ -76,5 +76,5 @@ pub use twopc::{
 pub use twopc::{Document, IndexFault, IndexFile, MAX_PASS_TOKENS, Record, Server, ServerConfig, read_prefix};
 
 pub use hushed_model::{ChatError, Kind, Message, Prompt, Public, Role, ScoreFn, Task, TooLong};
-pub use hushed_mpc::{Hit, Penalties, StepCost, Terms, Wanted};
+pub use hushed_mpc::{Hit, Later, Penalties, StepCost, Terms, Wanted};
 pub use hushed_net::{Shape, Stats};

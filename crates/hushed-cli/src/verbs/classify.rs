@@ -49,7 +49,7 @@ impl Args {
         let options = self.passes.options();
         // All are decoded or read before the first request.
         let (mut client, (images, ids)) = self.connect.client(out, false, |offer| match &given {
-            Read::Images(_) if options.bucket.is_some() || options.public_table => Err(CliError::NotForImages),
+            Read::Images(_) if self.passes.are_of_texts() => Err(CliError::NotForImages),
             Read::Images(files) => {
                 let images = pixels(offer.public(), files)?;
                 offer.images_to_run(&images, options.batch)?;
@@ -97,6 +97,7 @@ impl Args {
             None => client.classify_tokens(&ids, &options, Some(advance), each)?,
         }
         bar.finish_and_clear();
+        sum.made = client.made_ahead();
         let stats = client.close()?;
         written?;
         let mut end = sum.json(setup, &stats);

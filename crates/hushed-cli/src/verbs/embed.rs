@@ -76,7 +76,7 @@ impl Args {
         let files = images::files(&self.texts.image)?;
         let texts = match files.is_empty() {
             true => self.texts.read(out)?,
-            false if self.passes.bucket.is_some() || self.passes.public_table => return Err(CliError::NotForImages),
+            false if self.passes.are_of_texts() => return Err(CliError::NotForImages),
             false => Vec::new(),
         };
         let options = self.passes.options();
@@ -115,6 +115,7 @@ impl Args {
             false => client.embed_images_each(&images, options.batch, Some(advance), each)?,
         }
         bar.finish_and_clear();
+        sum.made = client.made_ahead();
         let stats = client.close()?;
         written?;
         let setup = setup.time.as_secs_f64();
@@ -130,6 +131,7 @@ impl Args {
             ("--bucket", self.passes.bucket.is_some()),
             ("--batch", self.passes.batch != 1),
             ("--public-table", self.passes.public_table),
+            ("--ahead", self.passes.ahead > 0),
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(CliError::OtherProtocol { option }),

@@ -77,8 +77,8 @@ pub struct Args {
     )]
     max_tokens: usize,
 
-    /// With --max-tokens: precompute the products with weights and tables for N later tokens at a time, as
-    /// `generate --ahead N` does
+    /// Precompute the products with weights and tables for N texts, or with --max-tokens for N later tokens, at a time, as
+    /// `embed --ahead N` and `generate --ahead N` do
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)), env = "HUSHED_AHEAD")]
     ahead: u16,
 
@@ -210,13 +210,13 @@ impl Args {
         if self.draft > 0 {
             drafts::show(out, &self.dir, &request)?;
         }
-        let Some(last) = later.last() else {
-            return Ok(());
-        };
         if self.ahead > 0 {
             let plan = Plan::ahead_of_folder(&self.dir, &request)?;
             self.show(out, "ahead", &plan, made_ahead)?;
         }
+        let Some(last) = later.last() else {
+            return Ok(());
+        };
         self.show(out, "last_token", last, |last| one_token(last, self.max_tokens))?;
         let all = Sum::of(&plans);
         out.result(all.json(self.max_tokens), || format!("all {}: {}", counted(self.max_tokens, "token"), all.text()))
@@ -297,10 +297,11 @@ fn net(text: &str) -> Result<Net, NoLink> {
 
 /// The plan of products that are made ahead, as text.
 fn made_ahead(plan: &Plan) -> String {
-    let (alone, passes) = (Sum::of(std::slice::from_ref(plan)), plan.tokens.iter().sum::<usize>());
+    let alone = Sum::of(std::slice::from_ref(plan));
     format!(
-        "made ahead of {}: {}; {} MB at the server until they are used",
-        counted(passes, "token"),
+        "made ahead, {} for {}: {}; {} MB at the server until they are used",
+        counted(plan.tokens.len(), "set"),
+        counted(plan.tokens.first().copied().unwrap_or(0), "row"),
         alone.text(),
         plan.memory.stock / 1_000_000
     )

@@ -61,9 +61,10 @@ impl Args {
         let (bar, advance) = progress(out, &client, pairs.len(), "scoring");
         let scores = client.scores(&pairs, options, Some(advance))?;
         bar.finish_and_clear();
-        let stats = client.close()?;
         let mut sum = Sum::default();
         sum.add_all(&scores);
+        sum.made = client.made_ahead();
+        let stats = client.close()?;
         let mut order: Vec<_> = scores.iter().enumerate().collect();
         // Equal scores stay in the file's order.
         order.sort_by(|a, b| b.1.values.value.total_cmp(&a.1.values.value));

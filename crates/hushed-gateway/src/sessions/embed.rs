@@ -95,5 +95,5 @@ fn embed(client: &mut Client, shared: &Shared, pass: &Pass, options: Options) ->
 
 /// A text that is too long was refused earlier, unless its client asked for its beginning.
 fn options(how: &How, batch: usize) -> Options {
-    Options { too_long: TooLong::Cut, bucket: how.bucket, batch, public_table: how.public_table }
+    Options { too_long: TooLong::Cut, bucket: how.bucket, batch, public_table: how.public_table, ahead: 0 }
 }

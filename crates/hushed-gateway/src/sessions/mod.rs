@@ -22,7 +22,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use hushed_mpc::Terms;
-use hushed_serve::{BundlePin, Client, ServeError, Task};
+use hushed_serve::{BundlePin, Client, Refusal, ServeError, Task};
 
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
@@ -78,6 +78,9 @@ impl Sessions {
         let task = client.public().task();
         if client.public().images.is_some() {
             return Err(GatewayError::NoRoute);
+        }
+        if config.ahead > 0 && task != Task::Generate {
+            return Err(ServeError::Refused(Refusal::OtherTask { task }).into());
         }
         client.allows(config.ahead, config.draft)?;
         let terms = Terms { padded: config.bucket.is_some(), public_table: config.public_table };

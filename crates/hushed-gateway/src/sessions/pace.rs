@@ -239,9 +239,9 @@ impl Pace {
     fn plan(&self, part: Part) -> Result<f64, RunError> {
         let plan = match part {
             Part::Pass(held, rows) if self.generates => {
-                let (public, ahead) = (self.public, self.ahead > 0);
-                let before = Before { public, held, ahead, long: is_long(held + rows), ..Before::default() };
-                Plan::next_tokens(&self.program, before, &[rows], self.terms, self.answers)?
+                let before = Before { public: self.public, held, long: is_long(held + rows), ..Before::default() };
+                let terms = self.terms.spending(self.ahead > 0);
+                Plan::next_tokens(&self.program, before, &[rows], terms, self.answers)?
             }
             Part::Pass(_, rows) if self.classifies => Plan::classes(&self.program, &[rows], self.terms, self.answers)?,
             Part::Pass(_, rows) => Plan::twopc(&self.program, &[rows], self.terms, self.unit, self.answers)?,

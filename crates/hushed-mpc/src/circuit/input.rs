@@ -23,20 +23,30 @@ pub struct Terms {
     pub public_table: bool,
 }
 
-/// The terms of a pass, and the link of its session.
+/// The terms of a pass, and what its session brings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SessionTerms {
     /// Of the pass.
     pub terms: Terms,
     /// By which forms are chosen.
     pub link: Link,
+    /// Whether the pass takes products that were made ahead on these terms.
+    pub ahead: bool,
 }
 
 impl Terms {
     /// These terms in a session over a link.
     #[must_use]
     pub fn over(self, link: Link) -> SessionTerms {
-        SessionTerms { terms: self, link }
+        SessionTerms { terms: self, link, ahead: false }
+    }
+}
+
+impl SessionTerms {
+    /// The same where products were made ahead, or not.
+    #[must_use]
+    pub fn spending(self, ahead: bool) -> SessionTerms {
+        SessionTerms { ahead, ..self }
     }
 }
 

@@ -45,11 +45,11 @@ impl Drafts {
         let longest = Request { max_tokens: request.max_tokens.max(2 + request.draft), ..request.clone() };
         let (rows, prefix) = longest.rows(&public)?;
         let program = Model::shapes_only(&public).program();
-        let (terms, answers) = (request.terms().over(request.link), opened(&public, request)?);
+        let (terms, answers) = (request.session(), opened(&public, request)?);
         let pass = |drafts: usize| {
-            let (held, ahead) = (rows.iter().sum::<usize>(), request.ahead > 0);
+            let held = rows.iter().sum::<usize>();
             let long = is_long(held + longest.max_tokens - 1);
-            let before = Before { public: prefix, held, ahead, drafts: drafts > 0, long };
+            let before = Before { public: prefix, held, drafts: drafts > 0, long };
             let plan = Plan::next_tokens(&program, before, &[1 + drafts], terms, answers);
             plan.map(|plan| request.placed(plan))
         };

@@ -206,8 +206,9 @@ fn public_part(terms: Terms, images: bool) -> &'static str {
 /// What the server sees of products made ahead.
 fn products(passes: &[usize], terms: Terms) -> String {
     format!(
-        "for how many passes products are made ahead ({}), whether of padded texts ({}) and with the public table ({}), and when; nothing of any text, which need not exist yet",
-        passes.iter().sum::<usize>(),
+        "for how many passes of how many rows products are made ahead ({} of {}), whether of padded texts ({}) and with the public table ({}), and when; nothing of any text, which need not exist yet",
+        passes.len(),
+        passes.first().copied().unwrap_or(0),
         yes(terms.padded),
         yes(terms.public_table)
     )

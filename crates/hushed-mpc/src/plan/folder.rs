@@ -6,7 +6,7 @@ use hushed_model::{Model, ModelError, Public, PublicFiles, Task, counted};
 
 use super::{Before, Memory, Pace, Plan};
 use crate::formats::{MAX_KEYS, is_long, longest, usual};
-use crate::{Answers, Link, MAX_PREFIX, Prefix, RunError, Terms};
+use crate::{Answers, Later, Link, MAX_PREFIX, Prefix, RunError, SessionTerms, Terms};
 
 /// The fewest tokens of a text with special ones: those two and one of its own.
 const FEWEST: usize = 3;
@@ -24,7 +24,8 @@ pub struct Request {
     pub public_table: bool,
     /// The tokens that a generating model adds, at least 1; 1 for other models.
     pub max_tokens: usize,
-    /// The number of passes for later tokens for which products are made ahead together; 0 for none.
+    /// The number of passes for later tokens, or of passes like this one, for which products are made ahead together; 0
+    /// for none.
     pub ahead: usize,
     /// The drafts of a later pass; 0 for none.
     pub draft: usize,
@@ -48,6 +49,10 @@ impl Request {
         Terms { padded: self.bucket.is_some(), public_table: self.public_table }
     }
 
+    pub(super) fn session(&self) -> SessionTerms {
+        self.terms().over(self.link).spending(self.ahead > 0)
+    }
+
     /// The plan on the machine and the network that are asked for.
     pub(super) fn placed(&self, plan: Plan) -> Plan {
         plan.at(self.pace).through(self.network.unwrap_or(self.link))
@@ -67,7 +72,7 @@ impl Request {
             true => 1,
             false => FEWEST,
         };
-        if !generates && (later > 0 || self.ahead > 0 || self.draft > 0) {
+        if !generates && (later > 0 || self.draft > 0) {
             return Err(PlanError::NotGenerated);
         }
         let prefix = match &self.prefix {
@@ -128,7 +133,7 @@ pub enum PlanError {
     /// No text, or a bucket or answer of no tokens.
     #[error("a plan is for at least one text, one token of answer and, where there is one, a bucket of at least 1")]
     Nothing,
-    /// An answer of several tokens, or products made ahead for them, from a model that generates none.
+    /// An answer of several tokens, or drafts of them, from a model that generates none.
     #[error("only models that generate text add tokens to it")]
     NotGenerated,
     /// Texts for an image model.
@@ -172,13 +177,13 @@ impl Plan {
             return Ok(plans.into_iter().map(|plan| request.placed(plan)).collect());
         }
         let (rows, prefix) = request.rows(&public)?;
-        let (terms, later) = (request.terms().over(request.link), request.max_tokens - 1);
+        let (terms, later) = (request.session(), request.max_tokens - 1);
         let program = Model::shapes_only(&public).program();
         let answers = opened(&public, request)?;
         let held = rows.iter().sum::<usize>();
         let long = is_long(held + later);
         let next = |held, rows: &[usize]| {
-            let before = Before { public: prefix, held, ahead: request.ahead > 0, long, ..Before::default() };
+            let before = Before { public: prefix, held, long, ..Before::default() };
             Plan::next_tokens(&program, before, rows, terms, answers)
         };
         let first = match public.task() {
@@ -191,20 +196,20 @@ impl Plan {
         plans.map(|plan| plan.map(|plan| request.placed(plan))).collect()
     }
 
-    /// [`Plan::ahead`] of a folder's model. Reads the folder's public files.
+    /// [`Plan::ahead`] of a folder's model, for texts of the first one's length. Reads the folder's public files.
     ///
     /// # Errors
-    /// [`PlanError::NotGenerated`] for a model without later passes.
+    /// As [`Plan::of_folder`].
     pub fn ahead_of_folder(folder: &Path, request: &Request) -> Result<Plan, PlanError> {
         let public = public_of(folder)?;
-        match public.task() {
-            Task::Generate => {
-                let program = Model::shapes_only(&public).program();
-                let terms = request.terms().over(request.link);
-                Ok(request.placed(Plan::ahead(&program, request.ahead, terms)?))
-            }
-            _ => Err(PlanError::NotGenerated),
-        }
+        let rows = match (public.task(), public.images.is_some()) {
+            (Task::Generate, _) => 1,
+            (_, true) => public.max_tokens,
+            (_, false) => request.rows(&public)?.0.first().copied().unwrap_or(1),
+        };
+        let later = Later { passes: request.ahead, rows };
+        let program = Model::shapes_only(&public).program();
+        Ok(request.placed(Plan::ahead(&program, later, request.session())?))
     }
 
     /// The plan of a pass over images, which all have the same number of rows.
@@ -212,7 +217,7 @@ impl Plan {
         if !request.tokens.is_empty() || request.images == 0 {
             return Err(PlanError::Images);
         }
-        if request.max_tokens != 1 || request.ahead > 0 || request.draft > 0 {
+        if request.max_tokens != 1 || request.draft > 0 {
             return Err(PlanError::NotGenerated);
         }
         if request.prefix.is_some() {
@@ -225,7 +230,7 @@ impl Plan {
         }
         let program = Model::shapes_only(public).program();
         let answers = opened(public, request)?;
-        let terms = terms.over(request.link);
+        let terms = request.session();
         let plan = match public.task() {
             Task::Classify => Plan::classes(&program, &rows, terms, answers)?,
             Task::Embed | Task::Generate => Plan::twopc(&program, &rows, terms, public.normalise, answers)?,
@@ -249,8 +254,9 @@ impl Memory {
         };
         let tokens = public.max_tokens.saturating_sub(prefix).clamp(1, usual(public.task() == Task::Generate));
         let (program, rows) = (Model::shapes_only(&public).program(), (prefix, tokens));
-        let memory = Memory::largest(&program, rows, pass.max(tokens))?;
-        Ok(memory.with_later(&program, rows, request.ahead, request.draft)?)
+        let pass = pass.max(tokens);
+        let memory = Memory::largest(&program, rows, pass)?;
+        Ok(memory.with_later(&program, rows, pass, (request.ahead, request.draft))?)
     }
 }
 

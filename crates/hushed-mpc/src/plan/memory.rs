@@ -224,7 +224,7 @@ mod tests {
         let alone = Memory::largest(&program, rows, 16).unwrap();
         let with = |ahead, drafts| {
             let memory = Memory::largest(&program, rows, 16).unwrap();
-            memory.with_later(&program, rows, ahead, drafts).unwrap()
+            memory.with_later(&program, rows, 16, (ahead, drafts)).unwrap()
         };
         assert_eq!(with(0, 0), alone);
         let ahead = with(64, 0);

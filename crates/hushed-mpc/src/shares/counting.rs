@@ -80,15 +80,15 @@ pub struct Length {
     elements: usize,
 }
 
-/// Called with every product that the circuit asks for.
-type Visitor<'a> = Box<dyn FnMut(StepId, &Product) -> Result<(), RunError> + 'a>;
+/// Called with every product that the circuit asks for, and its rows.
+type Visitor<'a> = Box<dyn FnMut(StepId, &Product, usize) -> Result<(), RunError> + 'a>;
 
 /// Adds up what the gadgets of a pass declare.
 pub struct Counting<'a> {
     layouts: Layouts,
     visitor: Option<Visitor<'a>>,
-    /// Products of this many rows, including the lookup's, were made ahead; 0 for none.
-    ahead: usize,
+    /// Whether products with weights, and lookups, were made ahead.
+    ahead: bool,
     steps: Vec<Entry>,
     /// The cost of the current step.
     cost: Cost,
@@ -129,7 +129,7 @@ impl<'a> Counting<'a> {
         Ok(Counting {
             layouts: Layouts::over(link, params),
             visitor: None,
-            ahead: 0,
+            ahead: false,
             steps: Vec::new(),
             cost: Cost::ZERO,
             work: Work::default(),
@@ -140,14 +140,14 @@ impl<'a> Counting<'a> {
 
     /// Also reports every product to `visitor`.
     #[must_use]
-    pub fn telling(self, visitor: impl FnMut(StepId, &Product) -> Result<(), RunError> + 'a) -> Counting<'a> {
+    pub fn telling(self, visitor: impl FnMut(StepId, &Product, usize) -> Result<(), RunError> + 'a) -> Counting<'a> {
         Counting { visitor: Some(Box::new(visitor)), ..self }
     }
 
-    /// Assumes that products of this many rows have been made ahead.
+    /// Assumes that products have been made ahead, or not.
     #[must_use]
-    pub(crate) fn spending_ahead(self, rows: usize) -> Counting<'a> {
-        Counting { ahead: rows, ..self }
+    pub(crate) fn spending(self, ahead: bool) -> Counting<'a> {
+        Counting { ahead, ..self }
     }
 
     /// The parameters of the RLWE products.
@@ -205,7 +205,7 @@ impl<'a> Counting<'a> {
         let OltShape { k, m, n } = shape.shape;
         let weights = (m * n) as u64;
         self.work.weights = self.work.weights.max(weights);
-        if k != self.ahead {
+        if !self.ahead {
             return self.linear(shape, MAIN);
         }
         let mut cost = linear_ahead_cost(k * m, MAIN);
@@ -380,7 +380,7 @@ impl Shares for Counting<'_> {
 
     fn product(&mut self, id: StepId, _: &Length, rows: usize, product: &Product) -> Result<Length, RunError> {
         if let Some(visitor) = &mut self.visitor {
-            visitor(id, product)?;
+            visitor(id, product, rows)?;
         }
         self.times_weights(&product.shape(rows))?;
         Ok(Length::new(LINEAR.ring, rows * product.outputs))

@@ -20,7 +20,7 @@ impl Layers {
     /// [`RunError::OutOfRange`] for numbers that the formats cannot hold.
     pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
         let program = model.program();
-        each_product(&program, |id, product| self.get(id, product).map(drop))?;
+        each_product(&program, |id, product, _| self.get(id, product).map(drop))?;
         let Some(e) = program.embedding() else {
             return Ok(());
         };
@@ -39,7 +39,10 @@ impl Layers {
     /// As [`run`].
     pub fn streaming(program: &Program) -> Result<Layers, RunError> {
         let mut layers = Layers::default();
-        layers.streamed = products_of(program)?;
+        each_product(program, |id, product, _| {
+            layers.streamed.push((id, product.clone()));
+            Ok(())
+        })?;
         Ok(layers)
     }
 }
@@ -59,19 +62,9 @@ pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
             _ => {}
         }
     }
-    each_product(&program, |id, product| {
+    each_product(&program, |id, product, _| {
         let integers = product.integers(id, None)?;
         all.extend(ranges::layer(id, integers.largest, &integers.bias));
-        Ok(())
-    })?;
-    Ok(all)
-}
-
-/// Every product of a one-row pass, in order.
-pub(crate) fn products_of(program: &Program) -> Result<Vec<(StepId, Product)>, RunError> {
-    let mut all = Vec::new();
-    each_product(program, |id, product| {
-        all.push((id, product.clone()));
         Ok(())
     })?;
     Ok(all)
@@ -80,12 +73,20 @@ pub(crate) fn products_of(program: &Program) -> Result<Vec<(StepId, Product)>, R
 /// Visits every product that a run asks for.
 fn each_product(
     program: &Program,
-    visit: impl FnMut(StepId, &Product) -> Result<(), RunError>,
+    visit: impl FnMut(StepId, &Product, usize) -> Result<(), RunError>,
+) -> Result<(), RunError> {
+    let rows = program.patches().map_or(1, |patches| patches.count + 1);
+    products_in(program, (rows, Terms::default()), visit)
+}
+
+/// Visits every product of a pass over one text of this many rows, in order, with the rows that it multiplies.
+pub(crate) fn products_in(
+    program: &Program,
+    (rows, terms): (usize, Terms),
+    visit: impl FnMut(StepId, &Product, usize) -> Result<(), RunError>,
 ) -> Result<(), RunError> {
     let mut counting = Counting::new()?.telling(visit);
-    let rows = program.patches().map_or(1, |patches| patches.count + 1);
-    let one = Input::Lengths(vec![rows], Terms::default());
-    run(&mut counting, program, &one, |_, _| ()).map(drop)
+    run(&mut counting, program, &Input::Lengths(vec![rows], terms), |_, _| ()).map(drop)
 }
 
 #[cfg(test)]

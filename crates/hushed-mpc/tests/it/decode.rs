@@ -10,8 +10,8 @@ use hushed_model::{Model, NetworkConfig, PlainActs, Pool, Program, Weigh, networ
 use hushed_mpc::formats::is_long;
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Adds, Answers, Before, Cache, Clear, Draw, Input, Prefix, Protocol, RunError, Sampler, Shares, StepCost, Terms,
-    TextCache, next_token, next_tokens, run, run_next,
+    Adds, Answers, Before, Cache, Clear, Draw, Input, Prefix, Protocol, RunError, Sampler, SessionTerms, Shares,
+    StepCost, Terms, TextCache, next_token, next_tokens, run, run_next,
 };
 use hushed_twopc::cost::FRAME_BYTES;
 use hushed_twopc::ot::ideal::IdealPair;
@@ -189,7 +189,7 @@ fn later(
     mut pass: impl FnMut(&mut Protocol) -> Result<Option<u32>, RunError>,
 ) -> Result<Option<u32>, RunError> {
     let (left, sent) = (on.passes_ahead(), on.ctx().session.stats().frames_sent);
-    match on.spending_ahead(1, &mut pass) {
+    match on.spending_ahead(&[1], &mut pass) {
         Err(RunError::NothingAhead) => {
             assert_eq!((left, on.ctx().session.stats().frames_sent), (0, sent));
             pass(on)
@@ -260,13 +260,14 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
             let (held, rows, before) = (cache.rows(), new.rows().total, on.costs().len());
             let input = Input::Texts(vec![new], terms);
             let ahead = held > 0 && on.passes_ahead() > 0;
-            let plan = Before { public, held, ahead, long, ..Before::default() };
+            let plan = Before { public, held, long, ..Before::default() };
             let mut pass = |on: &mut _| next_token(on, &client_program, &mut cache, &input, None);
             let token = match held {
                 0 => pass(&mut on),
                 _ => later(&mut on, pass),
             };
             let token = token.unwrap().unwrap();
+            let terms = SessionTerms::from(terms).spending(ahead);
             let plan = Plan::next_token(&client_program, plan, &[rows], terms).unwrap();
             assert_eq!(payload(&on.costs()[before..]), planned(&plan));
             rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));

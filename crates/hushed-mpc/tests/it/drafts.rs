@@ -12,8 +12,8 @@ use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, Program};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Adds, Before, Cache, Clear, Input, Penalties, Prefix, RunError, Sampler, Terms, TextCache, next_token, next_tokens,
-    tokens_of_rows,
+    Adds, Before, Cache, Clear, Input, Penalties, Prefix, RunError, Sampler, SessionTerms, Terms, TextCache,
+    next_token, next_tokens, tokens_of_rows,
 };
 use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::testing::watched_pair;
@@ -49,7 +49,7 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
     let (near_ot, far_ot) = IdealPair::new();
     let (public, prompt) = (prefix.len(), prompt());
     let (first, terms) = (prompt.len() + padding, Terms { padded: padding > 0, ..Terms::default() });
-    let made = passes.iter().map(|(drafts, _)| 1 + drafts).sum();
+    let made: usize = passes.iter().map(|(drafts, _)| 1 + drafts).sum();
     let (ask, asked) = mpsc::channel::<Asked>();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
@@ -68,7 +68,7 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
                 let adds = Adds::default();
                 let mut pass = |on: &mut _| tokens_of_rows(on, &program, &mut cache, &input, adds, 1);
                 let said = match ahead {
-                    true => on.spending_ahead(rows, pass),
+                    true => on.spending_ahead(&vec![1; rows], pass),
                     false => pass(&mut on),
                 };
                 assert_eq!(said.unwrap(), None, "the server learns no token");
@@ -106,12 +106,13 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
             let (input, adds) = (texts(&new, terms), Adds::default());
             let mut pass = |on: &mut _| tokens_of_rows(on, &shapes, &mut cache, &input, adds, 1);
             let said = match ahead {
-                true => on.spending_ahead(rows, pass),
+                true => on.spending_ahead(&vec![1; rows], pass),
                 false => pass(&mut on),
             };
             let said: Vec<u32> = said.unwrap().unwrap().concat();
             assert_eq!((said.len(), cache.rows()), (rows, held + rows));
-            let before = Before { public, held, ahead, drafts: true, ..Before::default() };
+            let before = Before { public, held, drafts: true, ..Before::default() };
+            let terms = SessionTerms::from(terms).spending(ahead);
             let plan = Plan::next_token(&shapes, before, &[rows], terms).unwrap();
             assert_eq!(payload(&on.costs()[seen..]), planned(&plan));
             rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
@@ -252,8 +253,9 @@ fn passes_of_published_size_wait_little_more() {
     let program = published_generator();
     for ahead in [false, true] {
         let plan = |rows: usize| {
-            let before = Before { held: 128, ahead, drafts: rows > 1, ..Before::default() };
-            Plan::next_token(&program, before, &[rows], Terms::default()).unwrap()
+            let before = Before { held: 128, drafts: rows > 1, ..Before::default() };
+            let terms = SessionTerms::default().spending(ahead);
+            Plan::next_token(&program, before, &[rows], terms).unwrap()
         };
         let (one, four) = (plan(1), plan(4));
         let bytes = |plan: &Plan| plan.bytes_up + plan.bytes_down + plan.ot_bytes;

@@ -127,7 +127,7 @@ fn continued(drafts: &[u32], ahead: bool) -> [String; 2] {
         let known = Cache::after(Arc::new(Prefix::of_rows(5).unwrap()));
         let make = |on: &mut Protocol, program| {
             if ahead {
-                on.make_ahead(program, later.iter().sum(), PLAIN).unwrap();
+                on.make_ahead(program, later.iter().sum::<usize>(), PLAIN).unwrap();
             }
         };
         hashed(
@@ -177,7 +177,7 @@ fn pass(
         _ => tokens_of_rows(on, program, text, input, adds, 1),
     };
     let said = match ahead {
-        true => on.spending_ahead(rows, run),
+        true => on.spending_ahead(&vec![1; rows], run),
         false => run(on),
     };
     said.unwrap()

@@ -14,7 +14,7 @@ fn model() -> Model {
 }
 
 /// Images of noise, of gradients and of both.
-fn images(model: &Model, count: u64) -> Vec<Pixels> {
+pub fn images(model: &Model, count: u64) -> Vec<Pixels> {
     let preprocess = model.public.images.as_ref().unwrap();
     let mut state = 7u64;
     let mut noise = || {

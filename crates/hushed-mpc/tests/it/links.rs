@@ -57,11 +57,14 @@ fn a_link_suits_its_network() {
     let minilm = NetworkConfig { layers: 6, width: 384, heads: 12, hidden: 1536, ..NetworkConfig::large() };
     let minilm = network_shapes(&minilm, Pool::Mean).program();
     let generator = published_generator();
-    let later = Before { held: 128, ahead: true, ..Before::default() };
+    let later = Before { held: 128, ..Before::default() };
     let text = |rows: usize, link: Link| {
         Plan::twopc(&minilm, &[rows], Terms::default().over(link), true, Answers::Label).unwrap()
     };
-    let token = |_, link: Link| Plan::next_token(&generator, later, &[1], Terms::default().over(link)).unwrap();
+    let token = |_, link: Link| {
+        let terms = Terms::default().over(link).spending(true);
+        Plan::next_token(&generator, later, &[1], terms).unwrap()
+    };
     type Planned<'a> = &'a dyn Fn(usize, Link) -> Plan;
     let cases: [(usize, Planned<'_>); 3] = [(16, &text), (128, &text), (1, &token)];
     for (rows, plan) in cases {

@@ -71,8 +71,8 @@ def serve(
     is made in a temporary folder, and the pin is another each time. Port 0 takes any free one. ``tokens`` is a file of
     the bearer tokens that clients need. ``index`` is an index of documents (``hushed index``) that clients may search,
     with ``search_scores`` also for the cosines of what is found, ``public_prefix`` a file whose text, which is no secret,
-    stands before every one that is continued. ``max_ahead`` is for how many later tokens, at most 128, a session may have
-    products made ahead, and ``max_drafts`` how many guesses of next tokens, at most 15, a pass may verify
+    stands before every one that is continued. ``max_ahead`` is for how many texts or later tokens, at most 128, a session may
+    have products made ahead, and ``max_drafts`` how many guesses of next tokens, at most 15, a pass may verify
     (:class:`Generator`). ``answers`` is what clients get of a text that is classified or continued:
     ``"label"`` (usual), ``"top:K"``, of a classifier also ``"logits"``, which is usual for a head of one number, or
     ``"above:P"`` of classes of which several or none may be right, usual for them with a P of 0.5. The limits are those

@@ -2,7 +2,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 /// The version of these messages and of their order.
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;
 
 /// Why bytes are not the expected message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

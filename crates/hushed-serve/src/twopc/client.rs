@@ -65,6 +65,8 @@ pub struct Client {
     texts: usize,
     /// Passes that the server has let begin.
     passes: u64,
+    /// What has been made ahead.
+    made: Made,
     /// Runs with this server that have failed.
     failures: Failures,
     /// Whether the session was ended on this side.
@@ -112,11 +114,14 @@ impl Client {
         (self.offer.welcome.max_texts as usize).saturating_sub(self.texts) / self.charge()
     }
 
-    /// Whether this session may still run this many texts, or an answer of this many tokens. Tokens for which products
-    /// are held have already been counted; the first one uses none.
+    /// Whether this session may still run this many texts of any length, or an answer of this many tokens. Tokens for
+    /// which products are held have already been counted; the first one uses none.
     #[must_use]
     pub fn takes(&self, texts: usize) -> bool {
-        let counted = self.passes_ahead().min(texts.saturating_sub(1));
+        let counted = match self.public().task() {
+            Task::Generate => self.passes_ahead().min(texts.saturating_sub(1)),
+            Task::Embed | Task::Classify => 0,
+        };
         texts - counted <= self.texts_left()
     }
 
@@ -162,7 +167,7 @@ impl Client {
     ) -> Result<(), ServeError> {
         let options = options.into();
         let ids = self.texts_to_embed(texts, &options)?;
-        self.enough_left(ids.len())?;
+        self.enough_left(&ids)?;
         let answers = self.answers();
         self.each_of(&ids, &options, progress, &|on, model, input| embeddings(on, model, input, answers), each)
     }
@@ -181,13 +186,17 @@ impl Client {
     ) -> Result<(), ServeError> {
         let options = options.into();
         let ids = self.texts_to_classify(texts, &options)?;
-        self.enough_left(ids.len())?;
+        self.enough_left(&ids)?;
         self.classes_of(&ids, &options, progress, each)
     }
 
-    fn enough_left(&self, texts: usize) -> Result<(), ServeError> {
-        match self.texts_left() {
-            limit if texts > limit => Err(ServeError::TooManyTexts { texts, limit }),
+    fn enough_left<I: Clone + Into<Item>>(&self, items: &[I]) -> Result<(), ServeError> {
+        let counted = match self.passes_ahead() {
+            0 => 0,
+            _ => self.counted_ahead(&rows_of(items)),
+        };
+        match (items.len(), self.texts_left() + counted) {
+            (texts, limit) if texts > limit => Err(ServeError::TooManyTexts { texts, limit }),
             _ => Ok(()),
         }
     }
@@ -262,12 +271,20 @@ impl Client {
         let items: Vec<Item> = items.iter().cloned().map(I::into).collect();
         let (mut first, mut fault) = (0, None);
         while let Some(left) = items.get(first..).filter(|left| !left.is_empty()) {
-            let sharing = options.next_pass(left, self.max_pass_tokens());
+            let mut sharing = options.next_pass(left, self.max_pass_tokens());
+            if options.ahead > 0 {
+                let next = left.iter().take(options.ahead.into()).map(|item| item.rows().total);
+                self.stock(&next.collect::<Vec<_>>(), options.terms())?;
+            }
+            let mut ahead = false;
+            if self.passes_ahead() > 0 {
+                (sharing, ahead) = self.share_ahead(&rows_of(left.get(..sharing).unwrap_or(left)));
+            }
             let pass = left.get(..sharing).unwrap_or(left);
             if let Some(progress) = &progress {
                 self.observe(first, sharing, items.len(), Arc::clone(progress));
             }
-            let answers = self.run(first, pass, options, run);
+            let answers = self.run((first, ahead), pass, options, run);
             // After an impossible answer the same passes follow, and the error comes after the last.
             let answers = match after_whole_passes(answers, &mut fault)? {
                 Some(answers) if fault.is_none() => answers,
@@ -362,10 +379,11 @@ impl Client {
         }
     }
 
-    /// Runs one pass over these texts or images; `first` is the index of the first.
+    /// Runs one pass over these texts or images; `first` is the index of the first. With products made `ahead`, they
+    /// were counted when those were made.
     fn run<T>(
         &mut self,
-        first: usize,
+        (first, ahead): (usize, bool),
         texts: &[Item],
         options: &Options,
         run: Run<'_, T>,
@@ -374,16 +392,22 @@ impl Client {
         let terms = options.terms();
         let sites_before = self.backend.costs().len();
         let before = self.stats();
-        let rows = texts.iter().map(|t| t.rows().total);
+        let rows = rows_of(texts);
         let request = Request::Embed {
-            rows: rows.map(|r| u32::try_from(r).unwrap_or(u32::MAX)).collect(),
+            rows: rows.iter().map(|r| u32::try_from(*r).unwrap_or(u32::MAX)).collect(),
             padded: terms.padded,
             public_table: terms.public_table,
+            ahead,
         };
         self.ask(&request)?;
         let input = Input::of(texts.to_vec(), terms);
-        let answers = run(&mut self.backend, &self.offer.model, &input).map_err(|e| self.failed(e));
-        self.texts += texts.len() * self.charge();
+        let (model, on) = (&self.offer.model, &mut self.backend);
+        let answers = match ahead {
+            true => on.spending_ahead(&rows, |on| run(on, model, &input)),
+            false => run(on, model, &input),
+        };
+        let answers = answers.map_err(|e| self.failed(e));
+        self.texts += if ahead { 0 } else { texts.len() * self.charge() };
         self.used = Instant::now();
         let answers = answers?.ok_or(ServeError::NoAnswer)?;
         let stats = self.stats().since(&before);
@@ -442,6 +466,7 @@ impl Greeted {
             deadlines,
             texts: 0,
             passes: 0,
+            made: Made::default(),
             failures,
             left: false,
             setup,
@@ -481,6 +506,11 @@ fn greeted(config: &ClientConfig, patience: Duration, looks: bool) -> Result<Gre
     })
 }
 
+/// The rows of each text or image, padding included.
+fn rows_of<I: Clone + Into<Item>>(items: &[I]) -> Vec<usize> {
+    items.iter().map(|item| item.clone().into().rows().total).collect()
+}
+
 /// The result of a pass. An error of one that was run as a whole is kept for the end, the first of them.
 pub(super) fn after_whole_passes<T>(
     result: Result<T, ServeError>,
@@ -502,6 +532,8 @@ mod tests {
 
     use hushed_model::TooLong;
     use hushed_model::testing::{tiny_classifier_folder, tiny_folder, tiny_generator_folder};
+
+    use hushed_mpc::{Later, Terms};
 
     use super::*;
     use crate::twopc::wire::{Ahead, Next};
@@ -551,6 +583,36 @@ mod tests {
         });
     }
 
+    /// Products for texts that are too long or too many, and a pass that uses products never made.
+    #[test]
+    fn the_server_holds_its_limits_of_products_ahead_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        config.max_tokens = Some(8);
+        config.max_pass_tokens = 12;
+        config.max_texts = 2;
+        config.max_ahead = 3;
+        served(&config, |config| {
+            let ahead = |passes, rows| Request::Ahead(Ahead { passes, rows, padded: false, public_table: false });
+            let ask = |request| match Client::connect(config).unwrap().ask(&request) {
+                Err(ServeError::Refused(refusal)) => refusal,
+                other => panic!("{:?}", other.err().map(|error| error.name())),
+            };
+            assert_eq!(ask(ahead(1, 9)), Refusal::TooLong { limit: 8 });
+            assert_eq!(ask(ahead(2, 8)), Refusal::PassTooLarge { limit: 12 });
+            assert_eq!(ask(ahead(3, 4)), Refusal::TooManyTexts { limit: 2 });
+            assert_eq!(ask(ahead(4, 2)), Refusal::TooFarAhead { limit: 3 });
+            // Held for one text of four rows.
+            for rows in [vec![5], vec![4, 4]] {
+                let mut client = Client::connect(config).unwrap();
+                client.make_ahead(Later { passes: 1, rows: 4 }, Terms::default()).unwrap();
+                let request = Request::Embed { rows, padded: false, public_table: false, ahead: true };
+                assert_eq!(client.ask(&request).unwrap_err().name(), "peer-gone");
+            }
+        });
+    }
+
     /// Requests that our client never sends: each ends only its own session.
     #[test]
     fn the_server_holds_its_limits_of_generation_itself() {
@@ -588,17 +650,19 @@ mod tests {
                 let limit = Refusal::TooLong { limit: 8 };
                 assert!(matches!(refused, Some(ServeError::Refused(r)) if r == limit));
             }
-            let embed = Request::Embed { rows: vec![3], padded: false, public_table: false };
+            let embed = Request::Embed { rows: vec![3], padded: false, public_table: false, ahead: false };
             let task = Task::Generate;
             let other = Refusal::OtherTask { task };
             assert!(matches!(ask(embed), Some(ServeError::Refused(r)) if r == other));
             // More products ahead than the server holds, a table that is private, and a pass that uses products never
             // made.
             let far = Refusal::TooFarAhead { limit: 1 };
-            let ahead = |passes, public_table| Request::Ahead(Ahead { passes, padded: false, public_table });
+            let ahead = |passes, public_table| Request::Ahead(Ahead { passes, rows: 1, padded: false, public_table });
             let refused = |request, r| matches!(ask(request), Some(ServeError::Refused(found)) if found == r);
             assert!(refused(ahead(2, false), far));
             assert!(refused(ahead(1, true), Refusal::PrivateTable));
+            let rows = Request::Ahead(Ahead { passes: 1, rows: 2, padded: false, public_table: false });
+            assert_eq!(ask(rows).unwrap().name(), "peer-gone");
             assert!(ask(ahead(1, false)).is_none());
             let mut client = Client::connect(config).unwrap();
             let mut generation =
@@ -680,7 +744,7 @@ mod tests {
         let config = ServerConfig::local(folder, certificates.path());
         served(&config, |config| {
             let ask = |rows: Vec<u32>, padded, public_table| {
-                Client::connect(config).unwrap().ask(&Request::Embed { rows, padded, public_table })
+                Client::connect(config).unwrap().ask(&Request::Embed { rows, padded, public_table, ahead: false })
             };
             for (rows, padded) in [(vec![16], false), (vec![17, 18], false), (vec![17], true)] {
                 assert_eq!(ask(rows, padded, false).unwrap_err().name(), "peer-gone");

@@ -51,8 +51,7 @@ impl Server {
             let name = "a limit of tokens below the rows of an image, --max-tokens,";
             return Err(ServeError::NotForImages { name });
         }
-        let for_later = config.max_ahead.max(config.max_drafts);
-        if for_later > 0 && model.public.task() != Task::Generate {
+        if config.max_drafts > 0 && model.public.task() != Task::Generate {
             return Err(ModelError::NotAGenerator.into());
         }
         let logits = model.body.outputs();

@@ -60,12 +60,14 @@ pub enum Request {
         padded: bool,
         /// Whether the client looks up token vectors itself, in the public table.
         public_table: bool,
+        /// Whether the pass uses products made ahead for texts of these lengths.
+        ahead: bool,
     },
     /// The next rows of a text, for the token that follows them, or one after each of them.
     Next(Next),
     /// The documents nearest to a text.
     Search(Search),
-    /// Products with the weights, and with the table if it is private, for later passes of one row each.
+    /// Products with the weights, and with the table if it is private, for passes to come.
     Ahead(Ahead),
 }
 
@@ -74,6 +76,8 @@ pub enum Request {
 pub struct Ahead {
     /// Passes, from 1 to [`MAX_AHEAD`].
     pub passes: u16,
+    /// Rows of the text of each, at least 1; 1 for later rows of a text that is continued.
+    pub rows: u32,
     /// Whether some rows of their texts may be padding.
     pub padded: bool,
     /// Whether the client looks up token vectors itself, in the public table.
@@ -131,10 +135,10 @@ impl Request {
         match self {
             Self::End => vec![0],
             Self::Table => vec![2],
-            Self::Embed { rows, padded, public_table } => {
+            Self::Embed { rows, padded, public_table, ahead } => {
                 let count = u16::try_from(rows.len()).unwrap_or(u16::MAX);
                 let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-                let flags = flag(*padded, PADDED) | flag(*public_table, PUBLIC_TABLE);
+                let flags = flag(*padded, PADDED) | flag(*public_table, PUBLIC_TABLE) | flag(*ahead, AHEAD);
                 let mut out = vec![1, flags];
                 out.extend_from_slice(&count.to_le_bytes());
                 rows.iter().for_each(|r| out.extend(r.to_le_bytes()));
@@ -172,6 +176,7 @@ impl Request {
                 let flags = flag(ahead.padded, PADDED) | flag(ahead.public_table, PUBLIC_TABLE);
                 let mut out = vec![5, flags];
                 out.extend_from_slice(&ahead.passes.to_le_bytes());
+                out.extend_from_slice(&ahead.rows.to_le_bytes());
                 out
             }
         }
@@ -197,7 +202,7 @@ impl Request {
 
 fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
     let [flags] = reader.array("flags")?;
-    if flags & !(PADDED | PUBLIC_TABLE) != 0 {
+    if flags & !(PADDED | PUBLIC_TABLE | AHEAD) != 0 {
         return Err(WireFault::Undefined { field: "flags" });
     }
     let count = usize::from(u16::from_le_bytes(reader.array("number of texts")?));
@@ -214,6 +219,7 @@ fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
         rows: (0..count).map(row).collect::<Result<_, _>>()?,
         padded: flags & PADDED != 0,
         public_table: flags & PUBLIC_TABLE != 0,
+        ahead: flags & AHEAD != 0,
     })
 }
 
@@ -270,11 +276,14 @@ fn ahead(reader: &mut Reader<'_>) -> Result<Ahead, WireFault> {
         return Err(WireFault::Undefined { field: "flags" });
     }
     let field = "number of passes";
-    match u16::from_le_bytes(reader.array(field)?) {
-        passes @ 1..=MAX_AHEAD => {
-            Ok(Ahead { passes, padded: flags & PADDED != 0, public_table: flags & PUBLIC_TABLE != 0 })
-        }
-        _ => Err(WireFault::Undefined { field }),
+    let passes = u16::from_le_bytes(reader.array(field)?);
+    if !(1..=MAX_AHEAD).contains(&passes) {
+        return Err(WireFault::Undefined { field });
+    }
+    let field = "number of tokens";
+    match u32::from_le_bytes(reader.array(field)?) {
+        0 => Err(WireFault::Undefined { field }),
+        rows => Ok(Ahead { passes, rows, padded: flags & PADDED != 0, public_table: flags & PUBLIC_TABLE != 0 }),
     }
 }
 

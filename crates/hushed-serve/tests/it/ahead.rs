@@ -1,8 +1,8 @@
-//! Text continued with products made ahead of its passes.
+//! Texts run, and continued, with products made ahead of their passes.
 
-use hushed_model::Model;
-use hushed_model::testing::{tiny_folder, tiny_generator, tiny_golden};
-use hushed_serve::{Category, Client, GenerateOptions, Generated, Made, Server, ServerConfig, Terms};
+use hushed_model::testing::{tiny_classifier_folder, tiny_generator, tiny_golden};
+use hushed_model::{Model, cosine};
+use hushed_serve::{Answers, Category, Client, GenerateOptions, Generated, Later, Made, Options, Terms, TooLong};
 
 use crate::common::Running;
 use crate::generate::{PROMPT, all, assert_greedy_of, ids, options, start};
@@ -142,12 +142,96 @@ fn a_server_makes_as_much_ahead_as_its_operator_allows() {
     assert_eq!(client.stats().bytes_sent, sent);
     assert_eq!(client.make_ahead(1, PLAIN).unwrap().passes, 1);
     client.close().unwrap();
+}
 
-    // A model without later passes.
+/// The embeddings of texts, each near to the clear model's, with the bytes of each one's pass.
+fn embedded(client: &mut Client, model: &Model, texts: &[&str], options: Options) -> Vec<u64> {
+    let answers = client.embed(texts, options, None).unwrap();
+    let near = texts.iter().zip(&answers).map(|(text, answer)| {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let clear = model.embed(vec![ids]).unwrap().remove(0);
+        assert!(cosine(&clear, &answer.values) > 0.999, "{text}");
+        let stats = answer.pass.cost.stats;
+        stats.bytes_sent + stats.bytes_received
+    });
+    near.collect()
+}
+
+/// Whole texts: their passes send less, as many are made at a time as the options or the operator say, and each text
+/// counts once. What is left serves later texts of its length.
+#[test]
+fn texts_are_embedded_with_products_made_ahead() {
+    let server = Running::start(|config| {
+        config.max_ahead = 3;
+        config.max_pass_tokens = 48;
+        config.max_texts = 20;
+    });
+    let model = Model::load(&server.folder.path().join("model")).unwrap();
+    let texts = ["a b c", "d e", "f g h", "i j k", "l m"];
+    let mut client = server.connect().unwrap();
+    let plain = embedded(&mut client, &model, &texts, Options::default());
+    let ahead = embedded(&mut client, &model, &texts, Options { ahead: 2, ..Options::default() });
+    assert!(ahead.iter().zip(&plain).all(|(ahead, plain)| ahead + 20_000 < *plain), "{ahead:?} {plain:?}");
+    // Five texts twice.
+    assert_eq!((client.made_ahead().passes, client.texts_left()), (5, 10));
+    // Several share a pass, as far as there is something made for them.
+    let options = Options { ahead: 9, batch: 4, bucket: Some(16), ..Options::default() };
+    let ids = client.embed(&texts, options, None).unwrap();
+    let firsts: Vec<usize> = ids.iter().map(|answer| answer.pass.first).collect();
+    assert_eq!((firsts, client.made_ahead().passes, client.texts_left()), (vec![0, 0, 0, 3, 3], 10, 5));
+    // Made before there is a text; one of another length takes none.
+    let terms = Terms { padded: true, public_table: false };
+    assert_eq!(client.make_ahead(Later { passes: 9, rows: 16 }, terms).unwrap().passes, 3);
+    assert_eq!((client.passes_ahead(), client.texts_left()), (3, 2));
+    embedded(
+        &mut client,
+        &model,
+        &["a b c d e f g h i j k l m n o p q r"],
+        Options { bucket: Some(16), ..Options::default() },
+    );
+    assert_eq!((client.passes_ahead(), client.texts_left()), (3, 1));
+    let options = Options { bucket: Some(16), ..Options::default() };
+    embedded(&mut client, &model, &["a", "b", "c", "d"], options);
+    assert_eq!((client.passes_ahead(), client.texts_left()), (0, 0));
+    client.close().unwrap();
+}
+
+/// A label, several of which are opened; each counts when its products are made.
+#[test]
+fn texts_are_classified_with_products_made_ahead() {
     let folder = tempfile::tempdir().unwrap();
-    tiny_folder(folder.path()).unwrap();
-    let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
-    config.max_ahead = 1;
-    let refused = Server::bind(&config).err().unwrap();
-    assert_eq!(refused.category(), Category::Usage);
+    tiny_classifier_folder(folder.path(), &["a", "b", "c"]).unwrap();
+    let server = Running::start(|config| {
+        config.model = folder.path().to_owned();
+        config.answers = Some(Answers::Logits);
+        config.max_ahead = 2;
+        config.max_texts = 6;
+    });
+    let mut client = server.connect().unwrap();
+    let options = Options { ahead: 2, ..Options::default() };
+    let mut classes = Vec::new();
+    client.classify_each(&["a b", "c"], options, None, |_, class| classes.push(class.values)).unwrap();
+    assert_eq!((classes.len(), client.made_ahead().passes, client.texts_left()), (2, 2, 0));
+    client.close().unwrap();
+}
+
+/// Longer texts than the server takes, more than it makes, and a server that makes none: nothing is sent.
+#[test]
+fn products_for_texts_are_made_within_limits() {
+    let server = Running::start(|config| {
+        config.max_tokens = Some(8);
+        config.max_ahead = 4;
+        config.max_texts = 3;
+    });
+    let mut client = server.connect().unwrap();
+    let sent = client.stats().bytes_sent;
+    let mut refused = |passes, rows| client.make_ahead(Later { passes, rows }, PLAIN).err().unwrap().name();
+    assert_eq!([refused(1, 9), refused(1, 0), refused(4, 8)], ["too-long", "too-long", "too-many-texts"]);
+    assert_eq!(client.stats().bytes_sent, sent);
+    client.close().unwrap();
+    let server = Running::start(|_| ());
+    let mut client = server.connect().unwrap();
+    let refused = client.embed(&["a"], Options { ahead: 1, ..Options::default() }, None).err().unwrap();
+    assert_eq!(refused.name(), "too-far-ahead");
+    client.close().unwrap();
 }

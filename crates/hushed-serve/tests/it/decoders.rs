@@ -81,7 +81,7 @@ fn drafts(rows: u32, dropped: u16) -> Request {
 }
 
 fn ahead(passes: u16) -> Request {
-    Request::Ahead(Ahead { passes, padded: false, public_table: true })
+    Request::Ahead(Ahead { passes, rows: 7, padded: false, public_table: true })
 }
 
 fn refusals() -> Vec<Refusal> {
@@ -125,7 +125,7 @@ fn refusals() -> Vec<Refusal> {
 }
 
 fn request(rows: &[u32], padded: bool) -> Request {
-    Request::Embed { rows: rows.to_vec(), padded, public_table: padded }
+    Request::Embed { rows: rows.to_vec(), padded, public_table: padded, ahead: padded }
 }
 
 fn fhe_welcome() -> FheWelcome {
@@ -292,6 +292,9 @@ fn impossible_fields_are_refused() {
     assert_eq!(decode(&bytes), Ok(ahead(MAX_AHEAD)));
     bytes[1] = 4;
     assert_eq!(decode(&bytes), undefined("flags"));
+    let mut bytes = ahead(1).encode();
+    bytes[4] = 0;
+    assert_eq!(decode(&bytes), undefined("number of tokens"));
     let later = next(true);
     assert_eq!(decode(&later.encode()), Ok(later));
     // Nothing is made ahead for a pass that begins a text or has two rows.

@@ -64,7 +64,7 @@ fn a_row_is_looked_up_with_what_was_made_ahead_once() {
         on.make_ahead(program, passes.len(), PADDED).unwrap();
         let e = program.embedding().unwrap();
         passes.map(|[id, place]| {
-            on.spending_ahead(1, |on| {
+            on.spending_ahead(&[1], |on| {
                 let lookups = [
                     (Table::Tokens, vec![id, last]),
                     (Table::Tokens, vec![id]),
@@ -115,15 +115,16 @@ fn what_a_pass_does_not_take_is_gone() {
         on.make_ahead(program, 2, Terms::default()).unwrap();
         let e = program.embedding().unwrap();
         for _ in 0..2 {
-            on.spending_ahead(1, |_| Ok(())).unwrap();
-            assert!(on.stock.current.is_empty() && on.stock.rows.len() < 2);
+            on.spending_ahead(&[1], |_| Ok(())).unwrap();
+            assert!(on.stock.current.is_empty() && on.stock.sets.len() < 2);
         }
-        let nothing = on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[1]));
+        let nothing = on.spending_ahead(&[1], |on| look(on, e, Table::Tokens, &[1]));
         assert!(matches!(nothing, Err(RunError::NothingAhead)));
         on.make_ahead(program, 1, Terms::default()).unwrap();
         if on.ctx().is_client() {
             let beyond = e.vocabulary as u32;
-            let (refused, bytes) = counted(on, |on| on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[beyond])));
+            let (refused, bytes) =
+                counted(on, |on| on.spending_ahead(&[1], |on| look(on, e, Table::Tokens, &[beyond])));
             let error = RunError::Model(ModelError::TokenOutOfRange { vocabulary: e.vocabulary });
             assert_eq!(refused.err().unwrap().to_string(), error.to_string());
             assert_eq!(bytes, 0);
@@ -141,7 +142,7 @@ fn tables_that_are_not_looked_up_have_nothing_made() {
         let programs = programs(model);
         let go = |on: &mut Protocol, program: &Program| {
             on.make_ahead(program, 1, terms).unwrap();
-            let of = on.stock.rows[0].keys();
+            let of = on.stock.sets[0].products.keys();
             let of: Vec<bool> = [Table::Tokens, Table::Positions, Table::PublicTokens]
                 .map(|table| of.clone().any(|of| *of == Of::Table(table)))
                 .to_vec();
@@ -166,7 +167,7 @@ fn a_lookup_on_other_terms_is_made_at_once() {
     let go = |on: &mut Protocol, program: &Program| {
         on.make_ahead(program, 1, PUBLIC).unwrap();
         let e = program.embedding().unwrap();
-        on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[40])).unwrap()
+        on.spending_ahead(&[1], |on| look(on, e, Table::Tokens, &[40])).unwrap()
     };
     let (a, b) = run_pair(|on| go(on, &programs[0]), |on| go(on, &programs[1]));
     assert_rows(e, Table::Tokens, &[40], [&a, &b]);
@@ -188,7 +189,7 @@ fn masked_rows_of_other_lengths_are_refused() {
             |on| {
                 on.make_ahead(&programs[1], 1, Terms::default()).unwrap();
                 let e = programs[1].embedding().unwrap();
-                on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[0])).err()
+                on.spending_ahead(&[1], |on| look(on, e, Table::Tokens, &[0])).err()
             },
         );
         let is_typed = matches!(error, Some(RunError::Protocol(TwopcError::Net(_))));

@@ -187,8 +187,8 @@ impl<'a> Generation<'a> {
         }
         let lacking = later.max(rows).min(most).saturating_sub(held);
         let passes = lacking.min(self.client.texts_left());
-        let passes = u16::try_from(passes).unwrap_or(u16::MAX);
-        let Made { passes, cost } = self.client.make_ahead(passes, self.terms)?;
+        let made = self.client.make_ahead(passes, self.terms)?;
+        let Made { passes, cost } = made;
         if passes > 0 {
             self.sent.push(Sent {
                 work: Work::Ahead,
@@ -198,8 +198,7 @@ impl<'a> Generation<'a> {
                 after: self.client.stats(),
             });
         }
-        self.made.passes += passes;
-        self.made.cost += cost;
+        self.made += made;
         Ok(())
     }
 
@@ -268,7 +267,7 @@ impl<'a> Generation<'a> {
             _ => tokens_of_rows(on, program, text, &input, adds, top),
         };
         let said = match ahead {
-            true => client.backend.spending_ahead(opened, run),
+            true => client.backend.spending_ahead(&vec![1; opened], run),
             false => run(&mut client.backend),
         };
         let said = said.map_err(|error| client.failed(error));

@@ -22,7 +22,7 @@ impl Client {
     ) -> Result<(), ServeError> {
         self.labels()?;
         let options = self.images_in(images, batch)?;
-        self.enough_left(images.len())?;
+        self.enough_left(images)?;
         self.classes_of(images, &options, progress, each)
     }
 
@@ -39,7 +39,7 @@ impl Client {
     ) -> Result<(), ServeError> {
         self.embeds()?;
         let options = self.images_in(images, batch)?;
-        self.enough_left(images.len())?;
+        self.enough_left(images)?;
         let answers = self.answers();
         self.each_of(images, &options, progress, &|on, model, input| embeddings(on, model, input, answers), each)
     }

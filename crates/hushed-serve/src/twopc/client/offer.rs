@@ -114,7 +114,7 @@ impl Offer {
     }
 
     /// Checks that the server makes products ahead and accepts drafts, if any are asked for: as many as it allows are
-    /// then [made](crate::GenerateOptions::ahead) or [guessed](crate::GenerateOptions::draft).
+    /// then [made](crate::Options::ahead) or [guessed](crate::GenerateOptions::draft).
     ///
     /// # Errors
     /// [`Refusal::TooFarAhead`] and [`Refusal::TooManyDrafts`] if the server has none at all.

@@ -22,6 +22,9 @@ pub struct Options {
     /// Fetches the table of token vectors, if the server's operator has made it public, and looks tokens up in it: the
     /// lookup then costs nothing. The table is kept in [`crate::ClientConfig::cache_dir`].
     pub public_table: bool,
+    /// For how many texts at a time products are [made](super::Client::make_ahead) before they are run, at most as many
+    /// as the server holds; no more share a pass. 0 makes none. Of images and searches, none are.
+    pub ahead: u16,
 }
 
 impl Default for Options {
@@ -32,7 +35,7 @@ impl Default for Options {
 
 impl From<TooLong> for Options {
     fn from(too_long: TooLong) -> Self {
-        Self { too_long, bucket: None, batch: 1, public_table: false }
+        Self { too_long, bucket: None, batch: 1, public_table: false, ahead: 0 }
     }
 }
 

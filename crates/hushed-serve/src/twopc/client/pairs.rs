@@ -84,7 +84,7 @@ impl Offer {
     /// The token ids of every text, padded as `options` say.
     ///
     /// # Errors
-    /// [`ServeError::Text`] and [`ServeError::TextAboveLimit`], with the index of the text.
+    /// [`ServeError::Text`] and [`ServeError::TextAboveLimit`], with the index of the text; as [`Offer::allows`].
     pub fn tokens<S: AsRef<str>>(&self, texts: &[S], options: &Options) -> Result<Vec<TokenIds>, ServeError> {
         let encode =
             |tokenizer: &Tokenizer, text: &S, limit, too_long| tokenizer.encode(text.as_ref(), limit, too_long);
@@ -107,6 +107,7 @@ impl Offer {
         options: &Options,
         encode: impl Fn(&Tokenizer, &T, usize, TooLong) -> Result<TokenIds, TextError>,
     ) -> Result<Vec<TokenIds>, ServeError> {
+        self.allows(options.ahead, 0)?;
         let too_long = options.too_long;
         let public = self.public();
         let limit = self.max_tokens();
@@ -154,7 +155,7 @@ impl Client {
     ) -> Result<Vec<Answered<Score>>, ServeError> {
         let options = options.into();
         let ids = self.pairs_to_score(pairs, &options)?;
-        self.enough_left(ids.len())?;
+        self.enough_left(&ids)?;
         let (order, ids) = longest_first(ids);
         let mut found: Vec<Option<Answered<Score>>> = order.iter().map(|_| None).collect();
         self.score_tokens(&ids, &options, progress, |index, score| {

@@ -38,7 +38,7 @@ pub struct ServerConfig {
     /// Without a public prefix: runs the tokens that texts begin with by the model's folder (its chat template, or the
     /// token that begins every text) once, in the clear. Texts that begin with them leave them out of private runs.
     pub public_head: bool,
-    /// Maximum number of passes for which a session may have products made ahead, at most
+    /// Maximum number of texts, or of later tokens, for which a session may have products made ahead, at most
     /// [`MAX_AHEAD`](crate::MAX_AHEAD); 0 makes none. Each takes memory while it waits (`hushed plan --ahead`).
     pub max_ahead: u16,
     /// Maximum drafts per pass, at most [`MAX_DRAFTS`](crate::MAX_DRAFTS); 0 accepts none. A pass gives one token per

@@ -28,7 +28,7 @@ impl Room {
         let pass = config.max_pass_tokens.max(max_tokens);
         let (ahead, drafts) = (config.max_ahead.min(MAX_AHEAD), config.max_drafts.min(MAX_DRAFTS));
         let mut needed =
-            Memory::largest(program, rows, pass)?.with_later(program, rows, ahead.into(), drafts.into())?;
+            Memory::largest(program, rows, pass)?.with_later(program, rows, pass, (ahead.into(), drafts.into()))?;
         if let Some(index) = index {
             let wanted = Wanted {
                 top: index.documents().min(usize::from(MAX_TOP)),

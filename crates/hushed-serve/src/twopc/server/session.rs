@@ -192,9 +192,9 @@ fn texts(
                 return Err(malformed("tag"));
             }
             Request::Table => send_table(shared, session)?,
-            Request::Embed { rows, padded, public_table } => {
+            Request::Embed { rows, padded, public_table, ahead } => {
                 let terms = Terms { padded, public_table };
-                passes.embed(rows.into_iter().map(|r| r as usize).collect(), terms)?;
+                passes.embed(rows.into_iter().map(|r| r as usize).collect(), terms, ahead)?;
             }
             Request::Next(next) => passes.next(&next)?,
             Request::Search(search) => passes.search(&search)?,
@@ -217,29 +217,41 @@ struct Passes<'a> {
 }
 
 impl Passes<'_> {
-    /// Runs a pass that gives one embedding or label per text.
-    fn embed(&mut self, rows: Vec<usize>, terms: Terms) -> Result<(), Stop> {
+    /// Runs a pass that gives one embedding or label per text. With products made ahead, its texts were counted when
+    /// those were made.
+    fn embed(&mut self, rows: Vec<usize>, terms: Terms, ahead: bool) -> Result<(), Stop> {
         let shared = self.shared;
         if shared.model.public.images.is_some() {
             whole_images(shared.model.public.max_tokens, &rows, terms)?;
         }
         let ours = self.for_this(shared.task() != Task::Generate);
         let (texts, tokens) = (rows.len(), rows.iter().sum());
-        let charge = texts.saturating_mul(shared.charge);
-        let bits = shared.bits.saturating_mul(texts as u64);
+        if ahead && !self.backend.holds_ahead(&rows) {
+            return Err(malformed("flags"));
+        }
+        let (charge, bits) = match ahead {
+            true => (0, 0),
+            false => (texts.saturating_mul(shared.charge), shared.bits.saturating_mul(texts as u64)),
+        };
         self.agreed(ours, &rows, (charge, bits), terms)?;
         // For the limits; the metrics count texts.
-        self.done.texts += charge - texts;
+        self.done.texts = (self.done.texts + charge).saturating_sub(texts);
         self.pass(texts, tokens, |backend| {
-            let input = Input::Lengths(rows, terms);
-            match shared.task() {
-                Task::Classify => match shared.answers {
-                    Answers::Logits => drop(logits(backend, &shared.model, &input)?),
-                    answers => drop(labels(backend, &shared.model, &input, answers)?),
-                },
-                Task::Embed | Task::Generate => drop(embeddings(backend, &shared.model, &input, shared.answers)?),
+            let input = Input::Lengths(rows.clone(), terms);
+            let run = |on: &mut _| {
+                match shared.task() {
+                    Task::Classify => match shared.answers {
+                        Answers::Logits => drop(logits(on, &shared.model, &input)?),
+                        answers => drop(labels(on, &shared.model, &input, answers)?),
+                    },
+                    Task::Embed | Task::Generate => drop(embeddings(on, &shared.model, &input, shared.answers)?),
+                }
+                Ok(())
+            };
+            match ahead {
+                true => backend.spending_ahead(&rows, run),
+                false => run(backend),
             }
-            Ok(())
         })
     }
 

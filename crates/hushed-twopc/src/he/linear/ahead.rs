@@ -23,9 +23,10 @@ use crate::wire;
 
 const MASKED: Kind = Kind(0x0410);
 
-/// A party's state for one row, or for rows [together](Ahead::together), of a product prepared ahead. It can be moved
-/// but not copied, has no `Debug`, and is wiped when dropped.
+/// A party's state for one row, or for rows used in one message, of a product prepared ahead. It can be moved but not
+/// copied, has no `Debug`, and is wiped when dropped.
 pub struct Ahead {
+    rows: usize,
     /// The client's r; empty at the server.
     mask: Share,
     /// This party's share of r·W.
@@ -37,26 +38,38 @@ impl Ahead {
     pub fn together(rows: Vec<Ahead>) -> Option<Ahead> {
         let ring = rows.first()?.product.ring();
         let all = |part: fn(&Ahead) -> &Share| Share::concat(ring, &rows.iter().map(part).collect::<Vec<_>>());
-        Some(Ahead { mask: all(|row| &row.mask), product: all(|row| &row.product) })
+        let count = rows.iter().map(Ahead::rows).sum();
+        Some(Ahead { rows: count, mask: all(|row| &row.mask), product: all(|row| &row.product) })
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 }
 
-/// The client's part of the preparation, for the number of rows in `shape`.
+/// The client's part of the preparation, for the number of rows in `shape`, `each` of which are used together.
 ///
 /// # Errors
 /// As [`linear_client`].
-pub fn ahead_client(ctx: &mut Ctx, he: &HeContext, ring: Ring, shape: &LinearShape) -> Result<Vec<Ahead>, TwopcError> {
+pub fn ahead_client(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    ring: Ring,
+    shape: &LinearShape,
+    each: usize,
+) -> Result<Vec<Ahead>, TwopcError> {
     ctx.check_process()?;
     let (rows, inputs) = (shape.shape.k, shape.shape.m);
     let masks = (0..rows * inputs).map(|_| ctx.rng.next_u64()).collect();
     let masks = Share::new(ring, masks);
     let products = linear_client(ctx, he, &masks, shape)?;
-    let masks = by_row(&masks, inputs);
-    let rows = masks.zip(by_row(&products, shape.shape.n));
-    Ok(rows.map(|(mask, product)| Ahead { mask, product }).collect())
+    let masks = cut(&masks, each * inputs);
+    let rows = masks.zip(cut(&products, each * shape.shape.n));
+    Ok(rows.map(|(mask, product)| Ahead { rows: each, mask, product }).collect())
 }
 
-/// The server's part of the preparation.
+/// The server's part of the preparation, for this many rows, `each` of which are used together.
 ///
 /// # Errors
 /// As [`linear_server_alone`].
@@ -64,11 +77,12 @@ pub fn ahead_server(
     ctx: &mut Ctx,
     he: &HeContext,
     ring: Ring,
-    rows: usize,
+    (rows, each): (usize, usize),
     weights: &PreparedWeights,
 ) -> Result<Vec<Ahead>, TwopcError> {
     let products = linear_server_alone(ctx, he, ring, rows, weights)?;
-    let rows = by_row(&products, weights.n).map(|product| Ahead { mask: Share::zero(ring, 0), product });
+    let none = || Share::zero(ring, 0);
+    let rows = cut(&products, each * weights.n).map(|product| Ahead { rows: each, mask: none(), product });
     Ok(rows.collect())
 }
 
@@ -77,7 +91,7 @@ pub fn ahead_server(
 /// # Errors
 /// [`HeError::Operand`](crate::he::HeError::Operand) if the size of the rows does not fit; else those of the session.
 pub fn linear_ahead_client(ctx: &mut Ctx, x: &Share, ahead: Ahead) -> Result<Share, TwopcError> {
-    let Ahead { mask, product } = ahead;
+    let Ahead { mask, product, .. } = ahead;
     expect_words(x.words(), mask.len())?;
     let masked = x.sub(&mask);
     let message = wire::pack(masked.words(), x.ring().bits());
@@ -97,7 +111,7 @@ pub fn linear_ahead_server(
     ahead: Ahead,
 ) -> Result<Share, TwopcError> {
     let (ring, inputs) = (x.ring(), weights.m);
-    let rows = ahead.product.len() / weights.n.max(1);
+    let rows = ahead.rows;
     expect_words(x.words(), rows * inputs)?;
     expect_words(ahead.product.words(), rows * weights.n)?;
     let length = wire::packed_len(rows * inputs, ring.bits());
@@ -114,10 +128,10 @@ pub fn linear_ahead_cost(numbers: usize, ring: Ring) -> Cost {
     Cost::exchange(wire::packed_len(numbers, ring.bits()) as u64, 0)
 }
 
-/// The rows of a matrix with this width.
-fn by_row(x: &Share, width: usize) -> impl Iterator<Item = Share> {
-    let rows = x.words().chunks_exact(width.max(1));
-    rows.map(|row| Share::new(x.ring(), row.to_vec()))
+/// The parts of this length.
+fn cut(x: &Share, length: usize) -> impl Iterator<Item = Share> {
+    let parts = x.words().chunks_exact(length.max(1));
+    parts.map(|part| Share::new(x.ring(), part.to_vec()))
 }
 
 #[cfg(test)]
@@ -139,9 +153,9 @@ mod tests {
         (weights, x)
     }
 
-    /// Rows prepared together and used one after the other, `of_message` per message: checks the product against its
-    /// definition, and the declared cost of both parts.
-    fn rows_made_ahead(rows: usize, of_message: usize, m: usize, n: usize, bits: u32) {
+    /// Rows prepared together, `each` of them as one, and used one after the other, `of_message` per message: checks the
+    /// product against its definition, and the declared cost of both parts.
+    fn rows_made_ahead((rows, each): (usize, usize), of_message: usize, m: usize, n: usize, bits: u32) {
         let ring = Ring::new(48);
         let (w, x) = numbers(rows, m, n, bits, ring);
         let weights = PreparedWeights::new(m, n, bits, w.clone()).unwrap();
@@ -152,20 +166,20 @@ mod tests {
             let he = keys(ctx);
             let before = ctx.session.stats();
             let made = match ctx.is_client() {
-                true => ahead_client(ctx, &he, ring, &shape).unwrap(),
-                false => ahead_server(ctx, &he, ring, rows, &weights).unwrap(),
+                true => ahead_client(ctx, &he, ring, &shape, each).unwrap(),
+                false => ahead_server(ctx, &he, ring, (rows, each), &weights).unwrap(),
             };
             let cost = linear_cost(&he, &shape, ring).unwrap();
             let spent = ctx.session.stats().since(&before);
             let bytes = cost.wire_bytes();
             assert_eq!(spent.bytes_sent + spent.bytes_received, bytes);
-            assert_eq!(made.len(), rows);
+            assert!(made.len() * each == rows && made.iter().all(|made| made.rows() == each));
             std::sync::Mutex::new(made)
         };
         let take = |made: &std::sync::Mutex<Vec<Ahead>>| {
             let mut made = std::mem::take(&mut *made.lock().unwrap());
             let next = || {
-                let rows = made.drain(..of_message.min(made.len())).collect();
+                let rows = made.drain(..(of_message / each).min(made.len())).collect();
                 Ahead::together(rows)
             };
             std::iter::from_fn(next).collect::<Vec<_>>()
@@ -201,19 +215,22 @@ mod tests {
 
     #[test]
     fn rows_made_ahead_give_the_product() {
-        rows_made_ahead(1, 1, 1, 1, 20);
-        rows_made_ahead(3, 1, 50, 7, 22);
-        rows_made_ahead(5, 1, 384, 33, 22);
-        rows_made_ahead(9, 1, 768, 70, 22);
-        rows_made_ahead(130, 1, 5, 3, 22);
+        rows_made_ahead((1, 1), 1, 1, 1, 20);
+        rows_made_ahead((3, 1), 1, 50, 7, 22);
+        rows_made_ahead((5, 1), 1, 384, 33, 22);
+        rows_made_ahead((9, 1), 1, 768, 70, 22);
+        rows_made_ahead((130, 1), 1, 5, 3, 22);
         // A lookup table: where the row is not one-hot, every entry adds to the noise.
-        rows_made_ahead(2, 1, 50_257, 5, 28);
+        rows_made_ahead((2, 1), 1, 50_257, 5, 28);
     }
 
     #[test]
     fn rows_made_ahead_are_used_together() {
-        rows_made_ahead(6, 3, 50, 7, 22);
-        rows_made_ahead(5, 5, 33, 1, 22);
+        rows_made_ahead((6, 1), 3, 50, 7, 22);
+        rows_made_ahead((5, 1), 5, 33, 1, 22);
+        // Those of two texts, one message each and one for both.
+        rows_made_ahead((14, 7), 7, 50, 7, 22);
+        rows_made_ahead((14, 7), 14, 50, 7, 22);
         assert!(Ahead::together(Vec::new()).is_none());
     }
 
@@ -227,12 +244,12 @@ mod tests {
             keys,
             |ctx, he| {
                 let row = Share::new(ring, vec![7; 40]);
-                for ahead in ahead_client(ctx, he, ring, &shape).unwrap() {
+                for ahead in ahead_client(ctx, he, ring, &shape, 1).unwrap() {
                     linear_ahead_client(ctx, &row, ahead).unwrap();
                 }
             },
             |ctx, he| {
-                ahead_server(ctx, he, ring, 2, &weights).unwrap();
+                ahead_server(ctx, he, ring, (2, 1), &weights).unwrap();
                 let length = wire::packed_len(40, 48);
                 [0, 1].map(|_| wire::recv_exactly(&mut ctx.session, MASKED, length).unwrap())
             },
@@ -252,14 +269,14 @@ mod tests {
             let ((), error, _) = run_after(
                 keys,
                 |ctx, he| {
-                    let mut made = ahead_client(ctx, he, ring, &shape).unwrap();
+                    let mut made = ahead_client(ctx, he, ring, &shape, 1).unwrap();
                     let wrong = Share::zero(ring, 4);
                     let error = linear_ahead_client(ctx, &wrong, made.remove(0)).err();
                     assert!(operand(error));
                     ctx.session.send(MASKED, &vec![0xff; bytes]).unwrap();
                 },
                 |ctx, he| {
-                    let mut made = ahead_server(ctx, he, ring, 1, &weights).unwrap();
+                    let mut made = ahead_server(ctx, he, ring, (1, 1), &weights).unwrap();
                     let x = Share::zero(ring, 3);
                     linear_ahead_server(ctx, &x, &weights, made.remove(0)).err()
                 },
@@ -271,9 +288,9 @@ mod tests {
         }
         let ((), (), _) = run_after(
             keys,
-            |ctx, he| drop(ahead_client(ctx, he, ring, &shape).unwrap()),
+            |ctx, he| drop(ahead_client(ctx, he, ring, &shape, 1).unwrap()),
             |ctx, he| {
-                let mut made = ahead_server(ctx, he, ring, 1, &weights).unwrap();
+                let mut made = ahead_server(ctx, he, ring, (1, 1), &weights).unwrap();
                 let x = Share::zero(ring, 2);
                 let error = linear_ahead_server(ctx, &x, &weights, made.remove(0)).err();
                 assert!(operand(error));

@@ -5,31 +5,39 @@ use std::time::Instant;
 
 use hushed_model::Task;
 use hushed_mpc::formats::{is_long, longest};
-use hushed_mpc::{Adds, Input, Terms, TextCache, next_tokens, tokens_of_rows};
+use hushed_mpc::{Adds, Input, Later, Terms, TextCache, next_tokens, tokens_of_rows};
 
 use super::text::Text;
-use super::{Passes, debug, malformed, narrow};
+use super::{Passes, debug, malformed, narrow, whole_images};
 use crate::session::outcome::Stop;
 use crate::session::wire::{PrefixKind, Refusal};
 use crate::twopc::wire::{Ahead, Next};
 
 impl Passes<'_> {
-    /// Makes products for later passes. Each pass counts as a text now, and not again when it uses them: a client that
-    /// leaves without running a text has still had the work done.
+    /// Makes products for passes to come. Each counts as a text now, and not again when it uses them: a client that
+    /// leaves without running a text has still had the work done. Those of texts are made as a pass over as many would
+    /// be run, within the same limits.
     pub(super) fn ahead(&mut self, asked: &Ahead) -> Result<(), Stop> {
-        let (shared, passes) = (self.shared, usize::from(asked.passes));
+        let (shared, passes, rows) = (self.shared, usize::from(asked.passes), asked.rows as usize);
         let terms = Terms { padded: asked.padded, public_table: asked.public_table };
+        let texts = match shared.task() {
+            Task::Generate if rows != 1 => return Err(malformed("number of tokens")),
+            Task::Generate => Vec::new(),
+            Task::Embed | Task::Classify => vec![rows; passes],
+        };
+        if shared.model.public.images.is_some() {
+            whole_images(shared.model.public.max_tokens, &texts, terms)?;
+        }
         let limit = usize::from(shared.max_ahead);
-        let ours =
-            self.for_this(shared.task() == Task::Generate).and(match self.backend.passes_ahead() + passes <= limit {
-                true => Ok(()),
-                false => Err(Refusal::TooFarAhead { limit: narrow(limit) }),
-            });
+        let ours = match self.backend.passes_ahead() + passes <= limit {
+            true => Ok(()),
+            false => Err(Refusal::TooFarAhead { limit: narrow(limit) }),
+        };
         let charge = passes.saturating_mul(shared.charge);
         let bits = shared.bits.saturating_mul(passes as u64);
-        self.agreed(ours, &[], (charge, bits), terms)?;
+        self.agreed(ours, &texts, (charge, bits), terms)?;
         let (began, before) = (Instant::now(), self.backend.ctx().session.stats());
-        self.backend.make_ahead(&shared.program, passes, terms)?;
+        self.backend.make_ahead(&shared.program, Later { passes, rows }, terms)?;
         self.backend.forget_costs();
         self.done.texts += charge;
         let stats = self.backend.ctx().session.stats().since(&before);
@@ -102,7 +110,7 @@ impl Passes<'_> {
                 false => next_tokens(on, program, cache, &input, adds, top).map(drop),
             };
             match next.ahead {
-                true => backend.spending_ahead(opened, run),
+                true => backend.spending_ahead(&vec![1; opened], run),
                 false => run(backend),
             }
         })?;
