@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use hushed_model::{Graph, ModelError};
 
+use super::parts::{Network, Part, PartOp, SparseMap};
 use super::steps::{Step, StepOp, steps};
-use super::{Network, Part, PartOp, SparseMap};
 use crate::LinearMap;
 
 /// Most weights of a map.

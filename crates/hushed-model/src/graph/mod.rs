@@ -14,8 +14,9 @@ mod weights;
 
 pub use faults::{GRAPH, MAX_ELEMENTS, MAX_NODES, NodeFault};
 pub use inputs::{InputError, read_inputs, to_npy};
-pub use ops::{BatchNorm, Conv2d, Function, Op, Size, Window};
+pub use ops::{BatchNorm, Conv2d, Function, Op, Window};
 pub use run::Tensor;
+pub use shapes::Size;
 
 use serde::{Deserialize, Serialize};
 

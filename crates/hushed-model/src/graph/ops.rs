@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::attributes::Attributes;
 use super::faults::{MAX_ELEMENTS, NodeFault};
-use super::shapes::{bounded, joined, places, product, reshaped, without};
+use super::shapes::{Size, bounded, joined, places, product, reshaped, without};
 use crate::blocks::{Activation, Linear};
 
 /// What a node computes.
@@ -128,17 +128,6 @@ pub struct BatchNorm {
     pub(super) dimensions: [usize; 2],
     /// Per channel, gain and offset; `None` with shapes only.
     pub map: Option<Arc<[[f64; 2]]>>,
-}
-
-/// A dimension of a reshaped value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// So many.
-    Is(usize),
-    /// What is left.
-    Rest,
-    /// The dimensions of the operand from this one to that one, as one; negative numbers count from the end.
-    Flat(i64, i64),
 }
 
 /// Largest size in an attribute.
