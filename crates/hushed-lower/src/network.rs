@@ -41,7 +41,8 @@ mod tests {
     /// The folded network is the graph, with fewer parts; so are the diagonals of its maps.
     #[test]
     fn a_folded_network_answers_as_the_graph() {
-        for (name, maps, parts) in [("mlp", 3, 7), ("cnn", 6, 10), ("calls", 6, 17), ("joins", 3, 6)] {
+        for (name, maps, parts) in [("mlp", 3, 7), ("cnn", 6, 10), ("calls", 6, 17), ("joins", 3, 6), ("norms", 8, 19)]
+        {
             let graph = golden(name);
             let inputs = inputs(&graph);
             let network = Network::new(&graph).unwrap();

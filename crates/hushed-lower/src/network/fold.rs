@@ -51,7 +51,7 @@ pub(super) fn folded(graph: &Graph) -> Result<Network, ModelError> {
             }
             StepOp::Square => (PartOp::Square, step.operands.clone()),
             StepOp::Function { of, degree } => {
-                (PartOp::Function { of: (*of).clone(), degree: *degree }, step.operands.clone())
+                (PartOp::Function { of: of.clone(), degree: *degree }, step.operands.clone())
             }
             StepOp::Add => (PartOp::Add, step.operands.clone()),
             StepOp::Mul => (PartOp::Mul, step.operands.clone()),

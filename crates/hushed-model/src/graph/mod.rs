@@ -6,6 +6,7 @@
 mod attributes;
 pub(crate) mod faults;
 mod inputs;
+mod norm;
 mod ops;
 mod parse;
 mod run;
@@ -14,6 +15,7 @@ mod weights;
 
 pub use faults::{GRAPH, MAX_ELEMENTS, MAX_NODES, NodeFault};
 pub use inputs::{InputError, read_inputs, to_npy};
+pub use norm::RowNorm;
 pub use ops::{BatchNorm, Conv2d, Function, Op, Window};
 pub use run::Tensor;
 pub use shapes::Size;
