@@ -85,11 +85,31 @@ class Joins(nn.Module):
         return self.outer(wide), tall.mean((1, 2))
 
 
+class Norms(nn.Module):
+    """Normalised rows, with gains and without."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(6, 6), nn.Linear(6, 3)
+        self.layer = nn.LayerNorm(6, eps=1e-2)
+        self.layer.degree = 31
+        self.plain = nn.LayerNorm((2, 6), elementwise_affine=False)
+        self.root = nn.RMSNorm(6)
+        self.root.degree = 31
+
+    def forward(self, x):
+        return self.outer(self.layer(self.inner(x)) + self.plain(x)), self.root(x)
+
+
 #: Those of a group are made before any of it answers: a group that is added changes no other.
 GROUPS = (
     lambda: (("mlp", Mlp(), [(6,)]), ("cnn", Cnn(), [(2, 7, 6)]), ("calls", Calls(), [(3, 4), (5,)])),
     lambda: (("joins", Joins(), [(2, 3)]),),
+    lambda: (("norms", Norms(), [(2, 6)]),),
 )
+
+
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.LayerNorm, nn.RMSNorm)
 
 
 def main(folder):
@@ -99,8 +119,10 @@ def main(folder):
             if isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d)):
                 nn.init.normal_(part.running_mean)
                 nn.init.uniform_(part.running_var, 0.5, 2)
+            if isinstance(part, NORMS) and part.weight is not None:
                 nn.init.normal_(part.weight, 1, 0.3)
-                nn.init.normal_(part.bias)
+                if getattr(part, "bias", None) is not None:
+                    nn.init.normal_(part.bias)
         to = pathlib.Path(folder) / name
         from_torch(module, tuple(torch.zeros(1, *shape) for shape in shapes)).save(to)
         module.double().eval()

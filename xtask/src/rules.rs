@@ -59,6 +59,7 @@ const HOSTILE: [&str; 162] = [
     "crates/hushed-model/src/graph/inputs.rs",
     "crates/hushed-model/src/graph/ops.rs",
     "crates/hushed-model/src/graph/parse.rs",
+    "crates/hushed-model/src/graph/shapes.rs",
     "crates/hushed-model/src/graph/weights.rs",
     "crates/hushed-rlwe/src/codec.rs",
     "crates/hushed-rlwe/src/flooded.rs",

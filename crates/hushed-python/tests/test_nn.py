@@ -126,13 +126,16 @@ def test_every_layer_is_accepted_by_the_command(tmp_path):
         nn.BatchNorm2d(4),
         nn.AvgPool2d(2),
         nn.AdaptiveAvgPool2d(1),
+        nn.LayerNorm((1, 1), bias=False),
         nn.Flatten(),
+        nn.RMSNorm(4, degree=31),
         nn.BatchNorm1d(4, affine=False),
         *(kind() for kind in (nn.ReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Exp, nn.Square)),
         nn.Interp([0, 1], [1, 0], degree=5),
     )
     norm = {name: np.ones(4) for name in ("1.weight", "1.bias", "1.running_mean", "1.running_var")}
-    norm.update({name: np.ones(4) for name in ("5.running_mean", "5.running_var")})
+    norm.update({name: np.ones(4) for name in ("7.running_mean", "7.running_var", "6.weight")})
+    norm["4.weight"] = np.ones((1, 1))
     net.load_state_dict({"0.weight": np.ones((4, 1, 3, 3)), "0.bias": np.ones(4), **norm})
     net.save(tmp_path, (2, 6, 6))
     code, rows, error = command("check", tmp_path, "--json")
@@ -148,14 +151,14 @@ if importlib.util.find_spec("torch"):
         class Net(torch.nn.Module):
             def __init__(self):
                 super().__init__()
-                self.layers = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.LayerNorm(8), torch.nn.Softmax(-1))
+                self.layers = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Hardswish(), torch.nn.Softmax(-1))
 
             def forward(self, x):
                 return torch.cumsum(self.layers(x), 1)
 
         with pytest.raises(hushed.UsageError) as refused:
             nn.from_torch(Net(), torch.zeros(1, 6))
-        listed = ("layers.1: LayerNorm (use BatchNorm1d", "layers.2: Softmax (leave it out", "cumsum: cumsum")
+        listed = ("layers.1: Hardswish (use SiLU", "layers.2: Softmax (leave it out", "cumsum: cumsum")
         assert all(entry in str(refused.value) for entry in listed), refused.value
         net = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.GELU(approximate="tanh"))
         nn.from_torch(net, torch.zeros(1, 6)).save(tmp_path)

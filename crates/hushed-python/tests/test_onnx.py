@@ -160,6 +160,18 @@ def test_arithmetic(tmp_path):
     same_answers(tmp_path, model(nodes, weights, shapes, ["y", "z"]), shapes)
 
 
+def test_norms(tmp_path):
+    nodes = [
+        node("LayerNormalization", "x gain offset", "a", axis=-1, epsilon=0.01),
+        node("LayerNormalization", "a wide", "b", axis=1),
+        node("RMSNormalization", "b gain", "y", axis=2),
+    ]
+    weights = {"gain": some(4) + 1, "offset": some(4), "wide": some(3, 4) + 1}
+    made = model(nodes, weights, {"x": (3, 4)}, ["y"], opset=23)
+    network = same_answers(tmp_path, made, {"x": (3, 4)})
+    assert [op for _, op in operations(network)] == ["LayerNorm", "LayerNorm", "RMSNorm"]
+
+
 def test_values_are_joined_and_averaged(tmp_path):
     nodes = [
         node("ReduceMean", "x ends", "a"),
@@ -275,7 +287,7 @@ def test_a_function_is_not_taken_for_another():
 def test_everything_without_an_operation_is_named():
     nodes = [
         node("MaxPool", "x", "a", kernel_shape=[2, 2]),
-        node("LayerNormalization", "a gain", "b"),
+        node("LpNormalization", "a", "b"),
         node("Conv", "b w", "c", pads=[1, 0, 0, 1]),
         node("Softplus", "c", "d"),
         node("LeakyRelu", "c", "e"),
@@ -295,7 +307,7 @@ def test_everything_without_an_operation_is_named():
     message = str(refused.value)
     for expected in (
         "/a/MaxPool: MaxPool (use AvgPool2d)",
-        "/b/LayerNormalization: LayerNormalization (use BatchNorm1d, which is linear after training)",
+        "/b/LpNormalization: LpNormalization",
         "/c/Conv: Conv (its padding of [1, 0, 0, 1] is not the same on both sides)",
         "/d/Softplus: Softplus (use Interp, with a table of points)",
         "/e/LeakyRelu: LeakyRelu (use Interp, with a table of points)",
@@ -370,7 +382,7 @@ def test_the_package_is_named_where_it_is_missing(monkeypatch):
 def test_hints_are_those_of_the_command(tmp_path):
     from hushed.nn._faults import _INSTEAD, instead
 
-    names = ("MaxPool2d", "LeakyReLU", "Hardswish", "LayerNorm", "RMSNorm", "Conv1d", "Softmax", "LogSoftmax")
+    names = ("MaxPool2d", "LeakyReLU", "Hardswish", "Conv1d", "Softmax", "LogSoftmax")
     nodes = [{"name": name, "op": name, "inputs": ["x"]} for name in names]
     inputs, outputs = [{"name": "x", "shape": [4]}], [{"name": name} for name in names]
     graph = {"version": 1, "inputs": inputs, "nodes": nodes, "outputs": outputs}

@@ -11,6 +11,7 @@ use hushed_ckks::CkksError;
 use hushed_ckks::poly::Polynomial;
 use hushed_lower::network::{Network, PartOp};
 use hushed_math::fit::minimax;
+use hushed_model::graph::Function;
 
 use super::choices::NetworkChoices;
 use crate::choices::ChoicesError;
@@ -70,11 +71,21 @@ impl Fits {
                 PartOp::Function { of: function, degree } => {
                     let (there, [low, high]) = (of(&fits, 0), interval(&part.name)?);
                     let (low, high) = (low.min(there), high.max(there));
-                    // Where all numbers are the same, an interval of width 1 around them.
-                    let width = (high - low).max(0.5);
-                    let (middle, half) = ((low + high) / 2.0, width * (0.5 + MARGIN));
-                    let degree = degree.unwrap_or(DEGREE);
-                    let fit = minimax(|t| function.at(middle + half * t), |_| 1.0, degree, -1.0, 1.0);
+                    let positive = matches!(function, Function::InverseRoot);
+                    let (low, high) = match positive {
+                        // Of positive numbers alone, so the interval grows by a factor.
+                        true => (low / (1.0 + 2.0 * MARGIN), high * (1.0 + 2.0 * MARGIN)),
+                        // Where all numbers are the same, an interval of width 1 around them.
+                        false => {
+                            let (middle, width) = ((low + high) / 2.0, (high - low).max(0.5));
+                            (middle - width * (0.5 + MARGIN), middle + width * (0.5 + MARGIN))
+                        }
+                    };
+                    let (middle, half) = ((low + high) / 2.0, (high - low) / 2.0);
+                    let at = |t: f64| function.at(middle + half * t);
+                    // What 1/√v multiplies is as large as √v, so its relative error counts.
+                    let weight = |t: f64| if positive { 1.0 / at(t) } else { 1.0 };
+                    let fit = minimax(at, weight, degree.unwrap_or(DEGREE), -1.0, 1.0);
                     let polynomial = Arc::new(Polynomial::from_fit(&fit.map_err(CkksError::from)?)?);
                     let beyond = polynomial.eval((there - middle) / half);
                     fits.functions.insert(number, Fitted { polynomial, middle, half });

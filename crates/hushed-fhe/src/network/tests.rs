@@ -122,10 +122,12 @@ fn an_encrypted_network_answers_as_in_the_clear() {
     assert!(other > 10.0 * declared, "{other:e}");
 }
 
-/// Convolutions, poolings, values that are joined and two answers, in small rings.
+/// Convolutions, poolings, norms, values that are joined and several answers, in small rings.
 #[test]
 fn encrypted_networks_answer_as_in_the_clear() {
-    for (name, parameters) in [("cnn", "insecure-shallow/10/20"), ("joins", "insecure-shallow/6/16")] {
+    for (name, parameters) in
+        [("cnn", "insecure-shallow/10/20"), ("joins", "insecure-shallow/6/16"), ("norms", "insecure-shallow/6/16")]
+    {
         let (graph, inputs) = subject(name, 12);
         let circuit = Circuit::new(&graph, &measured(&graph, &inputs[1..]), 1, parameters).unwrap();
         let (declared, sent) = (circuit.plan().error, [inputs[0][0].clone()]);
@@ -163,6 +165,10 @@ fn each_operation_answers_as_in_the_clear() {
         r#"{"name": "y", "op": "Concat", "inputs": ["x", "x"], "attributes": {"dim": -1}}"#,
         r#"{"name": "k", "op": "Constant", "inputs": [], "attributes": {"shape": [2, 1]}},
             {"name": "y", "op": "Concat", "inputs": ["x", "k", "x"], "attributes": {"dim": 2}}"#,
+        // Variances of three numbers, not far from 0.1.
+        r#"{"name": "n", "op": "LayerNorm", "inputs": ["x"], "attributes":
+                {"normalized_shape": [3], "elementwise_affine": false, "eps": 0.1, "degree": 31}},
+            {"name": "y", "op": "Mean", "inputs": ["n"], "attributes": {"dim": 1}}"#,
         // Operands of several scales, in a map with what reads them.
         r#"{"name": "s", "op": "Square", "inputs": ["x"]},
             {"name": "c", "op": "Concat", "inputs": ["s", "x", "s"], "attributes": {"dim": 1}},

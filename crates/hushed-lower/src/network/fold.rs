@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use hushed_model::{Graph, ModelError};
 
+use super::parts::{Network, Part, PartOp, SparseMap};
 use super::steps::{Step, StepOp, steps};
-use super::{Network, Part, PartOp, SparseMap};
 use crate::LinearMap;
 
 /// Most weights of a map.
@@ -51,7 +51,7 @@ pub(super) fn folded(graph: &Graph) -> Result<Network, ModelError> {
             }
             StepOp::Square => (PartOp::Square, step.operands.clone()),
             StepOp::Function { of, degree } => {
-                (PartOp::Function { of: (*of).clone(), degree: *degree }, step.operands.clone())
+                (PartOp::Function { of: of.clone(), degree: *degree }, step.operands.clone())
             }
             StepOp::Add => (PartOp::Add, step.operands.clone()),
             StepOp::Mul => (PartOp::Mul, step.operands.clone()),

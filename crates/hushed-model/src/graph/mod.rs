@@ -6,6 +6,7 @@
 mod attributes;
 pub(crate) mod faults;
 mod inputs;
+mod norm;
 mod ops;
 mod parse;
 mod run;
@@ -14,8 +15,10 @@ mod weights;
 
 pub use faults::{GRAPH, MAX_ELEMENTS, MAX_NODES, NodeFault};
 pub use inputs::{InputError, read_inputs, to_npy};
-pub use ops::{BatchNorm, Conv2d, Function, Op, Size, Window};
+pub use norm::RowNorm;
+pub use ops::{BatchNorm, Conv2d, Function, Op, Window};
 pub use run::Tensor;
+pub use shapes::Size;
 
 use serde::{Deserialize, Serialize};
 

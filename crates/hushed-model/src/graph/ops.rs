@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::attributes::Attributes;
 use super::faults::{MAX_ELEMENTS, NodeFault};
-use super::shapes::{bounded, joined, places, product, reshaped, without};
+use super::norm::RowNorm;
+use super::shapes::{Size, bounded, joined, places, product, reshaped, without};
 use crate::blocks::{Activation, Linear};
 
 /// What a node computes.
@@ -40,6 +41,8 @@ pub enum Op {
     },
     /// A factor and an offset for each channel, dimension 0.
     BatchNorm(BatchNorm),
+    /// Each row with a mean of 0 and a variance of 1, or with a mean square of 1.
+    Norm(RowNorm),
     /// A function of every number.
     Function {
         /// Which one.
@@ -69,6 +72,8 @@ pub enum Function {
     Sigmoid,
     /// `e^x`.
     Exp,
+    /// `1/√x` of positive numbers, a part of norms.
+    InverseRoot,
     /// `x²`.
     Square,
     /// `factor·x + offset`.
@@ -130,17 +135,6 @@ pub struct BatchNorm {
     pub map: Option<Arc<[[f64; 2]]>>,
 }
 
-/// A dimension of a reshaped value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// So many.
-    Is(usize),
-    /// What is left.
-    Rest,
-    /// The dimensions of the operand from this one to that one, as one; negative numbers count from the end.
-    Flat(i64, i64),
-}
-
 /// Largest size in an attribute.
 const MAX_SIZE: usize = 1 << 20;
 /// Most points of a table.
@@ -149,12 +143,14 @@ const MAX_POINTS: usize = 4096;
 const MAX_DEGREE: usize = 255;
 
 /// By name, in the order of docs/networks.md.
-pub(super) const OPS: [(&str, Reader); 22] = [
+pub(super) const OPS: [(&str, Reader); 24] = [
     ("Linear", linear),
     ("Conv2d", conv2d),
     ("AvgPool2d", avg_pool2d),
     ("BatchNorm1d", |a| batch_norm(a, [1, 2])),
     ("BatchNorm2d", |a| batch_norm(a, [3, 3])),
+    ("LayerNorm", |a| norm(a, true)),
+    ("RMSNorm", |a| norm(a, false)),
     ("Add", |a| two_or_value(a, Op::Add, |offset| Function::Affine { factor: 1.0, offset })),
     ("Mul", |a| two_or_value(a, Op::Mul, |factor| Function::Affine { factor, offset: 0.0 })),
     ("Mean", mean),
@@ -178,12 +174,10 @@ pub(super) const OPS: [(&str, Reader); 22] = [
 pub(super) type Reader = fn(&mut Attributes<'_>) -> Option<Op>;
 
 /// What to use in place of operations that users will try.
-pub(super) const INSTEAD: [(&str, &str); 10] = [
+pub(super) const INSTEAD: [(&str, &str); 8] = [
     ("MaxPool2d", ": use AvgPool2d"),
     ("LeakyReLU", ": use Interp, with a table of points"),
     ("Hardswish", ": use SiLU, or Interp with a table of points"),
-    ("LayerNorm", ": use BatchNorm1d, which is linear after training"),
-    ("RMSNorm", ": use BatchNorm1d, which is linear after training"),
     ("Conv1d", ": use Conv2d with a kernel of one row"),
     ("Softmax", ": leave it out, as the largest number stays the largest"),
     ("LogSoftmax", ": leave it out, as the largest number stays the largest"),
@@ -277,6 +271,23 @@ fn batch_norm(a: &mut Attributes<'_>, dimensions: [usize; 2]) -> Option<Op> {
     let epsilon = a.real("eps", Some(1e-5), f64::MIN_POSITIVE, 1.0);
     let affine = a.flag("affine", true);
     Some(Op::BatchNorm(BatchNorm { channels: channels?, epsilon: epsilon?, affine, dimensions, map: None }))
+}
+
+fn norm(a: &mut Attributes<'_>, centred: bool) -> Option<Op> {
+    let shape = a.sizes("normalized_shape", false, MAX_SIZE);
+    // torch's default for a mean square is what separates two numbers of 24 bits.
+    let usual = if centred { 1e-5 } else { f64::from(f32::EPSILON) };
+    let epsilon = a.real("eps", Some(usual), f64::MIN_POSITIVE, 1.0);
+    let has_gain = a.flag("elementwise_affine", true);
+    let has_bias = centred && a.flag("bias", true) && has_gain;
+    let degree = a.degree(MAX_DEGREE);
+    let shape: Vec<usize> = shape?.into_iter().flatten().collect();
+    if shape.is_empty() {
+        a.fault("normalized_shape", "at least one size");
+        return None;
+    }
+    let (gain, bias) = (None, None);
+    Some(Op::Norm(RowNorm { shape, centred, epsilon: epsilon?, degree, has_gain, has_bias, gain, bias }))
 }
 
 fn two_or_value(a: &mut Attributes<'_>, two: Op, of: fn(f64) -> Function) -> Option<Op> {
@@ -402,6 +413,11 @@ impl Op {
                 }
                 first.to_vec()
             }
+            Op::Norm(norm) if !first.ends_with(&norm.shape) => {
+                let sizes: Vec<String> = norm.shape.iter().map(usize::to_string).collect();
+                return Err(refused(format!("[…, {}]", sizes.join(", "))));
+            }
+            Op::Norm(_) => first.to_vec(),
             Op::Add | Op::Mul => match operands {
                 [a, b] if a == b => a.to_vec(),
                 [a, b] => return Err(NodeFault::OtherShapes { first: a.to_vec(), second: b.to_vec() }),
@@ -432,6 +448,10 @@ impl Op {
                     false => &["running_mean", "running_var"],
                 };
                 names.iter().map(|name| (*name, vec![norm.channels])).collect()
+            }
+            Op::Norm(norm) if norm.has_gain => {
+                let bias = norm.has_bias.then(|| ("bias", norm.shape.clone()));
+                [("weight", norm.shape.clone())].into_iter().chain(bias).collect()
             }
             _ => Vec::new(),
         }

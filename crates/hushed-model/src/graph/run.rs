@@ -160,6 +160,7 @@ fn value(node: &Node, reads: &[&[f64]], shape: &[usize]) -> Result<Vec<f64>, Mod
             let each = first.chunks_exact((first.len() / norm.channels.max(1)).max(1)).zip(map.iter());
             each.flat_map(|(channel, [gain, offset])| channel.iter().map(move |v| v * gain + offset)).collect()
         }
+        Op::Norm(norm) => norm.value(first).ok_or_else(|| ModelError::ShapesOnly { site: node.name.clone() })?,
         Op::Function { of, .. } => first.iter().map(|&v| of.at(v)).collect(),
         Op::Add => two(|a, b| a + b),
         Op::Mul => two(|a, b| a * b),
@@ -180,6 +181,7 @@ impl Function {
             Function::Known(f) => activation(*f, x),
             Function::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Function::Exp => x.exp(),
+            Function::InverseRoot => 1.0 / x.sqrt(),
             Function::Square => x * x,
             Function::Affine { factor, offset } => factor * x + offset,
             Function::Interp(points) => interpolated(points, x),

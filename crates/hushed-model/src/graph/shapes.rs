@@ -2,7 +2,17 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::faults::{MAX_ELEMENTS, NodeFault};
-use super::ops::Size;
+
+/// A dimension of a reshaped value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// So many.
+    Is(usize),
+    /// What is left.
+    Rest,
+    /// The dimensions of the operand from this one to that one, as one; negative numbers count from the end.
+    Flat(i64, i64),
+}
 
 /// The place of a dimension of a value; negative numbers count from the end. `None` if there is none.
 pub(super) fn place(dim: i64, dimensions: usize) -> Option<usize> {

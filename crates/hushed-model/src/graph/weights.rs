@@ -94,6 +94,10 @@ impl Graph {
                         false => Some(vec![0.0; rows].into()),
                     };
                 }
+                Op::Norm(norm) => {
+                    let [gain, bias] = ["weight", "bias"].map(|end| of(end).map(|read| read.as_slice().into()));
+                    (norm.gain, norm.bias) = (gain.filter(|_| norm.has_gain), bias.filter(|_| norm.has_bias));
+                }
                 Op::BatchNorm(norm) => {
                     let (Some(mean), Some(variance)) = (of("running_mean"), of("running_var")) else { continue };
                     if let Some(least) = variance.iter().find(|&&v| f64::from(v) + norm.epsilon <= 0.0) {

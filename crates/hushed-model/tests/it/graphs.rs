@@ -10,7 +10,7 @@ use hushed_model::{Graph, Model, NodeFault, Problem, Tensor, fuzz};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const NAMES: [&str; 4] = ["mlp", "cnn", "calls", "joins"];
+const NAMES: [&str; 5] = ["mlp", "cnn", "calls", "joins", "norms"];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/graphs").join(name)
@@ -181,12 +181,23 @@ fn attributes_and_shapes_are_checked() {
         ("Mean", json!({ "dim": [1, 0] }), "`dim` should be"),
         ("Mean", json!({ "dim": [1, -3] }), "one with each of these dimensions, once"),
         ("Mean", json!({ "dim": 4 }), "one with each of these dimensions, once"),
+        ("LayerNorm", json!({ "normalized_shape": [] }), "`normalized_shape` should be at least one size"),
+        (
+            "LayerNorm",
+            json!({ "normalized_shape": [6, 7] }),
+            "it reads a value of shape [2, 7, 6], and takes […, 6, 7]",
+        ),
+        ("RMSNorm", json!({ "normalized_shape": [6], "bias": true }), "the attribute `bias` is unknown"),
+        ("RMSNorm", json!({ "normalized_shape": [6] }), "the tensor more.weight is missing"),
         ("Concat", json!({ "dim": [1, 2] }), "`dim` should be one dimension"),
         ("Concat", json!({ "dim": 2 }), "[2, 7, 6] and [6, 4, 3], which have to be equal but in its dimension"),
     ] {
-        let inputs = if op == "Mean" { json!(["x"]) } else { json!(["x", "features.3"]) };
+        let inputs = if op == "Concat" { json!(["x", "features.3"]) } else { json!(["x"]) };
         let node = json!({ "name": "more", "op": op, "inputs": inputs, "attributes": attributes });
-        let folder = changed("cnn", |graph| graph["nodes"].as_array_mut().unwrap().push(node));
+        let folder = changed("cnn", |graph| {
+            graph["nodes"].as_array_mut().unwrap().push(node);
+            graph["outputs"].as_array_mut().unwrap().push(json!({ "name": "more" }));
+        });
         let found = problems(folder.path()).join("\n");
         assert!(found.contains(words), "{words} is missing in\n{found}");
     }

@@ -11,8 +11,6 @@ _INSTEAD = {
     "maxpool": "use AvgPool2d",
     "leakyrelu": "use Interp, with a table of points",
     "hardswish": "use SiLU, or Interp with a table of points",
-    "layernorm": "use BatchNorm1d, which is linear after training",
-    "rmsnorm": "use BatchNorm1d, which is linear after training",
     "conv1d": "use Conv2d with a kernel of one row",
     "softmax": "leave it out, as the largest number stays the largest",
     "logsoftmax": "leave it out, as the largest number stays the largest",

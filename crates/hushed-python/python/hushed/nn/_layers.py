@@ -129,6 +129,56 @@ class BatchNorm2d(BatchNorm1d):
     """The same for channels of rows and columns."""
 
 
+class LayerNorm(Layer):
+    """Rows, the last dimensions, with a mean of 0 and a variance of 1; then a gain and an offset for each number.
+
+    ``degree`` is that of the polynomial of ``1/sqrt`` under encryption.
+    """
+
+    _attributes = ("normalized_shape", "eps", "elementwise_affine", "bias", "degree")
+
+    def __init__(
+        self,
+        normalized_shape: Union[int, Sequence[int]],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        *,
+        degree: Optional[int] = None,
+    ) -> None:
+        super().__init__(
+            normalized_shape=_sizes(normalized_shape),
+            eps=eps,
+            elementwise_affine=elementwise_affine,
+            bias=bool(bias and elementwise_affine),
+            degree=degree,
+        )
+        self._weights = ("weight", "bias")[: elementwise_affine + (elementwise_affine and bias)]
+
+
+class RMSNorm(Layer):
+    """The same with the mean taken as 0, and without offsets."""
+
+    _attributes = ("normalized_shape", "eps", "elementwise_affine", "degree")
+
+    def __init__(
+        self,
+        normalized_shape: Union[int, Sequence[int]],
+        eps: Optional[float] = None,
+        elementwise_affine: bool = True,
+        *,
+        degree: Optional[int] = None,
+    ) -> None:
+        super().__init__(
+            normalized_shape=_sizes(normalized_shape), eps=eps, elementwise_affine=elementwise_affine, degree=degree
+        )
+        self._weights = ("weight",) if elementwise_affine else ()
+
+
+def _sizes(shape: Union[int, Sequence[int]]) -> Tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
 class ReLU(Layer):
     """``max(x, 0)``. ``degree`` is that of the polynomial in its place under encryption."""
 

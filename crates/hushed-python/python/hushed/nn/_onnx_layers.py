@@ -72,6 +72,19 @@ class Writer:
         layer = kind(len(tensors["weight"]), attributes_of_node(node).get("epsilon", 1e-5))
         return self._layer(node, layer, operands[0], tensors)
 
+    def _norm(self, node: Any, operands: Sequence[Operand], act: Act) -> Value:
+        given = {"axis": -1, "epsilon": 1e-5, **attributes_of_node(node)}
+        if given["axis"] % len(act.shape) == 0:
+            raise UsageError("a mean over the batch", "usage")
+        x, *tensors = operands
+        shape = act.shape[given["axis"] :]
+        numbers = [constant(t, "weights that depend on an input") for t in tensors if t is not None]
+        weights = {name: np.broadcast_to(t, shape) for name, t in zip(("weight", "bias"), numbers)}
+        layer: _layers.Layer = _layers.RMSNorm(shape, given["epsilon"])
+        if node.op_type == "LayerNormalization":
+            layer = _layers.LayerNorm(shape, given["epsilon"], bias="bias" in weights)
+        return self._layer(node, layer, x, weights)
+
     def _layer(self, node: Any, layer: Any, x: Operand, tensors: Mapping[str, Optional[np.ndarray]]) -> Value:
         """A node with weights. They are named as the tensor is, ``fc1`` of ``fc1.weight``, or else as the node."""
         sources = dict(zip(tensors, node.input[1:]))
@@ -197,6 +210,7 @@ READERS: Dict[str, Read] = {
     "Gemm": Writer._gemm,
     "GlobalAveragePool": Writer._global,
     "MatMul": Writer._matmul,
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), Writer._norm),
     **dict.fromkeys(("ReduceMean", "ReduceSum"), Writer._reduce),
     **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"), Writer._reshape),
     **dict.fromkeys(("Cast", "Dropout"), Writer._same),
