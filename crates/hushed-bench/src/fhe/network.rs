@@ -20,7 +20,7 @@ const DATA: &str = "data/networks";
 
 /// One row per network.
 pub fn networks(how: How<'_>) -> Result<Vec<Value>, BenchError> {
-    let wanted = ["mlp", "cnn"].into_iter().filter(|name| how.wants(&json!({ "network": name })));
+    let wanted = ["mlp", "cnn", "resnet"].into_iter().filter(|name| how.wants(&json!({ "network": name })));
     let mut rows = Vec::new();
     for name in wanted {
         rows.push(with_threads(how.threads, || one(name, how.runs, how.threads))?);
@@ -43,7 +43,8 @@ fn one(name: &str, runs: usize, threads: usize) -> Result<Value, BenchError> {
     let samples = inputs(&graph, &folder.join("samples.jsonl"))?;
     let choices = NetworkChoices::measure(&graph, network_sha256(&folder).map_err(read)?, &samples)?;
     let circuit = Circuit::smallest(&graph, &choices, 1)?;
-    let (set, levels, declared) = (circuit.plan().parameters.clone(), circuit.levels(), circuit.plan().error);
+    let (set, declared) = (circuit.plan().parameters.clone(), circuit.plan().error);
+    let (levels, refreshes) = (circuit.levels(), circuit.refreshes());
     let planned = circuit.seconds(&reference(threads));
     let start = Instant::now();
     let both = Rehearsal::new(circuit)?;
@@ -61,7 +62,7 @@ fn one(name: &str, runs: usize, threads: usize) -> Result<Value, BenchError> {
         }
     }
     Ok(json!({
-        "name": "fhe-network", "set": set, "network": name, "levels": levels, "threads": threads, "runs": seconds.len(),
+        "name": "fhe-network", "set": set, "network": name, "levels": levels, "refreshes": refreshes, "threads": threads, "runs": seconds.len(),
         "seconds": median(seconds), "seconds_with_the_client": median(all), "planned_seconds": planned,
         "seconds_to_make_keys": keys, "error": error, "declared": declared,
     }))

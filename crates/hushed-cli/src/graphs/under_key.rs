@@ -82,16 +82,17 @@ pub fn plan(subject: &Subject<'_>, inputs: usize, out: &Output) -> Result<Circui
     let request = hushed_fhe::files::exchange::request_bytes(plan, params).map_err(hushed_fhe::FheError::from)?;
     let reply = hushed_fhe::files::exchange::reply_bytes(plan, params);
     let seconds = circuit.seconds(&reference(1).at_pace(pace(params)?));
-    let (levels, bits) = (circuit.levels(), plan.reply.bits(params));
+    let (levels, refreshes, bits) = (circuit.levels(), circuit.refreshes(), plan.reply.bits(params));
     let object = json!({ "plan": {
         "protocol": "fhe", "hash": hex(&plan.hash()), "parameters": plan.parameters, "levels": levels,
-        "period": plan.period, "slots": params.slots(), "inputs": inputs, "input_bound": plan.input_bound,
-        "keys": order.keys, "key_bytes": order.bytes, "request_bytes": request, "reply_bytes": reply,
+        "refreshes": refreshes, "period": plan.period, "slots": params.slots(), "inputs": inputs,
+        "input_bound": plan.input_bound, "keys": order.keys, "key_bytes": order.bytes, "request_bytes": request, "reply_bytes": reply,
         "seconds_per_input": seconds, "error": plan.error, "reply_bits": bits, "exposures": plan.exposures,
     } });
     out.result(object, || {
         let mut text = format!(
-            "parameters         {}, of which {} are used\n\
+            "parameters         {}\n\
+             depth              {}, with {} refreshed\n\
              packing            values of up to {} numbers in {} slots\n\
              inputs             {} a request, with numbers up to {}\n\
              keys               {}, {:.1} MiB\n\
@@ -101,6 +102,7 @@ pub fn plan(subject: &Subject<'_>, inputs: usize, out: &Output) -> Result<Circui
              point",
             plan.parameters,
             counted(levels, "level"),
+            counted(refreshes, "vector"),
             plan.period,
             params.slots(),
             inputs,

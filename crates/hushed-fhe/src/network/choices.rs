@@ -17,7 +17,7 @@ use crate::error::FheError;
 use crate::hex::hex;
 
 /// The version that this program writes and reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Samples that are kept, for simulated runs.
 const KEPT: usize = 4;
@@ -37,6 +37,9 @@ pub struct NetworkChoices {
     pub answer: f64,
     /// The arguments of each function, by the name of its node: the least and the greatest.
     pub intervals: BTreeMap<String, [f64; 2]>,
+    /// The largest magnitude of a factor of each square and product, by the name of its node.
+    #[serde(default)]
+    pub factors: BTreeMap<String, f64>,
     /// The first samples, of which runs are simulated.
     pub kept: Vec<Vec<f64>>,
 }
@@ -77,6 +80,7 @@ impl NetworkChoices {
             input: 0.0,
             answer: 0.0,
             intervals: BTreeMap::new(),
+            factors: BTreeMap::new(),
             kept: Vec::new(),
         };
         for sample in samples {
@@ -90,11 +94,19 @@ impl NetworkChoices {
                 choices.answer = choices.answer.max(values.get(output).map_or(0.0, |value| most(value)));
             }
             for part in network.parts() {
-                let (PartOp::Function { .. }, Some(&from)) = (&part.op, part.operands.first()) else { continue };
-                let reached = choices.intervals.entry(part.name.clone()).or_insert([f64::INFINITY, f64::NEG_INFINITY]);
-                let [low, high] = *reached;
-                let fold = |[low, high]: [f64; 2], &v: &f64| [low.min(v), high.max(v)];
-                *reached = values.get(from).into_iter().flatten().fold([low, high], fold);
+                let operands = part.operands.iter().filter_map(|&from| values.get(from)).flatten();
+                match part.op {
+                    PartOp::Function { .. } => {
+                        let none = [f64::INFINITY, f64::NEG_INFINITY];
+                        let reached = choices.intervals.entry(part.name.clone()).or_insert(none);
+                        *reached = operands.fold(*reached, |[low, high], &v| [low.min(v), high.max(v)]);
+                    }
+                    PartOp::Square | PartOp::Mul => {
+                        let reached = choices.factors.entry(part.name.clone()).or_insert(0.0);
+                        *reached = operands.fold(*reached, |most, v| most.max(v.abs()));
+                    }
+                    PartOp::Input(_) | PartOp::Map { .. } | PartOp::Add => {}
+                }
             }
         }
         choices.checked()
@@ -125,7 +137,7 @@ impl NetworkChoices {
         if self.version != VERSION {
             return unusable(format!("version {}, and this program reads {VERSION}", self.version));
         }
-        let all = self.intervals.values().flatten().chain(self.kept.iter().flatten());
+        let all = self.intervals.values().flatten().chain(self.factors.values()).chain(self.kept.iter().flatten());
         if !all.chain([&self.input, &self.answer]).all(|v| v.is_finite()) || self.kept.is_empty() {
             return unusable("numbers that are not finite, or no samples".to_owned());
         }

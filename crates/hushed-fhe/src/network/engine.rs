@@ -48,7 +48,7 @@ impl NetworkEngine {
         let id = keys.id();
         let (public, evaluation) = keys.read(progress)?;
         let evaluator = Evaluator::new(&circuit.params, Arc::new(evaluation))?;
-        let on = Encrypted::without_refreshes(evaluator);
+        let on = circuit.on(evaluator)?;
         Ok(NetworkEngine { circuit, on, public: Arc::new(public), keys: id })
     }
 

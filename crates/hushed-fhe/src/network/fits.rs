@@ -35,6 +35,8 @@ pub(super) struct Fitted {
 pub(super) struct Fits {
     /// By part, where it is a function.
     pub functions: BTreeMap<usize, Fitted>,
+    /// By part, where it is a square or a product: no factor is larger, nor the numbers beside it in the slots.
+    pub factors: BTreeMap<usize, f64>,
     /// By part, the number in the slots after its value.
     pub beyond: Vec<f64>,
 }
@@ -43,14 +45,25 @@ impl Fits {
     /// The fits for these intervals.
     ///
     /// # Errors
-    /// [`FheError::Choices`] for a function without an interval; those of fits.
+    /// [`FheError::Choices`] for a function without an interval or a product without a size; those of fits.
     pub fn new(network: &Network, choices: &NetworkChoices) -> Result<Fits, FheError> {
-        let mut fits = Fits { functions: BTreeMap::new(), beyond: Vec::new() };
+        let mut fits = Fits { functions: BTreeMap::new(), factors: BTreeMap::new(), beyond: Vec::new() };
         let interval = |name: &str| {
             let missing = || ChoicesError::Unusable { what: format!("no interval of {name}") };
             choices.intervals.get(name).copied().ok_or_else(missing)
         };
+        let factor = |name: &str| {
+            let missing = || ChoicesError::Unusable { what: format!("no size of the factors of {name}") };
+            choices.factors.get(name).copied().ok_or_else(missing)
+        };
         for (number, part) in network.parts().iter().enumerate() {
+            if matches!(part.op, PartOp::Square | PartOp::Mul) {
+                let beside = part.operands.iter().filter_map(|&from| fits.beyond.get(from));
+                let most = beside.fold(factor(&part.name)?, |most, v| most.max(v.abs()));
+                // Where all numbers are 0, any bound is as good.
+                let bound = if most > 0.0 { (1.0 + 2.0 * MARGIN) * most } else { 1.0 };
+                fits.factors.insert(number, bound);
+            }
             let of = |fits: &Fits, k: usize| {
                 part.operands.get(k).and_then(|&from| fits.beyond.get(from)).copied().unwrap_or(0.0)
             };

@@ -1,10 +1,11 @@
 //! Networks under encryption: an input, packed into the slots of one ciphertext, through maps, squares, products and
-//! polynomials, without bootstraps.
+//! polynomials; where a chain of primes has too few levels, what these read is refreshed by a bootstrap.
 //!
 //! A value of n numbers is a vector in which slot s holds number s mod P, for one power of two P that holds every value
 //! of the network; numbers from n to P are known and harmless ([`Fits`]). A map is then the sum of its diagonals times
 //! rotations ([`hushed_ckks::maps`]), one level; a function is a polynomial fitted on the interval that samples
-//! reached, widened by [`MARGIN`].
+//! reached, widened by [`MARGIN`]. A refresh takes numbers within a bound, so it stands before a function, whose
+//! interval is known, or before a square or product, whose factors were measured.
 //!
 //! [`NetworkChoices`] is what samples showed, [`Circuit`] the server's, with the weights, [`NetworkPlan`] what a client
 //! gets, [`NetworkEngine`] a client's keys at the server.
@@ -15,6 +16,7 @@ mod client;
 mod engine;
 mod fits;
 mod manifest;
+mod place;
 mod plan;
 mod record;
 #[cfg(any(feature = "client", test))]
@@ -25,29 +27,24 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hushed_ckks::keys::KeySpecs;
-use hushed_ckks::poly::Arithmetic as _;
-use hushed_ckks::{Ciphertext, CkksParams, SHALLOW, Scale};
+use hushed_ckks::bootstrap::Bootstrapper;
+use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SHALLOW, Scale};
 use hushed_lower::network::Network;
-use hushed_model::{Graph, Port, Tensor};
+use hushed_model::{Graph, Port};
 use sha2::{Digest, Sha256};
 
 use crate::error::FheError;
 use crate::hex::hex;
 use crate::plan::Prices;
-use crate::plan::declared::declared;
-use crate::plan::keys::KeyDemand;
-use crate::plan::public_plan::{PlanFileError, ReplyForm, named, planned, reply_deviation};
+use crate::plan::public_plan::{PlanFileError, ReplyForm, named};
 use crate::run::encrypted::Encrypted;
 use crate::run::reply::fewest_limbs;
-use crate::simulate::{Counts, Simulator, Vector};
-use crate::slots::Slots as _;
-use crate::tape::assign::assign;
-use crate::tape::levels::{Heights, Limits, Outputs};
+use crate::simulate::{Counts, Op};
+use crate::tape::levels::{Heights, Outputs};
 use crate::tape::run::computed;
 use choices::input_of;
 use fits::Fits;
-use record::{INPUT, recorded};
+use record::{INPUT, Recorded, Refreshes, recorded};
 
 pub use choices::{NetworkChoices, network_sha256};
 #[cfg(any(feature = "client", test))]
@@ -59,14 +56,12 @@ pub use plan::NetworkPlan;
 #[cfg(any(feature = "client", test))]
 pub use rehearsal::{Rehearsal, Rehearsed};
 
-/// How much larger than in simulated runs of the samples an error is declared.
-const DECLARED: f64 = 4.0;
 /// How much larger than a sample's the numbers of an answer may be: the plan's bound on a reply.
 const ANSWERS: f64 = 4.0;
 /// How much larger than a sample's the numbers of an input may be.
 const INPUTS: f64 = 2.0;
-/// Deviations of the noise that covers a reply which its largest number is expected to have.
-const NOISE: f64 = 6.0;
+/// The set for networks that are too deep for [`SHALLOW`].
+const DEEP: &str = "n16-boot-14x40";
 
 /// A network's circuit, with its weights.
 pub struct Circuit {
@@ -77,17 +72,20 @@ pub struct Circuit {
     /// The standard deviation of the error of a number of an answer, before it is sealed.
     deviation: f64,
     counts: Counts,
+    refreshes: Refreshes,
+    /// If values are refreshed.
+    bootstrapper: Option<Arc<Bootstrapper>>,
 }
 
 impl Circuit {
-    /// The circuit of a graph for the first of the sets without bootstrapping that can run it, for requests of up to
-    /// `inputs` inputs.
+    /// The circuit of a graph for the first set that can run it, those without bootstrapping first, for requests of up
+    /// to `inputs` inputs.
     ///
     /// # Errors
     /// As [`Circuit::new`], of the largest set.
     pub fn smallest(graph: &Graph, choices: &NetworkChoices, inputs: usize) -> Result<Circuit, FheError> {
         let mut made = Err(too_large(0));
-        for name in SHALLOW {
+        for name in SHALLOW.iter().chain([&DEEP]) {
             made = Circuit::new(graph, choices, inputs, name);
             if made.is_ok() {
                 break;
@@ -139,9 +137,11 @@ impl Circuit {
             calibration_sha256: hex(&sha256),
             exposures: Vec::new(),
         };
-        let counts = Counts::default();
-        let mut circuit = Circuit { fits, network, params, plan, deviation: 0.0, counts };
-        circuit.plan.upload = circuit.fewest()?;
+        let refreshes = Refreshes { possible: params.can_bootstrap(), ..Refreshes::default() };
+        let (counts, bootstrapper) = (Counts::default(), None);
+        let mut circuit = Circuit { fits, network, params, plan, deviation: 0.0, counts, refreshes, bootstrapper };
+        circuit.plan.upload = circuit.place()?;
+        circuit.count()?;
         circuit.simulate(graph, choices)?;
         circuit.plan.exposures = circuit.exposures();
         circuit.plan.check(&circuit.params)?;
@@ -169,9 +169,32 @@ impl Circuit {
         all * self.params.n() as f64 / f64::from(1 << 16)
     }
 
-    /// The levels of the circuit.
+    /// The levels from the input to the deepest output.
     pub fn levels(&self) -> usize {
-        self.plan.upload.saturating_sub(self.plan.reply.limbs)
+        let tape = self.recorded(self.params.slots()).tape;
+        let mut after: Vec<usize> = Vec::with_capacity(tape.nodes.len());
+        for node in &tape.nodes {
+            let before = node.inputs.iter().filter_map(|id| after.get(id.0)).max();
+            after.push(before.unwrap_or(&0) + node.op.levels(&tape.constants));
+        }
+        after.into_iter().max().unwrap_or(0)
+    }
+
+    /// How many vectors are refreshed for one input.
+    pub fn refreshes(&self) -> usize {
+        usize::try_from(self.counts.total(Op::Refreshed)).unwrap_or(usize::MAX)
+    }
+
+    /// Vectors under the keys of `evaluator`.
+    fn on(&self, evaluator: Evaluator) -> Result<Encrypted, FheError> {
+        match &self.bootstrapper {
+            Some(bootstrapper) => Encrypted::new(evaluator, Arc::clone(bootstrapper)),
+            None => Ok(Encrypted::without_refreshes(evaluator)),
+        }
+    }
+
+    fn recorded(&self, slots: usize) -> Recorded {
+        recorded(&self.network, (&self.fits, &self.refreshes), &self.plan, slots)
     }
 
     /// The encrypted answer to one input, a ciphertext per output, not sealed.
@@ -183,83 +206,13 @@ impl Circuit {
     }
 
     fn computed<S: crate::Slots>(&self, on: &S, input: S::Value) -> Result<Vec<S::Value>, FheError> {
-        let tape = recorded(&self.network, &self.fits, &self.plan, on.slots());
         let inputs = BTreeMap::from([(INPUT, vec![input])]);
+        let tape = self.recorded(on.slots()).tape;
         computed(on, tape, inputs, (Heights::Least, self.primes(), Vec::new()), &mut |_, _| Ok(()))
     }
 
     fn primes(&self) -> Outputs {
         Outputs::AtLeast(self.plan.reply.limbs)
-    }
-
-    /// The primes that the input needs.
-    fn fewest(&self) -> Result<usize, FheError> {
-        let on = &Simulator::new(&self.params, self.params.slots())?.counting();
-        let mut tape = recorded(&self.network, &self.fits, &self.plan, on.slots());
-        let place = (on.top(), on.default_scale());
-        let limits = Limits {
-            heights: Heights::Least,
-            inputs: BTreeMap::from([(INPUT, place)]),
-            outputs: self.primes(),
-            spilled: Vec::new(),
-        };
-        Ok(assign(&mut tape, on, &limits)?.reads(&tape, INPUT))
-    }
-
-    /// Finds keys, scale and errors by runs in the clear.
-    fn simulate(&mut self, graph: &Graph, choices: &NetworkChoices) -> Result<(), FheError> {
-        let params = Arc::clone(&self.params);
-        let run = |circuit: &Circuit, on: &Simulator, sample: &[f64]| -> Result<Vec<Vector>, FheError> {
-            let numbers = sample.iter().map(|v| v / circuit.plan.input_bound);
-            let numbers = packed(numbers, circuit.plan.period, params.slots());
-            circuit.computed(on, on.vector(numbers, circuit.plan.upload)?)
-        };
-        let (mut error, mut deviation, mut most) = (0.0_f64, 0.0_f64, 0.0_f64);
-        for (seed, sample) in choices.kept.iter().enumerate() {
-            let on = Simulator::new(&params, params.slots())?.with_errors(seed as u64 + 1);
-            let found = run(self, &on, sample)?;
-            let polynomial = run(self, &Simulator::new(&params, params.slots())?, sample)?;
-            let input = Tensor::new(self.plan.input.shape.clone(), sample.clone());
-            let exact = graph.run(&input.into_iter().collect::<Vec<_>>())?;
-            for ((found, polynomial), exact) in found.iter().zip(&polynomial).zip(&exact) {
-                let apart = found.values().iter().zip(exact.data()).map(|(a, b)| (a - b).abs());
-                error = apart.fold(error, worse);
-                let noise = found.values().iter().zip(polynomial.values()).map(|(a, b)| (a - b) * (a - b));
-                deviation = worse(deviation, (noise.sum::<f64>() / found.values().len().max(1) as f64).sqrt());
-                most = found.values().iter().map(|v| v.abs()).fold(most, worse);
-            }
-            if seed == 0 {
-                self.counts = on.tally().counts();
-                let demand = KeyDemand::of(&params, &self.counts);
-                self.plan.keys = planned(&demand.specs(&params, &KeySpecs::new())?);
-                self.scaled(&on, &found)?;
-            }
-        }
-        let reply = &mut self.plan.reply;
-        if !(error.is_finite() && most <= reply.magnitude) {
-            return Err(FheError::Unsupported {
-                what: "a network whose polynomials leave their intervals".to_owned(),
-                remedy: "give the functions higher degrees",
-            });
-        }
-        reply.deviation = declared(deviation).max(reply_deviation(&params, reply.magnitude));
-        self.deviation = deviation;
-        let rounding = (-f64::from(reply.bits(&params)) - 1.0).exp2();
-        self.plan.error = DECLARED * error + NOISE * reply.deviation + rounding;
-        Ok(())
-    }
-
-    /// All answers have one scale, that of the reply.
-    fn scaled(&mut self, on: &Simulator, found: &[Vector]) -> Result<(), FheError> {
-        let scale = found.first().map_or(on.default_scale(), |vector| on.scale(vector));
-        if !found.iter().all(|vector| on.scale(vector).matches(scale)) {
-            return Err(FheError::Unsupported {
-                what: "a network with outputs of several scales".to_owned(),
-                remedy: "end each of them in a linear layer or a function",
-            });
-        }
-        self.plan.reply.scale = scale.value();
-        Ok(())
     }
 
     /// Who sees what.
@@ -275,7 +228,7 @@ impl Circuit {
             format!(
                 "the client sees {numbers} numbers of an answer, rounded to {} bits after the point; from the manifest \
                  the shapes of input and outputs, the size of the largest value up to a power of two, the number of \
-                 levels, and the rotations, which follow from the shapes of layers; one that cheats, up to {} numbers of a \
+                 levels, where values are refreshed, and the rotations, which follow from the shapes of layers; one that cheats, up to {} numbers of a \
                  reply, of as many inputs as fit into its slots",
                 plan.reply.bits(&self.params),
                 self.params.slots()
@@ -287,11 +240,6 @@ impl Circuit {
 /// The power of two that is at least as large; 1 for nothing but zeros.
 fn power(most: f64) -> f64 {
     if most > 0.0 { most.log2().ceil().exp2() } else { 1.0 }
-}
-
-/// The worse of two errors: NaN is the worst.
-fn worse(a: f64, b: f64) -> f64 {
-    if a >= b { a } else { b }
 }
 
 fn too_large(numbers: usize) -> FheError {

@@ -1,5 +1,6 @@
 //! Records a network.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hushed_ckks::Complex64;
@@ -16,14 +17,59 @@ use crate::tape::{Grid, NodeId, Plain, SplitGrid, Tape};
 /// The name of the tape's input.
 pub(super) const INPUT: &str = "input";
 
+/// Where values may be refreshed: what squares, products and functions read, as only that has a bound.
+#[derive(Clone, Default)]
+pub(super) struct Refreshes {
+    /// Whether the parameters have a bootstrap.
+    pub possible: bool,
+    /// By part: it reads a value whose scale cannot be chosen, and is larger than a refresh takes or not that of the
+    /// other summand. So the value is multiplied by 1, a level, and has a scale that can be.
+    pub rescaled: BTreeSet<usize>,
+}
+
+/// A recorded network.
+pub(super) struct Recorded {
+    pub tape: Tape,
+    /// The nodes that need operands of a certain scale, with their parts: sums, and where values may be refreshed.
+    pub needs: Vec<(usize, NodeId)>,
+}
+
 /// The tape of a network in vectors of `slots` slots.
-pub(super) fn recorded(network: &Arc<Network>, fits: &Fits, plan: &NetworkPlan, slots: usize) -> Tape {
+pub(super) fn recorded(
+    network: &Arc<Network>,
+    (fits, refreshes): (&Fits, &Refreshes),
+    plan: &NetworkPlan,
+    slots: usize,
+) -> Recorded {
     let (period, bound) = (plan.period, plan.input_bound);
+    let mut needs = Vec::new();
     let mut t = Recorder::new();
     let mut values: Vec<NodeId> = Vec::with_capacity(network.parts().len());
     for (number, part) in network.parts().iter().enumerate() {
         let of = |k: usize| part.operands.get(k).and_then(|&from| values.get(from)).copied().unwrap_or(NodeId(0));
         t.at(StepId::outside(kind(&part.op)));
+        // `x` read as a number within 1, where it may be refreshed.
+        let rescaled = |t: &mut Recorder, x: NodeId| match refreshes.rescaled.contains(&number) {
+            true => t.scaled(x, vec![1.0]),
+            false => x,
+        };
+        let mut unit = |t: &mut Recorder, x: NodeId, bound: f64| {
+            let x = rescaled(t, x);
+            let unit = t.read_as(x, 1.0 / bound);
+            if !refreshes.possible {
+                return unit;
+            }
+            let unit = t.mark(unit, 1.0);
+            needs.push((number, unit));
+            unit
+        };
+        let mut factor = |t: &mut Recorder, x: NodeId| match fits.factors.get(&number) {
+            Some(&bound) if refreshes.possible => {
+                let unit = unit(t, x, bound);
+                t.read_as(unit, bound)
+            }
+            _ => x,
+        };
         let value = match (&part.op, fits.functions.get(&number)) {
             (PartOp::Map { maps, .. }, _) => {
                 // A grid for each operand, as their scales differ: those of the sums are chosen.
@@ -35,14 +81,25 @@ pub(super) fn recorded(network: &Arc<Network>, fits: &Fits, plan: &NetworkPlan, 
                 let beyond = fits.beyond.get(number).copied().unwrap_or(0.0);
                 t.add_vectors(made, vec![biases(network, (number, beyond), period, slots)])
             }
-            (PartOp::Add, _) => t.add(of(0), of(1)),
-            (PartOp::Mul, _) => t.mul(of(0), of(1)),
-            (PartOp::Square, _) => t.mul(of(0), of(0)),
+            (PartOp::Add, _) => {
+                let b = rescaled(&mut t, of(1));
+                let sum = t.add(of(0), b);
+                needs.push((number, sum));
+                sum
+            }
+            (PartOp::Mul, _) if of(0) != of(1) => {
+                let (a, b) = (factor(&mut t, of(0)), factor(&mut t, of(1)));
+                t.mul(a, b)
+            }
+            (PartOp::Square | PartOp::Mul, _) => {
+                let x = factor(&mut t, of(0));
+                t.mul(x, x)
+            }
             (PartOp::Function { .. }, Some(fitted)) => {
                 let function = t.function(SlotFunction::Polynomial(Arc::clone(&fitted.polynomial)));
                 // t = (x − middle)/half: no level, as a factor is a matter of scale.
                 let centred = t.add_numbers(of(0), vec![-fitted.middle]);
-                let unit = t.read_as(centred, 1.0 / fitted.half);
+                let unit = unit(&mut t, centred, fitted.half);
                 t.apply(function, unit)
             }
             (PartOp::Input(_) | PartOp::Function { .. }, _) => {
@@ -58,7 +115,7 @@ pub(super) fn recorded(network: &Arc<Network>, fits: &Fits, plan: &NetworkPlan, 
         let value = values.get(output).copied().unwrap_or(NodeId(0));
         t.output(value);
     }
-    t.finish()
+    Recorded { tape: t.finish(), needs }
 }
 
 /// The name of the step: names of nodes are the user's, and steps have fixed ones.

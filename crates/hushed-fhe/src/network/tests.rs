@@ -1,6 +1,8 @@
 use std::path::{Path, PathBuf};
 
 use hushed_ckks::keys::EvalKeys;
+use hushed_model::Tensor;
+use hushed_model::testing::long;
 use hushed_rlwe::audit::audit;
 use serde_json::Value;
 use zeroize::Zeroizing;
@@ -11,6 +13,7 @@ use crate::files::exchange::{read_reply_from, reply_bytes, request_bytes};
 use crate::plan::public_plan::Manifest;
 use crate::run::encrypted::testing::{random, seeded};
 use crate::run::reply::ReplySecret;
+use crate::simulate::Simulator;
 
 fn graph(name: &str) -> Graph {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../hushed-model/tests/golden/graphs").join(name);
@@ -35,12 +38,15 @@ fn written(graph: &str, constant: Option<[f32; 2]>) -> Graph {
 /// A committed network, and inputs around those that it was made for.
 fn subject(name: &str, count: usize) -> (Graph, Vec<Vec<Tensor>>) {
     let graph = graph(name);
-    let shape = graph.inputs().next().unwrap().shape.clone();
-    let size = shape.iter().product::<usize>();
-    let mut rng = seeded(7);
-    let inputs = (0..count).map(|_| vec![Tensor::new(shape.clone(), random(&mut rng, size)).unwrap()]);
-    let inputs = inputs.collect();
+    let inputs = drawn(&graph, count);
     (graph, inputs)
+}
+
+fn drawn(graph: &Graph, count: usize) -> Vec<Vec<Tensor>> {
+    let shape = &graph.inputs().next().unwrap().shape;
+    let mut rng = seeded(7);
+    let mut input = || Tensor::new(shape.clone(), random(&mut rng, shape.iter().product())).unwrap();
+    (0..count).map(|_| vec![input()]).collect()
 }
 
 fn measured(graph: &Graph, samples: &[Vec<Tensor>]) -> NetworkChoices {
@@ -120,6 +126,84 @@ fn an_encrypted_network_answers_as_in_the_clear() {
     let apart = |a: &Tensor, b: &Tensor| a.data().iter().zip(b.data()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     let other = apart(&graph.run(&others[0]).unwrap()[0], &graph.run(&others[1]).unwrap()[0]);
     assert!(other > 10.0 * declared, "{other:e}");
+}
+
+/// What a chain of few levels cannot do at once is refreshed: counted, with the numbers of a chain that is long enough,
+/// and under a key within the declared error in all slots.
+#[test]
+fn what_is_too_deep_is_refreshed() {
+    // Sums that several functions read have one scale and several bounds; squares and products have bounds, too.
+    let sums = written(
+        r#"{"version": 1, "inputs": [{"name": "x", "shape": [5]}], "nodes": [
+        {"name": "stem", "op": "Mul", "inputs": ["x"], "attributes": {"value": 0.9}},
+        {"name": "wide", "op": "Mul", "inputs": ["x"], "attributes": {"value": 3.0}},
+        {"name": "act1", "op": "Tanh", "inputs": ["wide"], "attributes": {"degree": 15}},
+        {"name": "sum1", "op": "Add", "inputs": ["stem", "act1"]},
+        {"name": "act2", "op": "SiLU", "inputs": ["sum1"], "attributes": {"degree": 7}},
+        {"name": "less", "op": "Mul", "inputs": ["act2"], "attributes": {"value": -0.8}},
+        {"name": "sum2", "op": "Add", "inputs": ["sum1", "less"]},
+        {"name": "act3", "op": "Tanh", "inputs": ["sum2"], "attributes": {"degree": 7}},
+        {"name": "square", "op": "Square", "inputs": ["sum2"]},
+        {"name": "fourth", "op": "Mul", "inputs": ["square", "square"]},
+        {"name": "product", "op": "Mul", "inputs": ["fourth", "act3"]},
+        {"name": "with_x", "op": "Add", "inputs": ["x", "product"]},
+        {"name": "act4", "op": "Tanh", "inputs": ["with_x"], "attributes": {"degree": 7}},
+        {"name": "end", "op": "Mul", "inputs": ["act4"], "attributes": {"value": 2.0}}],
+        "outputs": [{"name": "end"}]}"#,
+        None,
+    );
+    for (name, graph, [refreshes, rescaled, levels]) in
+        [("sums", sums, [8, 3, 20]), ("mlp", graph("mlp"), [1, 1, 9]), ("cnn", graph("cnn"), [3, 0, 17])]
+    {
+        let inputs = drawn(&graph, 20);
+        let (sent, choices) = (inputs[0].as_slice(), measured(&graph, &inputs[1..]));
+        let on = |set: &str| Circuit::new(&graph, &choices, 1, set);
+        let exact = |circuit: &Circuit| {
+            let (slots, plan) = (circuit.params.slots(), circuit.plan());
+            let on = Simulator::new(&circuit.params, slots).unwrap();
+            let numbers = sent[0].data().iter().map(|v| v / plan.input_bound);
+            let input = on.vector(packed(numbers, plan.period, slots), plan.upload).unwrap();
+            circuit.computed(&on, input).unwrap().iter().flat_map(|v| v.values().to_vec()).collect::<Vec<f64>>()
+        };
+        let few = on("insecure-shallow/9/5").err().unwrap();
+        assert!(matches!(few, FheError::Levels { .. }), "{name}: {few}");
+        let (circuit, long) = (on("insecure-test/9/5").unwrap(), on("insecure-shallow/9/24").unwrap());
+        let found = [circuit.refreshes(), circuit.refreshes.rescaled.len(), circuit.levels()];
+        assert_eq!((found, long.refreshes()), ([refreshes, rescaled, levels], 0), "{name}");
+        assert!(circuit.plan().upload <= circuit.params.fresh_limbs());
+        let polynomials = exact(&long);
+        let apart = |found: &[f64]| found.iter().zip(&polynomials).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let without_errors = apart(&exact(&circuit));
+        assert!(without_errors < 1e-9, "{name}: {without_errors:e}");
+        let declared = circuit.plan().error;
+        let answers = Both::new(circuit).answers(sent);
+        let (near, worst) = (apart(answers[0][0].data()), worst(&graph, sent, &answers));
+        assert!(near < 2e-3 && worst <= declared, "{name}: {near:e}, {worst:e} and {declared:e}");
+    }
+}
+
+/// A trained ResNet-8 in a small ring names glyphs of fonts that it was not trained on as in the clear.
+#[test]
+fn a_residual_network_names_glyphs_under_a_key() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/networks/resnet");
+    let graph = Graph::load(&folder).unwrap();
+    let inputs = |name: &str| graph.read_inputs(&std::fs::read(folder.join(name)).unwrap()).unwrap();
+    let choices = measured(&graph, &inputs("samples.jsonl"));
+    let circuit = Circuit::new(&graph, &choices, 1, "insecure-test/11/14").unwrap();
+    assert_eq!((circuit.refreshes(), circuit.levels(), circuit.plan().upload), (5, 36, 15));
+    let (declared, both) = (circuit.plan().error, Both::new(circuit));
+    let class = |logits: &Tensor| logits.data().iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;
+    for input in inputs("held-out.jsonl").iter().take(2) {
+        let answers = both.answers(input);
+        let worst = worst(&graph, input, &answers);
+        assert!(worst <= declared, "{worst:e} and {declared:e}");
+        assert_eq!(class(&answers[0][0]), class(&graph.run(input).unwrap()[0]));
+    }
+    if long() {
+        let circuit = Circuit::smallest(&graph, &choices, 1).unwrap();
+        let plan = circuit.plan();
+        assert_eq!((plan.parameters.as_str(), circuit.refreshes(), plan.upload), ("n16-boot-14x40", 5, 15));
+    }
 }
 
 /// Convolutions, poolings, norms, values that are joined and several answers, in small rings.

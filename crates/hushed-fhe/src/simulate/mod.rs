@@ -51,6 +51,14 @@ use tally::{Counted, Held};
 /// Deviation of a bootstrap's error, without that of the sine, for messages within 1 (`n16-boot-14x40`: 20.2 bits on
 /// average and 16.5 in the worst slot, with both errors).
 pub const REFRESH_DEVIATION: f64 = 1.174e-6;
+/// The bits on average to which it belongs.
+const REFRESH_BITS: f64 = 20.2;
+
+/// The same for these parameters, by the bits that a bootstrap leaves on average.
+pub(crate) fn refresh_deviation(params: &CkksParams) -> f64 {
+    let mean = params.report().bootstrap_bits.map_or(REFRESH_BITS, |[_, mean]| mean);
+    REFRESH_DEVIATION * (REFRESH_BITS - mean).exp2()
+}
 
 /// Tolerance on the size of a refreshed value, as a factor of the bound, as in bootstraps.
 const TOLERANCE: f64 = 1.01;
