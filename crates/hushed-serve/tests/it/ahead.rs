@@ -2,7 +2,8 @@
 
 use hushed_model::testing::{tiny_classifier_folder, tiny_generator, tiny_golden};
 use hushed_model::{Model, cosine};
-use hushed_serve::{Answers, Category, Client, GenerateOptions, Generated, Later, Made, Options, Terms, TooLong};
+use hushed_mpc::Answers;
+use hushed_serve::{Category, Client, GenerateOptions, Generated, Later, Made, Options, Terms, TooLong};
 
 use crate::common::Running;
 use crate::generate::{PROMPT, all, assert_greedy_of, ids, options, start};
