@@ -184,7 +184,7 @@ impl Memory {
         let drafts = drafts.min(tokens - 1);
         if drafts > 0 {
             let (held, long) = (tokens - 1 - drafts, is_long(tokens));
-            let before = Before { public, held, drafts: true, long, ..Before::default() };
+            let before = Before { public, held, drafts: true, long };
             let pass = over_any(|link| Ok(Plan::next_token(program, before, &[1 + drafts], terms.over(link))?.memory))?;
             self.session = self.session.max(pass.session + self.stock);
         }
