@@ -296,6 +296,6 @@ mod tests {
         let padded = |padded| Terms { padded, public_table: false };
         assert!(inputs(&[7, 9], padded(false), false).contains("of tokens in each ([7, 9])"));
         assert!(inputs(&[8, 16], padded(true), false).contains("not how many of these are tokens"));
-        assert!(products(&[6], padded(true)).contains("(6), whether of padded texts (yes)"));
+        assert!(products(&[1; 6], padded(true)).contains("(6 of 1), whether of padded texts (yes)"));
     }
 }
