@@ -37,8 +37,8 @@ pub struct Layer {
 }
 
 impl Network {
-    /// The program of these layers. Where only the first row of a text is read, by a pool or a head, the last layer gives
-    /// that row alone.
+    /// The program of these layers. Where only the first row of a text is read, by a pool or a head, the last layer
+    /// gives that row alone.
     pub fn program(&self) -> Program {
         let first = self.classifier.is_some() || self.pool == Pool::First;
         let full = self.layers.last().is_some_and(|layer| layer.attention.mask == Mask::Full);

@@ -158,9 +158,9 @@ pub struct ServeArguments {
     #[arg(long, env = "HUSHED_NO_PUBLIC_HEAD")]
     pub no_public_head: bool,
 
-    /// Maximum number of texts, or of later tokens with a model that generates, for which the server holds products made
-    /// ahead for a client (`embed --ahead`, `generate --ahead`); 0 makes none. Each takes memory until it is used or its
-    /// session ends (`plan --ahead`), and counts as a text when it is made. 2pc only
+    /// Maximum number of texts, or of later tokens with a model that generates, for which the server holds products
+    /// made ahead for a client (`embed --ahead`, `generate --ahead`); 0 makes none. Each takes memory until it is used
+    /// or its session ends (`plan --ahead`), and counts as a text when it is made. 2pc only
     #[arg(
         long,
         value_name = "N",

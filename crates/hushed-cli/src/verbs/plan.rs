@@ -77,8 +77,8 @@ pub struct Args {
     )]
     max_tokens: usize,
 
-    /// Precompute the products with weights and tables for N texts, or with --max-tokens for N later tokens, at a time, as
-    /// `embed --ahead N` and `generate --ahead N` do
+    /// Precompute the products with weights and tables for N texts, or with --max-tokens for N later tokens, at a time,
+    /// as `embed --ahead N` and `generate --ahead N` do
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)), env = "HUSHED_AHEAD")]
     ahead: u16,
 

@@ -261,7 +261,8 @@ mod tests {
         config.layers = 1;
         let network = random_network(&config, Pool::Mean, 5);
         let texts = some(4, 9);
-        let embedded = texts.iter().map(|t| plain::start(&network.program_of_all_rows(), vec![t.clone()]).unwrap().values);
+        let embedded =
+            texts.iter().map(|t| plain::start(&network.program_of_all_rows(), vec![t.clone()]).unwrap().values);
         let embedded: Vec<Matrix<f64>> = embedded.collect();
         let good = measure(&network, &embedded, &Structure::default(), ROWS, (15, 15)).choices;
         let mut wide = good.clone();

@@ -73,8 +73,8 @@ impl Protocol {
     /// wiped.
     ///
     /// # Errors
-    /// [`RunError::NothingAhead`] if too few are [held](Protocol::holds_ahead), before anything is sent; otherwise those
-    /// of the pass.
+    /// [`RunError::NothingAhead`] if too few are [held](Protocol::holds_ahead), before anything is sent; otherwise
+    /// those of the pass.
     pub fn spending_ahead<T>(
         &mut self,
         rows: &[usize],

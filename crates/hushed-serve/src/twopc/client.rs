@@ -38,8 +38,7 @@ use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use failures::Failures;
 use greet::{greet, pinned};
 
-pub use ahead::Made;
-pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress, Sent, Work};
+pub use answer::{Answered, Class, Cost, Embedding, Made, OnProgress, Pass, Progress, Sent, Work};
 pub use generate::GenerateOptions;
 pub use generation::{Drafted, Finish, Generated, Generation};
 pub use offer::Offer;

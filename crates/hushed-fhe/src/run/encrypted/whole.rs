@@ -78,8 +78,10 @@ impl Subject {
         let (mut plan, params) = insecure_plan(LOG_N, 14, network.embedding.width).unwrap();
         let layout = Interleave::new(params.slots(), ROWS).unwrap();
         assert!(layout.texts() == PLACES && texts.len() >= PLACES);
-        let embedded: Vec<Matrix<f64>> =
-            texts.iter().map(|text| plain::start(&network.program_of_all_rows(), vec![text.clone()]).unwrap().values).collect();
+        let embedded: Vec<Matrix<f64>> = texts
+            .iter()
+            .map(|text| plain::start(&network.program_of_all_rows(), vec![text.clone()]).unwrap().values)
+            .collect();
         let structure = Structure::default();
         let choices = measure(&network, &embedded, &structure, ROWS, (15, 15)).choices;
         plan.rows = ROWS;

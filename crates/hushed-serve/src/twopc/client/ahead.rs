@@ -2,33 +2,17 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
 use std::time::Instant;
 
 use hushed_model::Task;
 use hushed_mpc::{Later, Terms};
 
+use super::Client;
+use super::answer::{Cost, Made};
 use super::offer::none_ahead;
-use super::{Client, Cost};
 use crate::error::ServeError;
 use crate::session::wire::Refusal;
 use crate::twopc::wire::{Ahead, Request};
-
-/// Products that were made ahead.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Made {
-    /// For how many passes.
-    pub passes: usize,
-    /// What they cost.
-    pub cost: Cost,
-}
-
-impl AddAssign for Made {
-    fn add_assign(&mut self, other: Self) {
-        self.passes += other.passes;
-        self.cost += other.cost;
-    }
-}
 
 impl Client {
     /// Has products made for passes to come on these terms: over texts or images of as many rows, or, of a model that
@@ -126,8 +110,8 @@ impl Client {
         Ok(())
     }
 
-    /// How many of these texts, by their rows, share the next pass, and whether it takes products made ahead: no text for
-    /// which some are held runs without.
+    /// How many of these texts, by their rows, share the next pass, and whether it takes products made ahead: no text
+    /// for which some are held runs without.
     pub(super) fn share_ahead(&self, texts: &[usize]) -> (usize, bool) {
         let all = |count: &usize| texts.get(..*count).is_some_and(|texts| self.backend.holds_ahead(texts));
         match (1..=texts.len()).rev().find(all) {

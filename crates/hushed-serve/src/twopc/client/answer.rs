@@ -25,6 +25,22 @@ impl AddAssign for Cost {
     }
 }
 
+/// Products that were made ahead.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Made {
+    /// For how many passes.
+    pub passes: usize,
+    /// What they cost.
+    pub cost: Cost,
+}
+
+impl AddAssign for Made {
+    fn add_assign(&mut self, other: Self) {
+        self.passes += other.passes;
+        self.cost += other.cost;
+    }
+}
+
 /// An embedding: its numbers, of unit length if the model says so.
 pub type Embedding = Answered<Vec<f64>>;
 

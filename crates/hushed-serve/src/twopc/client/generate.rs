@@ -9,7 +9,7 @@ use hushed_mpc::formats::{is_long, longest};
 use hushed_mpc::{Penalties, Prefix, Terms, TextCache};
 use zeroize::Zeroizing;
 
-use super::ahead::Made;
+use super::answer::Made;
 use super::generation::{Drafted, Generation};
 use super::stop::Stops;
 use super::{Client, Offer};

@@ -10,8 +10,7 @@ use hushed_model::{Decoder, TokenIds, prompt_lookup};
 use hushed_mpc::{Adds, Input, Penalties, Terms, TextCache, next_tokens, tokens_of_rows};
 use zeroize::Zeroizing;
 
-use super::ahead::Made;
-use super::answer::{Sent, Work};
+use super::answer::{Made, Sent, Work};
 use super::stop::Stops;
 use super::{Client, Cost, after_whole_passes};
 use crate::error::ServeError;

@@ -153,8 +153,8 @@ mod tests {
         (weights, x)
     }
 
-    /// Rows prepared together, `each` of them as one, and used one after the other, `of_message` per message: checks the
-    /// product against its definition, and the declared cost of both parts.
+    /// Rows prepared together, `each` of them as one, and used one after the other, `of_message` per message: checks
+    /// the product against its definition, and the declared cost of both parts.
     fn rows_made_ahead((rows, each): (usize, usize), of_message: usize, m: usize, n: usize, bits: u32) {
         let ring = Ring::new(48);
         let (w, x) = numbers(rows, m, n, bits, ring);
