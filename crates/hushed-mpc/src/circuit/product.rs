@@ -111,12 +111,17 @@ impl Product {
         Product { norm: norm.cloned(), inputs: width, outputs: outputs.sum(), parts }
     }
 
+    /// The same parts, then the operand, if a residual sum reads it.
+    fn before_sum(norm: Option<&Norm>, width: usize, mut parts: Vec<Part>, residual: bool) -> Product {
+        parts.extend(residual.then_some(Part::Operand(1.0)));
+        Product::new(norm, width, parts)
+    }
+
     /// Query (with the factor of the scores, unless a norm reads it), key and value, and the operand for the residual
     /// sum.
     pub fn attention_input(norm: Option<&Norm>, a: &Attention, residual: bool) -> Self {
-        let mut parts = vec![query(a), scaled(&a.key, 1.0), scaled(&a.value, 1.0)];
-        parts.extend(residual.then_some(Part::Operand(1.0)));
-        Product::new(norm, a.query.inputs, parts)
+        let parts = vec![query(a), scaled(&a.key, 1.0), scaled(&a.value, 1.0)];
+        Product::before_sum(norm, a.query.inputs, parts, residual)
     }
 
     /// Only key and value, where [`Product::query`] reads fewer rows.
@@ -127,28 +132,23 @@ impl Product {
 
     /// Only the query, and the operand for the residual sum, as in [`Product::attention_input`].
     pub fn query(norm: Option<&Norm>, a: &Attention, residual: bool) -> Self {
-        let mut parts = vec![query(a)];
-        parts.extend(residual.then_some(Part::Operand(1.0)));
-        Product::new(norm, a.query.inputs, parts)
+        Product::before_sum(norm, a.query.inputs, vec![query(a)], residual)
     }
 
     /// The wide layer of a feed-forward block, scaled for its activation; with a gate, the gate is scaled and the layer
     /// follows. Then the operand for the residual sum.
     pub fn up(norm: Option<&Norm>, f: &FeedForward, residual: bool) -> Self {
         let scale = Function::of(f).scale();
-        let mut parts = match &f.gate {
+        let parts = match &f.gate {
             Some(gate) => vec![scaled(gate, scale), scaled(&f.up, 1.0)],
             None => vec![scaled(&f.up, scale)],
         };
-        parts.extend(residual.then_some(Part::Operand(1.0)));
-        Product::new(norm, f.up.inputs, parts)
+        Product::before_sum(norm, f.up.inputs, parts, residual)
     }
 
     /// The single layer of a feed-forward block whose activation was pruned, and the operand for the residual sum.
     pub fn merged(norm: Option<&Norm>, w: &Linear, residual: bool) -> Self {
-        let mut parts = vec![scaled(w, 1.0)];
-        parts.extend(residual.then_some(Part::Operand(1.0)));
-        Product::new(norm, w.inputs, parts)
+        Product::before_sum(norm, w.inputs, vec![scaled(w, 1.0)], residual)
     }
 
     /// The layer back to the model's width, which undoes the activation's scale unless a norm before it has done so.
