@@ -11,6 +11,7 @@ use super::choices::{
 };
 use crate::ops::pool::Pooled;
 use crate::packing::Interleave;
+use crate::plan::FhePlanReport;
 use crate::simulate::Vector;
 use crate::tape::Tape;
 use crate::tape::encoder::Encoder;
@@ -379,4 +380,10 @@ pub(crate) fn images(model: &Model, count: usize) -> Vec<Pixels> {
         preprocess.of_points(points).unwrap()
     };
     (0..count).map(&mut image).collect()
+}
+
+/// Of a plan: bootstraps, rotations, relinearisations, products, rescales, and keys of rotations.
+pub(crate) fn operations(plan: &FhePlanReport) -> [u64; 6] {
+    let work = &plan.work;
+    [work.bootstraps(), work.rotations, work.relinearisations, work.products, work.rescales, plan.rotation_keys as u64]
 }
